@@ -1,0 +1,170 @@
+"""Keys: what is legal, how they stand in a path and in JSON, and an encoding that sorts as they do.
+
+The encoding of a part is its UTF-8 bytes (a string) or eight bytes, big-endian with the sign flipped (an integer);
+a string that another part follows ends with a zero byte, which no string holds. So encoded keys compare byte by byte
+as the keys do, and the records of one partition are neighbours. Knows nothing of stores.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from .errors import InvalidOperation, MalformedRequest
+from .operations import Key, Part
+from .values import INTEGER_MAX, INTEGER_MIN, JsonObject
+
+PartType = Literal["string", "integer"]
+
+STRING_BYTES_MAX = 1024
+
+_INTEGER = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
+_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_SIGN = 1 << 63
+_TERMINATOR = b"\0"
+
+
+class KeyField(msgspec.Struct, frozen=True):
+    """One part of a table's keys; the name is None where the configuration names none."""
+
+    name: str | None = None
+    type: PartType = "string"
+
+
+class KeySchema(msgspec.Struct, frozen=True):
+    """The parts of a table's keys, in order: the first is the partition, the rest sort within it."""
+
+    fields: tuple[KeyField, ...] = (KeyField(),)
+
+    @property
+    def composite(self) -> bool:
+        """Whether a key is a tuple of parts."""
+        return len(self.fields) > 1
+
+    def from_json(self, raw: object) -> Key:
+        """Return the key that JSON or Arrow gave. Raise InvalidOperation if it is not legal."""
+        if not self.composite:
+            return checked_part(raw, self.fields[0].type)
+        if not isinstance(raw, (list, tuple)) or len(raw) != len(self.fields):
+            raise InvalidOperation(f"a key of this table is an array of {len(self.fields)} parts")
+        return tuple(checked_part(part, field.type) for part, field in zip(raw, self.fields, strict=True))
+
+    def from_path(self, segments: Sequence[bytes]) -> Key:
+        """Return the key whose parts are these percent-encoded path segments."""
+        if len(segments) != len(self.fields):
+            raise InvalidOperation(f"a key of this table has {len(self.fields)} parts, one path segment each")
+        parts = [part_from_text(segment, field.type) for segment, field in zip(segments, self.fields, strict=True)]
+        return tuple(parts) if self.composite else parts[0]
+
+    def encode(self, key: Key) -> bytes:
+        """Return bytes that compare as the keys do."""
+        if type(key) is str:
+            return key.encode()
+        if type(key) is tuple:
+            return self._encode_parts(key)
+        assert isinstance(key, int)
+        return _encode_integer(key)
+
+    def decode(self, text: bytes) -> Key:
+        """Return the key whose encoding this is."""
+        parts: list[Part] = []
+        last = len(self.fields) - 1
+        for index, field in enumerate(self.fields):
+            if field.type == "integer":
+                parts.append(int.from_bytes(text[:8], "big") - _SIGN)
+                text = text[8:]
+            else:
+                part, _, text = (text, b"", b"") if index == last else text.partition(_TERMINATOR)
+                parts.append(part.decode())
+        return tuple(parts) if self.composite else parts[0]
+
+    def bounds(self, partition: Part | None, prefix: str | None) -> tuple[bytes, bytes | None]:
+        """Return the range of encoded keys, from (included) and to (excluded; None is the end), of a scan.
+
+        A prefix is one of the first part, or with a partition one of the second.
+        """
+        start = b"" if partition is None else self._encode_part(partition, last=not self.composite)
+        field = self.fields[0 if partition is None else min(1, len(self.fields) - 1)]
+        if prefix:
+            if field.type != "string":
+                raise InvalidOperation("a prefix needs a key part that is a string")
+            start += prefix.encode()
+        return start, after_all_with(start)
+
+    def without_key(self, value: JsonObject, key: Key) -> JsonObject:
+        """Take the members that repeat the key out of a value. Raise InvalidOperation if one differs from it."""
+        parts = key if isinstance(key, tuple) else (key,)
+        for field, part in zip(self.fields, parts, strict=True):
+            if field.name is not None and field.name in value:
+                member = value.pop(field.name)
+                if isinstance(member, bool) or member != part:
+                    raise InvalidOperation(f"member {field.name!r} of the value differs from the key")
+        return value
+
+    @property
+    def named(self) -> bool:
+        """Whether members of a value can repeat the key."""
+        return self.fields[0].name is not None
+
+    def _encode_parts(self, parts: Sequence[Part]) -> bytes:
+        last = len(parts) - 1
+        return b"".join(self._encode_part(part, last=index == last) for index, part in enumerate(parts))
+
+    def _encode_part(self, part: Part, *, last: bool) -> bytes:
+        if isinstance(part, int):
+            return _encode_integer(part)
+        return part.encode() if last else part.encode() + _TERMINATOR
+
+
+def checked_part(raw: object, kind: PartType) -> Part:
+    """Return one part of a key. Raise InvalidOperation if it is not legal."""
+    if kind == "string":
+        if type(raw) is not str:
+            raise InvalidOperation("a key of this table is a string")
+        return raw if 0 < len(raw) <= STRING_BYTES_MAX // 4 and "\0" not in raw else _checked_string(raw)
+    if isinstance(raw, float) and raw.is_integer():
+        raw = int(raw)
+    if not isinstance(raw, int) or isinstance(raw, bool):
+        raise InvalidOperation("a key of this table is an integer")
+    if not INTEGER_MIN <= raw <= INTEGER_MAX:
+        raise InvalidOperation("an integer key is beyond 64 bits")
+    return raw
+
+
+def part_from_text(segment: bytes, kind: PartType) -> Part:
+    """Return the part of a key that a percent-encoded text gives; an integer is decimal."""
+    if _BROKEN_ESCAPE.search(segment):
+        raise MalformedRequest("a key in a path or query is not percent-encoded")
+    text = unquote_to_bytes(segment)
+    if kind == "integer":
+        if not _INTEGER.fullmatch(text):
+            raise InvalidOperation("a key of this table is a decimal integer")
+        return checked_part(int(text), kind)
+    try:
+        return checked_part(text.decode(), kind)
+    except UnicodeDecodeError:
+        raise InvalidOperation("a key is not UTF-8") from None
+
+
+def after_all_with(prefix: bytes) -> bytes | None:
+    """Return the least bytes that follow everything which begins with the prefix; None if nothing does."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def _checked_string(raw: str) -> str:
+    try:
+        size_bytes = len(raw.encode())
+    except UnicodeEncodeError:
+        raise InvalidOperation("a key holds a lone surrogate") from None
+    if not 1 <= size_bytes <= STRING_BYTES_MAX:
+        raise InvalidOperation(f"a string in a key has 1 to {STRING_BYTES_MAX} bytes of UTF-8")
+    if "\0" in raw:
+        raise InvalidOperation("a key holds U+0000")
+    return raw
+
+
+def _encode_integer(part: int) -> bytes:
+    return (part + _SIGN).to_bytes(8, "big")

@@ -1,0 +1,136 @@
+"""The seam: what a store promises, and what a policy is.
+
+Operations are values, so a store has one verb. The promise of `apply`, which the shared suite repeats line by line:
+
+1. One outcome per operation, in the same order.
+2. No key occurs twice in a call: `Table` sees to it.
+3. It answers, it does not raise: trouble with the store is an outcome. An exception is a bug, or cancellation.
+4. Operations succeed or fail singly. "The store did not get to it" is its own outcome, never "absent".
+5. An error says whether the write may have happened.
+6. Get of nothing is None. Update of nothing without a default is RecordNotFound; with one it is a single atomic step.
+7. A call may hold more than the backend accepts in one request: the store splits it.
+
+Knows nothing of HTTP, of settings or of any backend.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from .keys import KeySchema
+from .operations import Key, Operation, Outcome, Part, Record
+
+
+class TableSpec(msgspec.Struct, frozen=True):
+    """What a store must know of a table: its name, its name in the store, its keys, and its default expiry."""
+
+    name: str
+    key: KeySchema = KeySchema()
+    stored_as: str | None = None
+    ttl_s: float | None = None
+
+    @property
+    def name_in_store(self) -> str:
+        """Return the name under which the store keeps the table."""
+        return self.stored_as or self.name
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a store can do for a table beyond the four operations."""
+
+    if_match: bool = True
+    ttl: bool = True
+    tokens: bool = True
+    prefix_scan: bool = True
+    sorted_scan: bool = True
+    splits: bool = True
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """One page to read: which records, at most how many, and after which position (from the page before)."""
+
+    limit: int
+    prefix: str | None = None
+    partition: Part | None = None
+    split: bytes | None = None
+    position: bytes | None = None
+    bytes_max: int = 2**26
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some records of a scan, and the position to go on from; None when there is nothing more."""
+
+    records: list[tuple[Key, Record]]
+    position: bytes | None
+
+
+class Store(Protocol):
+    """The records of one table."""
+
+    capabilities: Capabilities
+
+    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Do the operations, each by itself, and say what became of each."""
+        ...
+
+    async def scan(self, scan: Scan) -> Page:
+        """Read a page of records. Raise a TableError if it cannot be read."""
+        ...
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Return 1 to `count_max` disjoint parts that together cover the table."""
+        ...
+
+
+class Policy:
+    """A store around a store; a subclass changes `apply`."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.capabilities = inner.capabilities
+
+    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Hand the operations on."""
+        return await self._inner.apply(operations)
+
+    async def scan(self, scan: Scan) -> Page:
+        """Hand the scan on."""
+        return await self._inner.scan(scan)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Hand the question on."""
+        return await self._inner.splits(count_max)
+
+
+class Backend(Protocol):
+    """What a `stores` entry of the configuration opens: one connection or database, shared by its tables' stores."""
+
+    kind: str
+    single_process: bool
+
+    def store(self, spec: TableSpec) -> Store:
+        """Return the records of one table."""
+        ...
+
+    async def tables(self) -> list[str]:
+        """Return the names of the tables that hold anything."""
+        ...
+
+    async def ping(self) -> None:
+        """Return if the backend can be reached, raise StoreUnavailable if not."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go of everything; a second call does nothing."""
+        ...
+
+
+Clock = Callable[[], int]
+"""Wall-clock time in Unix milliseconds."""
+
+
+def now_ms() -> int:
+    """Return the wall-clock time in Unix milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,109 @@
+"""Records in this process's memory: the reference for how every store behaves.
+
+Everything is lost when the process ends. Nothing waits, so a call is one atomic step.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from ..operations import Get, Key, Operation, Outcome, Record
+from ..ranges import Range, between, of_scan
+from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
+from ..transition import Changed, Stored, record, transition
+
+
+class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A memory store has nothing to set."""
+
+
+class MemoryBackend:
+    """The tables that this process holds in memory."""
+
+    kind = "memory"
+    single_process = True
+
+    def __init__(self, clock: Clock = now_ms) -> None:
+        self._clock = clock
+        self._tables: dict[str, MemoryStore] = {}
+
+    @classmethod
+    async def open(cls, settings: MemorySettings) -> "MemoryBackend":
+        """Return a backend with no records."""
+        return cls()
+
+    def store(self, spec: TableSpec) -> "MemoryStore":
+        """Return the records of one table."""
+        return self._tables.setdefault(spec.name_in_store, MemoryStore(spec, self._clock))
+
+    async def tables(self) -> list[str]:
+        """Return the names of the tables that were opened."""
+        return sorted(self._tables)
+
+    async def ping(self) -> None:
+        """Return: memory is always there."""
+
+    async def close(self) -> None:
+        """Forget everything."""
+        self._tables.clear()
+
+
+class MemoryStore:
+    """The records of one table, in the order of their keys."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, spec: TableSpec, clock: Clock = now_ms) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._records = SortedDict()
+        self._etags = itertools.count(clock())
+
+    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Do the operations; none waits for another."""
+        now = self._clock()
+        return [self._applied(operation, now) for operation in operations]
+
+    async def scan(self, scan: Scan) -> Page:
+        """Read a page in the order of keys."""
+        now, wanted = self._clock(), of_scan(self._spec, scan)
+        records: list[tuple[Key, Record]] = []
+        size_bytes = 0
+        for key in self._keys(wanted):
+            if len(records) == scan.limit or size_bytes > scan.bytes_max:
+                return Page(records, self._spec.key.encode(records[-1][0]))
+            if (found := record(self._records[key], now)) is not None:
+                records.append((self._spec.key.decode(key), found))
+                size_bytes += len(found.value)
+        return Page(records, None)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Divide the table into parts of equally many records."""
+        keys = self._records.keys()
+        count = max(1, min(count_max, len(keys)))
+        boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
+        return [part.to_split() for part in between(boundaries)]
+
+    def _keys(self, wanted: Range) -> Sequence[bytes]:
+        if wanted.empty:
+            return []
+        keys: Sequence[bytes] = self._records.irange(wanted.low, wanted.high, inclusive=(True, False))
+        return keys
+
+    def _applied(self, operation: Operation, now: int) -> Outcome:
+        key = self._spec.key.encode(operation.key)
+        stored: Stored | None = self._records.get(key)
+        if isinstance(operation, Get):
+            return record(stored, now)
+        step = transition(stored, operation, self._spec, now_ms=now, etag=f"{next(self._etags):x}")
+        if isinstance(step, Changed):
+            self._keep(key, step.stored)
+        return step.outcome
+
+    def _keep(self, key: bytes, stored: Stored | None) -> None:
+        if stored is None:
+            self._records.pop(key, None)
+        else:
+            self._records[key] = stored

@@ -1,0 +1,344 @@
+"""Records in a RocksDB database that this process owns.
+
+A table is a prefix of the keys (its name and a zero byte) in the one column family: a table costs nothing until it
+holds something, any number of them share the memory of one set of write buffers, and no column-family handle can
+keep the database's lock when it is closed. A write is acknowledged when the write-ahead log is on the disk. What
+has expired is skipped by reads and removed by a sweep.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+
+from ..errors import RecordUnreadable, StoreUnavailable, TableError
+from ..keys import after_all_with
+from ..operations import Get, Key, Operation, Outcome, Record, Write, Written
+from ..ranges import Range, between, of_scan
+from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
+from ..transition import Changed, Stored, transition
+from .group_commit import GroupCommit
+from .rocksdb_records import pack, read, unpack
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+INLINE_KEYS_MAX = 16
+"""Reads of up to this many keys are done on the loop: they take less time than the way to a thread and back."""
+
+PROBES_PER_SPLIT = 16
+
+
+class RocksdbSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the database is, and how much memory it may take; sizes in bytes, times in seconds."""
+
+    path: str
+    block_cache_bytes: int = 64 * 2**20
+    write_buffer_bytes: int = 64 * 2**20
+    sweep_every_s: float = 60.0
+
+
+class RocksdbBackend:
+    """One database, open in this process only."""
+
+    kind = "rocksdb"
+    single_process = True
+
+    def __init__(self, database: Rdict, settings: RocksdbSettings, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._versions = _versions()
+        self._readers = ThreadPoolExecutor(2, "tableside-reader")
+        self._writes: GroupCommit[list[Outcome]] = GroupCommit(partial(database.flush_wal, True), _not_durable)
+        self._sweeper = asyncio.create_task(self._sweep_forever(settings.sweep_every_s))
+        self._closed = False
+
+    @classmethod
+    async def open(cls, settings: RocksdbSettings, clock: Clock = now_ms) -> "RocksdbBackend":
+        """Open the database, made if it is absent. Raise StoreUnavailable if another process has it."""
+        Path(settings.path).mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything runs
+        try:
+            database = await asyncio.to_thread(
+                Rdict, settings.path, _options(settings), access_type=AccessType.read_write()
+            )
+        except Exception as error:
+            raise StoreUnavailable(f"the RocksDB database cannot be opened: {_first_line(error)}") from error
+        return cls(database, settings, clock)
+
+    def store(self, spec: TableSpec) -> "RocksdbStore":
+        """Return the records of one table."""
+        return RocksdbStore(self, spec)
+
+    async def tables(self) -> list[str]:
+        """Return the names of the tables that hold anything."""
+        return await self.read(lambda: list(self._table_names()))
+
+    async def ping(self) -> None:
+        """Return if the database answers."""
+        if self._closed:
+            raise StoreUnavailable("the RocksDB database is closed")
+
+    async def close(self) -> None:
+        """Finish the writes that were accepted, and give the lock back."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sweeper.cancel()
+        await asyncio.wait([self._sweeper])
+        await self._writes.close()
+        self._readers.shutdown()
+        await asyncio.to_thread(self._database.close)
+
+    # What the tables' stores use
+
+    def now_ms(self) -> int:
+        """Return the wall-clock time in Unix milliseconds."""
+        return self._clock()
+
+    def next_etag(self) -> str:
+        """Return a version that no record here has had."""
+        return f"{next(self._versions):016x}"
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """Read many keys in one call; safe on any thread."""
+        return cast("list[bytes | None]", self._database.get(cast("list[Any]", keys)))
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write at once, to be made durable by the group's sync; only on the writing thread."""
+        self._database.write(batch, _UNSYNCED)
+
+    def items(self, wanted: Range) -> Iterator[tuple[bytes, bytes]]:
+        """Go through a range in order; the caller drops the iterator before anything else can close the database."""
+        # The binding encodes an upper bound in read options as if the database were not in raw mode: it is checked here.
+        for key, value in cast(Iterator[tuple[bytes, bytes]], self._database.items(from_key=wanted.low)):
+            if wanted.high is not None and key >= wanted.high:
+                return
+            yield key, value
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Do what reads much on a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def commit(self, work: Callable[[], list[Outcome]]) -> list[Outcome]:
+        """Do what writes on the writing thread; returns when it is durable."""
+        return await self._writes.run(work)
+
+    def first_key(self, wanted: Range) -> bytes | None:
+        """Return the first key of a range."""
+        return next((key for key, _ in self.items(wanted)), None)
+
+    def last_key(self, wanted: Range) -> bytes | None:
+        """Return the last key of a range."""
+        cursor = self._database.iter()
+        if wanted.high is None:
+            cursor.seek_to_last()
+        else:
+            cursor.seek_for_prev(wanted.high)
+            if cursor.valid() and cursor.key() == wanted.high:
+                cursor.prev()
+        key = cast(bytes, cursor.key()) if cursor.valid() else None
+        return key if key is not None and key >= wanted.low else None
+
+    def _table_names(self) -> Iterator[str]:
+        key = self.first_key(Range())
+        while key is not None:
+            name, _, _ = key.partition(b"\0")
+            yield name.decode()
+            key = self.first_key(Range(name + b"\1"))
+
+    # The sweep
+
+    async def _sweep_forever(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            position: bytes | None = b""
+            while position is not None:
+                position = await self._sweep_some(position)
+
+    async def _sweep_some(self, low: bytes, keys_max: int = 2000) -> bytes | None:
+        """Look at some records from `low` on, remove those that have expired, return where to go on."""
+        expired, position = await self.read(partial(self._expired, low, keys_max))
+        if expired:
+            await self.commit(partial(self._remove_expired, expired))
+        return position
+
+    def _expired(self, low: bytes, keys_max: int) -> tuple[list[bytes], bytes | None]:
+        now, key, count = self._clock(), low, 0
+        expired = []
+        for key, raw in itertools.islice(self.items(Range(low)), keys_max):
+            count += 1
+            if _has_expired(raw, now):
+                expired.append(key)
+        return expired, key + b"\0" if count == keys_max else None
+
+    def _remove_expired(self, keys: list[bytes]) -> list[Outcome]:
+        now, batch = self._clock(), WriteBatch(raw_mode=True)
+        for key, raw in zip(keys, self.get(keys), strict=True):
+            if raw is not None and _has_expired(raw, now):
+                batch.delete(key)
+        self.write(batch)
+        return []
+
+
+class RocksdbStore:
+    """The records of one table."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, backend: RocksdbBackend, spec: TableSpec) -> None:
+        self._backend = backend
+        self._spec = spec
+        self._encode = spec.key.encode
+        self._prefix = spec.name_in_store.encode() + b"\0"
+
+    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Read in one call, write in one batch that is durable when this returns."""
+        try:
+            if all(type(operation) is Get for operation in operations):
+                return await self._read(operations)
+            return await self._backend.commit(partial(self._write, operations))
+        except Exception as error:
+            log.exception("RocksDB failed")
+            unavailable = StoreUnavailable(f"RocksDB failed: {_first_line(error)}", applied="unknown")
+            return [unavailable] * len(operations)
+
+    async def scan(self, scan: Scan) -> Page:
+        """Read a page in the order of keys."""
+        return await self._backend.read(partial(self._page, scan))
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Divide the table at keys found by probing between its first and its last."""
+        boundaries = await self._backend.read(partial(self._boundaries, count_max))
+        return [part.to_split() for part in between(boundaries)]
+
+    async def _read(self, operations: Sequence[Operation]) -> list[Outcome]:
+        if len(operations) <= INLINE_KEYS_MAX:
+            return self._found(operations)
+        return await self._backend.read(partial(self._found, operations))
+
+    def _found(self, operations: Sequence[Operation]) -> list[Outcome]:
+        now, prefix, encode = self._backend.now_ms(), self._prefix, self._encode
+        raws = self._backend.get([prefix + encode(operation.key) for operation in operations])
+        return [read(raw, now) for raw in raws]
+
+    def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
+        now, batch = self._backend.now_ms(), WriteBatch(raw_mode=True)
+        keys = [self._prefix + self._encode(operation.key) for operation in operations]
+        outcomes: list[Outcome] = []
+        for key, raw, operation in zip(keys, self._backend.get(keys), operations, strict=True):
+            if isinstance(operation, Get):
+                outcomes.append(read(raw, now))
+            else:
+                outcomes.append(self._decided(batch, key, raw, operation, now))
+        if not batch.is_empty():
+            self._backend.write(batch)
+        return outcomes
+
+    def _decided(self, batch: WriteBatch, key: bytes, raw: bytes | None, operation: Write, now: int) -> Outcome:
+        try:
+            stored = None if raw is None else unpack(raw)
+        except RecordUnreadable as error:
+            return error
+        step = transition(stored, operation, self._spec, now_ms=now, etag=self._backend.next_etag())
+        if isinstance(step, Changed):
+            _keep(batch, key, step.stored)
+        return step.outcome
+
+    def _page(self, scan: Scan) -> Page:
+        now, skip = self._backend.now_ms(), len(self._prefix)
+        records: list[tuple[Key, Record]] = []
+        size_bytes = 0
+        wanted = of_scan(self._spec, scan)
+        if wanted.empty:
+            return Page([], None)
+        for key, raw in self._backend.items(self._in_database(wanted)):
+            if len(records) == scan.limit or size_bytes > scan.bytes_max:
+                return Page(records, self._encode(records[-1][0]))
+            found = read(raw, now)
+            if isinstance(found, TableError):
+                raise found
+            if found is not None:
+                records.append((self._spec.key.decode(key[skip:]), found))
+                size_bytes += len(found.value)
+        return Page(records, None)
+
+    def _boundaries(self, count_max: int) -> list[bytes]:
+        everything = self._in_database(Range())
+        first, last = self._backend.first_key(everything), self._backend.last_key(everything)
+        if first is None or last is None:
+            return []
+        probes = _interpolated(first, last, count_max * PROBES_PER_SPLIT)
+        found = {self._backend.first_key(Range(probe, everything.high)) for probe in probes}
+        keys = sorted(key[len(self._prefix) :] for key in found if key is not None and key > first)
+        count = min(count_max, len(keys) + 1)
+        return [keys[(len(keys) + 1) * index // count - 1] for index in range(1, count)]
+
+    def _in_database(self, wanted: Range) -> Range:
+        if wanted.high is None:
+            return Range(self._prefix + wanted.low, after_all_with(self._prefix))
+        return Range(self._prefix + wanted.low, self._prefix + wanted.high)
+
+
+_UNSYNCED = WriteOptions()
+
+
+def _options(settings: RocksdbSettings) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(settings.write_buffer_bytes)
+    options.set_keep_log_file_num(4)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(settings.block_cache_bytes))
+    table.set_bloom_filter(10, False)
+    options.set_block_based_table_factory(table)
+    return options
+
+
+def _versions() -> Iterator[int]:
+    """Count up from the time in nanoseconds, so that versions of earlier runs do not come again."""
+    version = 0
+    while True:
+        version = max(version + 1, time.time_ns())
+        yield version
+
+
+def _keep(batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
+    if stored is None:
+        batch.delete(key)
+    else:
+        batch.put(key, pack(stored))
+
+
+def _has_expired(raw: bytes, now_ms: int) -> bool:
+    with contextlib.suppress(RecordUnreadable):
+        return not unpack(raw).live(now_ms) if raw[1:2] != b"\0" and raw[:1] != b"{" else False
+    return False
+
+
+def _interpolated(first: bytes, last: bytes, count: int) -> list[bytes]:
+    """Return keys spread evenly between two, as numbers of eight bytes after what they have in common."""
+    common = 0
+    while common < min(len(first), len(last)) and first[common] == last[common]:
+        common += 1
+    low = int.from_bytes(first[common : common + 8].ljust(8, b"\0"), "big")
+    high = int.from_bytes(last[common : common + 8].ljust(8, b"\0"), "big")
+    return [first[:common] + (low + (high - low) * step // count).to_bytes(8, "big") for step in range(1, count + 1)]
+
+
+def _not_durable(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:
+    unknown = StoreUnavailable(f"RocksDB could not sync: {_first_line(error)}", applied="unknown")
+    return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200]

@@ -1,0 +1,173 @@
+"""What one write does to one record, pure: the rules of tokens, preconditions, expiry and updates, in that order.
+
+Every store that reads a record, decides and writes it back decides by `transition`, so the same write gives the same
+record everywhere. Knows nothing of where records are kept.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from . import updates, values
+from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, TableError, TooLarge
+from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
+from .store import TableSpec
+
+WRITERS_MAX = 8
+"""How many writers a record remembers."""
+
+TOMBSTONE_S = 24 * 3600.0
+"""How long a delete that carried a token is remembered."""
+
+VALUE_BYTES_MAX = 16 * 2**20
+"""How long the text of a value may become."""
+
+EXPIRY_MS_MAX = 253_402_300_799_000
+"""The last millisecond that RFC 3339 can write, 9999-12-31T23:59:59Z: what expires later does not expire."""
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """What a store holds under a key: a value, or (value None) only the memory of its writers.
+
+    `expires_ms` is in Unix milliseconds, 0 for never. `writers` are the last sequences by writer, latest last.
+    """
+
+    value: bytes | None
+    etag: str
+    expires_ms: int = 0
+    writers: tuple[tuple[str, int], ...] = ()
+
+    def live(self, now_ms: int) -> bool:
+        """Whether it has not expired."""
+        return not self.expires_ms or self.expires_ms > now_ms
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The record stays as it is."""
+
+    outcome: Outcome
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """The record becomes `stored` (None is: it goes), and the outcome is that."""
+
+    stored: Stored | None
+    outcome: Outcome
+
+
+Transition = Kept | Changed
+
+
+def record(stored: Stored | None, now_ms: int) -> Record | None:
+    """Return what a Get answers."""
+    if stored is None or stored.value is None or not stored.live(now_ms):
+        return None
+    return Record(stored.value, stored.etag, stored.expires_ms)
+
+
+def transition(stored: Stored | None, write: Write, spec: TableSpec, *, now_ms: int, etag: str) -> Transition:
+    """Decide what a write does to what is stored now; `etag` is the new version's."""
+    if stored is not None and not stored.live(now_ms):
+        stored = None
+    try:
+        if write.token is not None and stored is not None and _seen(stored, write.token):
+            return Kept(_replay(stored, write))
+        _check_preconditions(stored, write)
+        match write:
+            case Put():
+                return _put(stored, write, spec, now_ms, etag)
+            case Update():
+                return _update(stored, write, spec, now_ms, etag)
+            case Delete():
+                return _delete(stored, write, now_ms, etag)
+    except TableError as error:
+        return Kept(error)
+    assert_never(write)
+
+
+def _seen(stored: Stored, token: Token) -> bool:
+    return any(writer == token.writer and sequence >= token.sequence for writer, sequence in stored.writers)
+
+
+def _replay(stored: Stored, write: Write) -> Written:
+    if stored.value is None:
+        return Written(None, replayed=True)
+    value = stored.value if not isinstance(write, Delete) and write.returning else None
+    return Written(stored.etag, replayed=True, value=value, expires_ms=stored.expires_ms)
+
+
+def _check_preconditions(stored: Stored | None, write: Write) -> None:
+    present = stored if stored is not None and stored.value is not None else None
+    if write.if_match is not None:
+        if present is None:
+            raise PreconditionFailed("if_match: there is no such record")
+        if ANY_ETAG not in write.if_match and present.etag not in write.if_match:
+            raise PreconditionFailed("if_match: the record is in another version")
+    if isinstance(write, Put) and write.if_absent and present is not None:
+        raise PreconditionFailed("if_absent: the record is there")
+
+
+def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: str) -> Changed:
+    expires_ms = _expiry(put.ttl_s if put.ttl_s is not None else spec.ttl_s, now_ms)
+    return _written(stored, put, put.value, expires_ms, etag, created=put.if_absent)
+
+
+def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int, etag: str) -> Changed:
+    if stored is not None and stored.value is not None:
+        value = _applied(stored.value, update, spec)
+        expires_ms = stored.expires_ms if update.ttl_s is None else _expiry(update.ttl_s, now_ms)
+        return _written(stored, update, value, expires_ms, etag, created=False)
+    if update.default is None:
+        raise RecordNotFound("there is no such record, and the update has no default")
+    expires_ms = _expiry(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
+    return _written(stored, update, _applied(update.default, update, spec), expires_ms, etag, created=True)
+
+
+def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Transition:
+    if delete.token is not None:
+        writers = _remembered(stored, delete.token)
+        return Changed(Stored(None, etag, _expiry(TOMBSTONE_S, now_ms), writers), Written(None))
+    if stored is None or stored.value is None:
+        return Kept(Written(None))
+    return Changed(None, Written(None))
+
+
+def _applied(value: bytes, update: Update, spec: TableSpec) -> bytes:
+    result = updates.apply(value, update.changes)
+    if not spec.key.named:
+        return result
+    return values.encode(spec.key.without_key(values.decode(result), update.key))
+
+
+def _written(
+    stored: Stored | None, write: Put | Update, value: bytes, expires_ms: int, etag: str, *, created: bool
+) -> Changed:
+    if len(value) > VALUE_BYTES_MAX:
+        raise TooLarge(f"a value's text may have {VALUE_BYTES_MAX} bytes")
+    result = Stored(value, etag, expires_ms, _remembered(stored, write.token))
+    returned = value if write.returning else None
+    return Changed(result, Written(etag, created=created, value=returned, expires_ms=expires_ms))
+
+
+def _remembered(stored: Stored | None, token: Token | None) -> tuple[tuple[str, int], ...]:
+    writers = () if stored is None else stored.writers
+    if token is None:
+        return writers
+    others = tuple(entry for entry in writers if entry[0] != token.writer)
+    return (*others[-(WRITERS_MAX - 1) :], (token.writer, token.sequence))
+
+
+def _expiry(ttl_s: float | None, now_ms: int) -> int:
+    if ttl_s is None or ttl_s == NO_EXPIRY:
+        return 0
+    expires_ms = now_ms + max(1, round(ttl_s * 1000)) if ttl_s * 1000 < EXPIRY_MS_MAX else EXPIRY_MS_MAX
+    return expires_ms if expires_ms < EXPIRY_MS_MAX else 0
+
+
+def checked_ttl_s(raw: object) -> float | None:
+    """Return seconds to live as they were given. Raise InvalidOperation unless None, -1 or above 0."""
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not (raw == NO_EXPIRY or raw > 0):
+        raise InvalidOperation("ttl_s is a number above 0, or -1 for none")
+    return float(min(raw, EXPIRY_MS_MAX))
