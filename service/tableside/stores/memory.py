@@ -6,7 +6,7 @@ Everything is lost when the process ends. Nothing waits, so a call is one atomic
 import itertools
 from collections.abc import Sequence
 
-import msgspec
+from pydantic import BaseModel
 from sortedcontainers import SortedDict
 
 from ..operations import Get, Key, Operation, Outcome, Record
@@ -15,13 +15,14 @@ from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..transition import Changed, Stored, record, transition
 
 
-class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MemorySettings(BaseModel, frozen=True, extra="forbid"):
     """A memory store has nothing to set."""
 
 
 class MemoryBackend:
     """The tables that this process holds in memory."""
 
+    Settings = MemorySettings
     kind = "memory"
     single_process = True
 

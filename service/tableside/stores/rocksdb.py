@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import msgspec
+from pydantic import BaseModel, Field
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
 from ..errors import RecordUnreadable, StoreUnavailable, TableError
@@ -36,21 +36,22 @@ Result = TypeVar("Result")
 INLINE_KEYS_MAX = 16
 """Reads of up to this many keys are done on the loop: they take less time than the way to a thread and back."""
 
-PROBES_PER_SPLIT = 16
+CELLS_PER_SPLIT = 16
 
 
-class RocksdbSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     """Where the database is, and how much memory it may take; sizes in bytes, times in seconds."""
 
-    path: str
-    block_cache_bytes: int = 64 * 2**20
-    write_buffer_bytes: int = 64 * 2**20
-    sweep_every_s: float = 60.0
+    path: str = Field(min_length=1)
+    block_cache_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    write_buffer_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    sweep_every_s: float = Field(default=60.0, gt=0)
 
 
 class RocksdbBackend:
     """One database, open in this process only."""
 
+    Settings = RocksdbSettings
     kind = "rocksdb"
     single_process = True
 
@@ -118,9 +119,9 @@ class RocksdbBackend:
         self._database.write(batch, _UNSYNCED)
 
     def items(self, wanted: Range) -> Iterator[tuple[bytes, bytes]]:
-        """Go through a range in order; the caller drops the iterator before anything else can close the database."""
-        # The binding encodes an upper bound in read options as if the database were not in raw mode: it is checked here.
-        for key, value in cast(Iterator[tuple[bytes, bytes]], self._database.items(from_key=wanted.low)):
+        """Go through a range in order."""
+        # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
+        for key, value in cast("Iterator[tuple[bytes, bytes]]", self._database.items(from_key=wanted.low)):
             if wanted.high is not None and key >= wanted.high:
                 return
             yield key, value
@@ -146,7 +147,7 @@ class RocksdbBackend:
             cursor.seek_for_prev(wanted.high)
             if cursor.valid() and cursor.key() == wanted.high:
                 cursor.prev()
-        key = cast(bytes, cursor.key()) if cursor.valid() else None
+        key = cast("bytes", cursor.key()) if cursor.valid() else None
         return key if key is not None and key >= wanted.low else None
 
     def _table_names(self) -> Iterator[str]:
@@ -217,7 +218,7 @@ class RocksdbStore:
         return await self._backend.read(partial(self._page, scan))
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Divide the table at keys found by probing between its first and its last."""
+        """Divide the table at keys that lie evenly between others."""
         boundaries = await self._backend.read(partial(self._boundaries, count_max))
         return [part.to_split() for part in between(boundaries)]
 
@@ -273,15 +274,27 @@ class RocksdbStore:
         return Page(records, None)
 
     def _boundaries(self, count_max: int) -> list[bytes]:
-        everything = self._in_database(Range())
-        first, last = self._backend.first_key(everything), self._backend.last_key(everything)
-        if first is None or last is None:
-            return []
-        probes = _interpolated(first, last, count_max * PROBES_PER_SPLIT)
-        found = {self._backend.first_key(Range(probe, everything.high)) for probe in probes}
-        keys = sorted(key[len(self._prefix) :] for key in found if key is not None and key > first)
-        count = min(count_max, len(keys) + 1)
-        return [keys[(len(keys) + 1) * index // count - 1] for index in range(1, count)]
+        cells = self._cells(count_max * CELLS_PER_SPLIT)
+        count = max(1, min(count_max, len(cells)))
+        skip = len(self._prefix)
+        return [cells[len(cells) * index // count].low[skip:] for index in range(1, count)]
+
+    def _cells(self, count_max: int) -> list[Range]:
+        """Halve the table, and the halves, between keys that are there, until there are enough parts."""
+        cells, halved = [self._in_database(Range())], True
+        while halved and len(cells) < count_max:
+            halves = [self._halves(cell) for cell in cells]
+            halved = any(len(parts) > 1 for parts in halves)
+            cells = [part for parts in halves for part in parts]
+        return cells
+
+    def _halves(self, cell: Range) -> list[Range]:
+        first, last = self._backend.first_key(cell), self._backend.last_key(cell)
+        if first is None or last is None or first == last:
+            return [cell]
+        middle = self._backend.first_key(Range(_midpoint(first, last), cell.high))
+        middle = last if middle is None else middle
+        return [Range(cell.low, middle), Range(middle, cell.high)] if middle > first else [cell]
 
     def _in_database(self, wanted: Range) -> Range:
         if wanted.high is None:
@@ -325,14 +338,14 @@ def _has_expired(raw: bytes, now_ms: int) -> bool:
     return False
 
 
-def _interpolated(first: bytes, last: bytes, count: int) -> list[bytes]:
-    """Return keys spread evenly between two, as numbers of eight bytes after what they have in common."""
+def _midpoint(first: bytes, last: bytes) -> bytes:
+    """Return bytes half-way between two keys, as numbers of eight bytes after what they have in common."""
     common = 0
     while common < min(len(first), len(last)) and first[common] == last[common]:
         common += 1
     low = int.from_bytes(first[common : common + 8].ljust(8, b"\0"), "big")
     high = int.from_bytes(last[common : common + 8].ljust(8, b"\0"), "big")
-    return [first[:common] + (low + (high - low) * step // count).to_bytes(8, "big") for step in range(1, count + 1)]
+    return first[:common] + ((low + high + 1) // 2).to_bytes(8, "big")
 
 
 def _not_durable(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:

@@ -1,0 +1,238 @@
+"""Everything an operator may set, with units, limits and defaults; and every fault in a file, found at once."""
+
+import os
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from . import stores
+from .keys import KeyField, KeySchema, PartType
+from .store import TableSpec
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class LimitSettings(BaseModel, frozen=True, extra="forbid"):
+    """What one request may be, and how many at once; sizes are counted after decompression."""
+
+    body_bytes_max: int = Field(default=16 * 2**20, ge=1024)
+    operations_max: int = Field(default=10_000, ge=1)
+    response_bytes_max: int = Field(default=64 * 2**20, ge=1024)
+    in_flight_max: int = Field(default=1024, ge=1)
+
+
+class TableSettings(BaseModel, frozen=True, extra="forbid"):
+    """One table: where its records are, and how it answers; times in seconds."""
+
+    store: str
+    name: str | None = Field(default=None, pattern=NAME)
+    key: dict[str, PartType] | None = Field(default=None, min_length=1, max_length=8)
+    create: bool = False
+    ttl_s: float | None = Field(default=None, gt=0)
+    consistency: Literal["strong", "eventual"] = "strong"
+    deadline_s: float = Field(default=10.0, gt=0, le=3600)
+
+    def spec(self, name: str) -> TableSpec:
+        """Return what a store must know of this table."""
+        fields = tuple(KeyField(field, kind) for field, kind in self.key.items()) if self.key else (KeyField(),)
+        return TableSpec(name, KeySchema(fields), self.name, self.ttl_s)
+
+
+class StoreSettings(msgspec.Struct, frozen=True):
+    """One store: its kind, and what that kind may be told."""
+
+    kind: str
+    options: BaseModel
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """A whole configuration, checked."""
+
+    stores: dict[str, StoreSettings]
+    tables: dict[str, TableSettings] = {}
+    limits: LimitSettings = LimitSettings()
+    auto_create: bool = False
+    default_store: str | None = None
+
+    @property
+    def single_process(self) -> bool:
+        """Whether some store can be owned by one process only."""
+        return any(stores.backend_type(store.kind).single_process for store in self.stores.values())
+
+
+class Fault(msgspec.Struct, frozen=True, order=True):
+    """Something wrong in a configuration, and where."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class SettingsError(Exception):
+    """A configuration has faults; `faults` are all of them."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+def default_settings(path: str = "./tableside-data") -> Settings:
+    """Return what holds where no configuration is given: RocksDB here, and tables made as they are written to."""
+    return checked({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
+
+
+def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read a configuration file. Raise SettingsError with every fault in it."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+        data = yaml.load(text, _UniqueLoader)  # noqa: S506  # a subclass of the safe loader
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError([Fault("", f"{file} cannot be read: {error}")]) from None
+    except yaml.YAMLError as error:
+        raise SettingsError([Fault("", f"{file} is not YAML: {error}")]) from None
+    return checked(data, os.environ if environment is None else environment)
+
+
+def checked(data: object, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings that the data of a configuration file make. Raise SettingsError with every fault."""
+    faults: list[Fault] = []
+    data = _expanded(data, environment or {}, "", faults)
+    if not isinstance(data, dict):
+        raise SettingsError([Fault("", "a configuration is a mapping that has stores and tables")])
+    reader = _Reader(faults)
+    settings = reader.settings(data)
+    if faults:
+        raise SettingsError(sorted(set(faults)))
+    return settings
+
+
+class _Top(BaseModel, extra="forbid"):
+    stores: dict[str, dict[str, Any]] = Field(min_length=1)
+    tables: dict[str, Any] = {}
+    limits: LimitSettings = LimitSettings()
+    auto_create: bool = False
+    default_store: str | None = None
+
+
+class _Reader:
+    """Makes settings out of data and goes on after a fault, to find the others."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self._faults = faults
+
+    def settings(self, data: dict[str, Any]) -> Settings:
+        top = self._model(_Top, data, "") or self._without_the_rest(data)
+        stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
+        tables = {name: self._table(name, entry, stores) for name, entry in top.tables.items()}
+        self._check_defaults(top)
+        self._check_places({name: table for name, table in tables.items() if table})
+        return Settings(
+            {name: store for name, store in stores.items() if store},
+            {name: table for name, table in tables.items() if table},
+            top.limits,
+            top.auto_create,
+            top.default_store or next(iter(stores), None),
+        )
+
+    def _without_the_rest(self, data: dict[str, Any]) -> _Top:
+        """Keep what can be looked at further though something beside it is wrong."""
+        kept = {name: data[name] for name in ("stores", "tables") if isinstance(data.get(name), dict)}
+        kept["stores"] = {name: entry for name, entry in kept.get("stores", {}).items() if isinstance(entry, dict)}
+        flag, default = data.get("auto_create"), data.get("default_store")
+        return _Top.model_construct(
+            **kept,
+            auto_create=flag if isinstance(flag, bool) else False,
+            default_store=default if isinstance(default, str) else None,
+        )
+
+    def _store(self, name: str, entry: dict[str, Any]) -> StoreSettings | None:
+        path = f"stores.{name}"
+        self._check_name(name, path)
+        kind = entry.get("kind")
+        if kind not in stores.kinds():
+            self._fault(f"{path}.kind", f"is one of {', '.join(stores.kinds())}")
+            return None
+        try:
+            model = stores.backend_type(str(kind)).Settings
+        except ImportError as error:
+            self._fault(f"{path}.kind", str(error))
+            return None
+        options = self._model(model, {key: value for key, value in entry.items() if key != "kind"}, path)
+        return StoreSettings(str(kind), options) if options else None
+
+    def _table(self, name: str, entry: object, known: Mapping[str, object]) -> TableSettings | None:
+        path = f"tables.{name}"
+        self._check_name(name, path)
+        if isinstance(entry, dict) and isinstance(entry.get("store"), str) and entry["store"] not in known:
+            self._fault(f"{path}.store", f"no store has the name {entry['store']!r}")
+        return self._model(TableSettings, entry, path)
+
+    def _check_defaults(self, top: _Top) -> None:
+        if top.default_store is not None and top.default_store not in top.stores:
+            self._fault("default_store", f"no store has the name {top.default_store!r}")
+        if top.auto_create and top.default_store is None and len(top.stores) > 1:
+            self._fault("default_store", "auto_create needs it where there are several stores")
+
+    def _check_places(self, tables: Mapping[str, TableSettings]) -> None:
+        places: dict[tuple[str, str], str] = {}
+        for name, table in tables.items():
+            first = places.setdefault((table.store, table.name or name), name)
+            if first != name:
+                self._fault(f"tables.{name}.name", f"table {first!r} keeps its records there")
+
+    def _check_name(self, name: str, path: str) -> None:
+        if not re.fullmatch(NAME, name):
+            self._fault(path, "a name has 1 to 128 of A-Z a-z 0-9 _ . - and begins with a letter or digit")
+
+    def _model(self, model: type[Model], data: object, path: str) -> Model | None:
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            for fault in error.errors(include_url=False, include_input=False):
+                self._fault(".".join([path, *map(str, fault["loc"])]).strip("."), _message(fault["type"], fault["msg"]))
+            return None
+
+    def _fault(self, path: str, message: str) -> None:
+        self._faults.append(Fault(path, message))
+
+
+class _UniqueLoader(yaml.SafeLoader):
+    """Reads YAML, and refuses a mapping that names a member twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _expanded(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
+    """Return the data with `${NAME}` replaced in every text."""
+    if isinstance(data, dict):
+        return {
+            str(name): _expanded(member, environment, f"{path}.{name}".strip("."), faults)
+            for name, member in data.items()
+        }
+    if isinstance(data, list):
+        return [_expanded(member, environment, f"{path}.{index}", faults) for index, member in enumerate(data)]
+    if not isinstance(data, str):
+        return data
+    missing = [name for name in _VARIABLE.findall(data) if name not in environment]
+    faults.extend(Fault(path, f"the environment variable {name} is not set") for name in missing)
+    return _VARIABLE.sub(lambda match: environment.get(match[1], match[0]), data)
+
+
+def _message(kind: str, message: str) -> str:
+    return "is not known here" if kind == "extra_forbidden" else message[:1].lower() + message[1:]

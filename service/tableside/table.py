@@ -1,0 +1,159 @@
+"""A table as its callers see it: one operation or many, in order where they share a key, within a deadline.
+
+Knows the seam below it, and nothing of HTTP or of which store and policies are behind the seam.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from .errors import Applied, DeadlineExceeded, TableError
+from .operations import Get, Key, Operation, Outcome, Put, Update, Written
+from .store import Page, Scan, Store, TableSpec
+from .updates import fold
+
+Result = TypeVar("Result")
+
+
+class Table:
+    """A named set of records."""
+
+    def __init__(self, spec: TableSpec, store: Store, *, deadline_s: float = 10.0) -> None:
+        self.spec = spec
+        self.capabilities = store.capabilities
+        self.deadline_s = deadline_s
+        self._store = store
+
+    async def one(self, operation: Operation, deadline_s: float | None = None) -> Outcome:
+        """Do one operation; an expected failure is the outcome, not an exception."""
+        [outcome] = await self._apply([operation], self._until(deadline_s))
+        return outcome
+
+    async def batch(self, operations: Sequence[Operation], deadline_s: float | None = None) -> list[Outcome]:
+        """Do many operations and return their outcomes in the same order.
+
+        Operations on one key take effect in their order; on different keys they are independent. `deadline_s` is the
+        caller's, and can only shorten the table's. What is not finished by then ends as DeadlineExceeded.
+        """
+        until = self._until(deadline_s)
+        if len({operation.key for operation in operations}) == len(operations):
+            return await self._apply(operations, until) if operations else []
+        return await self._in_rounds(operations, until)
+
+    async def scan(self, scan: Scan, deadline_s: float | None = None) -> Page:
+        """Read a page of records. Raise a TableError if that fails."""
+        return await self._bounded(self._store.scan(scan), deadline_s)
+
+    async def splits(self, count_max: int, deadline_s: float | None = None) -> list[bytes]:
+        """Return disjoint parts that together cover the table. Raise a TableError if that fails."""
+        return await self._bounded(self._store.splits(count_max), deadline_s)
+
+    async def _bounded(self, work: Awaitable[Result], deadline_s: float | None) -> Result:
+        try:
+            async with asyncio.timeout_at(self._until(deadline_s)):
+                return await work
+        except TimeoutError:
+            raise self._too_late("no") from None
+
+    async def _in_rounds(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        """Send the first step of every key, then the second of those that have one, and so on."""
+        outcomes: list[Outcome] = [None] * len(operations)
+        waiting = _steps(operations)
+        while waiting:
+            keys = list(waiting)
+            steps = [waiting[key].popleft() for key in keys]
+            answers = await self._apply([step.operation for step in steps], until)
+            for key, step, answer in zip(keys, steps, answers, strict=True):
+                _settle(waiting[key], step, answer, operations, outcomes)
+                if not waiting[key]:
+                    del waiting[key]
+        return outcomes
+
+    async def _apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        if asyncio.get_running_loop().time() >= until:
+            return [self._too_late("no")] * len(operations)
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._store.apply(operations)
+        except TimeoutError:
+            return [self._too_late("no" if isinstance(operation, Get) else "unknown") for operation in operations]
+
+    def _until(self, deadline_s: float | None) -> float:
+        allowed_s = self.deadline_s if deadline_s is None else min(deadline_s, self.deadline_s)
+        return asyncio.get_running_loop().time() + allowed_s
+
+    def _too_late(self, applied: Applied) -> DeadlineExceeded:
+        return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied=applied)
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """One operation that stands for one or more of the caller's, given by their positions, on one key."""
+
+    operation: Operation
+    positions: tuple[int, ...]
+
+
+def _steps(operations: Sequence[Operation]) -> dict[Key, deque[_Step]]:
+    waiting: dict[Key, deque[_Step]] = {}
+    for position, operation in enumerate(operations):
+        steps = waiting.setdefault(operation.key, deque())
+        together = _together(steps[-1].operation, operation) if steps else None
+        if together is None:
+            steps.append(_Step(operation, (position,)))
+        else:
+            steps.append(_Step(together, (*steps.pop().positions, position)))
+    return waiting
+
+
+def _together(earlier: Operation, later: Operation) -> Operation | None:
+    """Return one operation with the effect of two in turn, if every caller can still be told what became of his."""
+    match earlier, later:
+        case Get(), Get():
+            return later
+        case Put(), Put() if _plain(earlier) and _plain(later):
+            return later
+        case Update(), Update() if _plain(earlier) and _plain(later):
+            return msgspec.structs.replace(earlier, changes=fold(earlier.changes, later.changes))
+    return None
+
+
+def _plain(write: Put | Update) -> bool:
+    conditional = write.if_match is not None or (isinstance(write, Put) and write.if_absent)
+    return not (conditional or write.token or write.returning or write.ttl_s is not None)
+
+
+def _settle(
+    steps: deque[_Step], step: _Step, answer: Outcome, operations: Sequence[Operation], outcomes: list[Outcome]
+) -> None:
+    """Tell each caller of a step what became of his operation; hold back what follows a failure that may pass."""
+    if isinstance(answer, TableError):
+        if answer.retriable or answer.applied == "unknown":
+            for held_back in steps:
+                _tell(held_back.positions, answer.not_attempted(), outcomes)
+            steps.clear()
+        elif len(step.positions) > 1 and isinstance(step.operation, Update):
+            # One of them does not fit, and the others must stand: each goes by itself.
+            steps.extendleft(_Step(operations[position], (position,)) for position in reversed(step.positions))
+            return
+    if isinstance(answer, Written) and len(step.positions) > 1:
+        _tell_superseded(step.positions, answer, outcomes)
+    else:
+        _tell(step.positions, answer, outcomes)
+
+
+def _tell(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome]) -> None:
+    for position in positions:
+        outcomes[position] = answer
+
+
+def _tell_superseded(positions: Sequence[int], answer: Written, outcomes: list[Outcome]) -> None:
+    """Give the last its etag, and the others one that no record has: their versions were gone at once."""
+    for position in positions[:-1]:
+        outcomes[position] = msgspec.structs.replace(answer, etag=f"{answer.etag}.{position}", created=False)
+    outcomes[positions[-1]] = msgspec.structs.replace(answer, created=False)
+    first = outcomes[positions[0]]
+    assert isinstance(first, Written)
+    outcomes[positions[0]] = msgspec.structs.replace(first, created=answer.created)
