@@ -58,34 +58,25 @@ def main(command: Sequence[str]) -> None:
 
 
 def ensure_packages() -> None:
-    """Build `.venv` with the locked packages and the project, unless nothing has changed since."""
-    stamp = VENV / "packages.stamp"
-    digest = digest_of(PROJECT, LOCKED, LOCKED_UV, Path(__file__))
+    """Build `.venv` with the locked packages and the project, as far as anything has changed."""
+    ensure_locked()
+    stamp, digest = VENV / "project.stamp", digest_of(PROJECT)
+    if not is_current(stamp, digest):
+        editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+        step("installing the project itself", [*pip(UV.exists()), *editable])
+        stamp.write_text(digest)
+
+
+def ensure_locked() -> None:
+    """Make `.venv` anew with the locked packages, if they or Python have changed: nothing old stays behind."""
+    stamp, digest = VENV / "locked.stamp", digest_of(LOCKED, LOCKED_UV)
     if PYTHON.exists() and is_current(stamp, digest):
-        return
-    make_venv()
-    uv = install_uv()
-    install(uv, "the locked packages (PySpark is large: minutes, not seconds)", LOCKED)
-    editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
-    step("installing the project itself", [*pip(uv), *editable])
-    stamp.write_text(digest)
-
-
-def make_venv() -> None:
-    """Create `.venv`, or keep one whose Python is the one running now."""
-    if venv_version() == sys.version:
         return
     if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
         install_venv_module()
     step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
-
-
-def venv_version() -> str:
-    """Return the version of Python in `.venv`, empty if there is none that works with pip."""
-    if not PYTHON.exists():
-        return ""
-    ask = [str(PYTHON), "-c", "import pip, sys; print(sys.version, end='')"]
-    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout  # noqa: S603
+    install(install_uv(), "the locked packages (PySpark is large: minutes, not seconds)", LOCKED)
+    stamp.write_text(digest)
 
 
 def install_venv_module() -> None:
@@ -176,9 +167,7 @@ def ensure_java() -> Path:
         try:
             install(UV.exists(), "a Java", LOCKED_JAVA)
         except SetupError as error:
-            raise SetupError(
-                f"{error}\nSpark needs Java {JAVA_VERSION_MIN} or later: set JAVA_HOME"
-            ) from error
+            raise SetupError(f"{error}\nSpark needs Java {JAVA_VERSION_MIN} or later: set JAVA_HOME") from error
         write_shim()
         stamp.write_text(digest)
     return JAVA_SHIM

@@ -1,0 +1,153 @@
+"""Run the demonstration: start the service, run the job, check every figure, show, stop."""
+
+import argparse
+import contextlib
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import Row, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from demo import check, flights, job
+from demo.progress import Progress
+from demo.service import Service, running
+from demo.session import session
+
+AIRCRAFT_SHOWN = "N725MQ"
+
+
+class Different(Exception):
+    """What the service answered is not what Spark computes."""
+
+
+def main() -> None:
+    """Run the demonstration as the command line says; exit with 1 if a figure is wrong."""
+    options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    progress = Progress(Console())
+    try:
+        with _folder(options.data, keep=options.keep) as folder:
+            with running(folder, options.port, keep=options.keep) as service:
+                progress.say(f"the service runs at {service.url}, process {service.process.pid}, RocksDB in {folder}")
+                _run(service, folder, progress)
+            progress.say("left running" if options.keep else "the service is stopped")
+            if options.keep:
+                _explain(service)
+    except Different as different:
+        sys.exit(f"DIFFERENT: {different}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("scripts/demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the service running at the end")
+    parser.add_argument("--data", type=Path, help="an empty or new folder for the records (default: a temporary one)")
+    parser.add_argument("--port", type=int, help="where the service listens (default: 8080, or any that is free)")
+    return parser
+
+
+@contextlib.contextmanager
+def _folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
+    """Provide the folder for the records; a temporary one goes away again, unless the service still needs it."""
+    if data is None:
+        folder = Path(tempfile.mkdtemp(prefix="tableside-demo-"))
+    elif data.exists() and any(data.iterdir()):
+        sys.exit(f"{data} is not empty: flights would be counted on top of what is there")
+    else:
+        data.mkdir(parents=True, exist_ok=True)
+        folder = data.resolve()
+    kept = False
+    try:
+        yield folder
+        kept = keep
+    finally:
+        if data is None and not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(service: Service, folder: Path, progress: Progress) -> None:
+    """Do all the steps against a running service."""
+    with tempfile.TemporaryDirectory(prefix="tableside-spark-") as name:
+        scratch = Path(name)
+        with progress.step("unpack the data and start Spark"):
+            flights.prepare(scratch)
+            started = contextlib.ExitStack()
+            spark = started.enter_context(session(scratch))
+        with started:
+            _steps(spark, scratch, service.url, progress)
+
+
+def _steps(spark: SparkSession, scratch: Path, url: str, progress: Progress) -> None:
+    data = job.read_flights(spark, scratch)
+    with progress.step("put planes, airports and airlines") as step:
+        step.rows = job.load(spark, scratch, url)
+    joined = str(scratch / "joined.parquet")
+    with progress.step("join flights with planes, airports and airlines") as step:
+        job.enrich(data.every, url).write.parquet(joined)
+        step.rows = spark.read.parquet(joined).count()
+    with progress.step("update one record per aircraft") as step:
+        step.rows = job.keep_count(data, url)
+    unassigned = data.unassigned.count()
+    progress.say(f"  of them {data.cancelled.count():,} were cancelled; {unassigned:,} more never had an aircraft")
+    aircraft = job.read_aircraft(spark, url)
+    with progress.step("scan the aircraft and check every figure") as step:
+        expected = check.expected_aircraft(data)
+        step.rows = _verify(check.compare(expected, check.sort_destinations(aircraft)), "aircraft", progress)
+    with progress.step("check every joined flight") as step:
+        expected = check.expected_join(spark, data.every, scratch)
+        step.rows = _verify(check.compare(expected, spark.read.parquet(joined)), "joined flights", progress)
+    with progress.step("scan again and ask for the planes of the busiest") as step:
+        busiest = job.busiest(aircraft, url).collect()
+        step.rows = len(busiest)
+    progress.console.print(_table(busiest), progress.costs())
+
+
+def _verify(comparison: check.Comparison, what: str, progress: Progress) -> int:
+    """Say that all is equal, and return how many rows were compared; raise if anything differs."""
+    if not comparison.equal:
+        lines = [f"  only Spark has {row}" for row in comparison.missing]
+        lines += [f"  only the service has {row}" for row in comparison.surplus]
+        raise Different("\n".join([f"among {comparison.rows:,} {what}, for example", *lines]))
+    progress.say(f"  EQUAL: {comparison.rows:,} {what}, {comparison.figures:,} figures, none differs")
+    return comparison.rows
+
+
+def _table(busiest: list[Row]) -> Table:
+    table = Table(title="The busiest aircraft", title_justify="left")
+    for heading in ("aircraft", "plane"):
+        table.add_column(heading)
+    for heading in ("flights", "miles", "cancelled", "worst delay, min", "destinations"):
+        table.add_column(heading, justify="right")
+    for heading in ("first departure", "last departure"):
+        table.add_column(heading)
+    for row in busiest:
+        plane = f"{row.manufacturer} {row.model}, {row.seats} seats" if row.manufacturer else "not in the table"
+        figures = (row.flights, row.miles, row.cancelled, row.worst_delay_min, len(row.destinations))
+        cells = (row.tailnum, plane, *(f"{figure:,}" for figure in figures))
+        table.add_row(*cells, row.first_departure, row.last_departure)
+    return table
+
+
+def _explain(service: Service) -> None:
+    """Print how to ask the running service, and how to stop it."""
+    tables = f"{service.url}/v1/tables"
+    print(
+        f"\nThe service is still running at {service.url} as process {service.process.pid}. Ask it:\n"
+        f"  curl {tables}/aircraft/records/{AIRCRAFT_SHOWN}\n"
+        f"  curl {shlex.quote(f'{tables}/aircraft/records/{AIRCRAFT_SHOWN}?fields=flights,miles')}\n"
+        f"  curl {shlex.quote(f'{tables}/aircraft/records?prefix=N72&limit=3')}\n"
+        f"Its pages: {service.url}/docs\n"
+        f"Its log:   {service.log}\n"
+        f"Stop it:   kill {service.process.pid}"
+    )
+
+
+if __name__ == "__main__":
+    main()

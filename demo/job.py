@@ -1,0 +1,99 @@
+"""The Spark job: what someone with a year of flights would do with tables that live elsewhere."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.functions import col, lit
+
+from tableside_spark import Table
+
+KEYS = {"planes": "tailnum", "airports": "faa", "airlines": "carrier"}
+AIRCRAFT = (
+    "tailnum string, flights long, miles long, cancelled long, first_departure string,"
+    " last_departure string, worst_delay_min long, destinations array<string>"
+)
+
+
+@dataclass(frozen=True)
+class Flights:
+    """The flights, parted by what an aircraft's record can take from them."""
+
+    departed: DataFrame
+    cancelled: DataFrame
+    unassigned: DataFrame  # cancelled before an aircraft was named: no key, so in no record
+
+    @property
+    def every(self) -> DataFrame:
+        """Return all of them."""
+        return self.departed.unionByName(self.cancelled).unionByName(self.unassigned)
+
+
+def read_flights(spark: SparkSession, folder: Path) -> Flights:
+    """Read the flights and add when each left the gate, in UTC; null if it never did."""
+    flights = spark.read.parquet(str(folder / "flights.parquet"))
+    scheduled_s = sql.unix_timestamp("time_hour") + 60 * col("minute")
+    departed_at = sql.timestamp_seconds(scheduled_s + 60 * col("dep_delay"))
+    flights = flights.withColumn("departed_at", sql.date_format(departed_at, "yyyy-MM-dd'T'HH:mm:ss'Z'"))
+    assigned = flights.where(col("tailnum").isNotNull())
+    return Flights(
+        departed=assigned.where(col("departed_at").isNotNull()),
+        cancelled=assigned.where(col("departed_at").isNull()),
+        unassigned=flights.where(col("tailnum").isNull()),
+    )
+
+
+def load(spark: SparkSession, folder: Path, url: str) -> int:
+    """Put planes, airports and airlines into their tables; return how many records that made."""
+    return sum(
+        Table(name, url=url).put(spark.read.parquet(str(folder / f"{name}.parquet")), key=key).applied
+        for name, key in KEYS.items()
+    )
+
+
+def enrich(flights: DataFrame, url: str) -> DataFrame:
+    """Join flights with plane, destination and airline, all three asked of the service."""
+    flights = flights.select("departed_at", "carrier", "flight", "tailnum", "origin", "dest", "distance")
+    flights = Table("planes", url=url).join(
+        flights, on="tailnum", schema="manufacturer string, model string, seats int"
+    )
+    flights = Table("airports", url=url).join(flights, on="dest", schema="name string, lat double, lon double")
+    flights = flights.withColumnRenamed("name", "destination")
+    flights = Table("airlines", url=url).join(flights, on="carrier", schema="name string")
+    return flights.withColumnRenamed("name", "airline")
+
+
+def keep_count(flights: Flights, url: str) -> int:
+    """Fold every flight into the record of its aircraft, made at its first; return how many flights that were."""
+    aircraft = Table("aircraft", url=url)
+    nothing_yet = {"flights": lit(0), "miles": lit(0), "cancelled": lit(0), "destinations": sql.array()}
+    departed = aircraft.update(
+        flights.departed,
+        key="tailnum",
+        update={
+            "$inc": {"flights": lit(1), "miles": col("distance")},
+            "$min": {"first_departure": col("departed_at")},
+            "$max": {"last_departure": col("departed_at"), "worst_delay_min": col("dep_delay")},
+            "$addToSet": {"destinations": col("dest")},
+        },
+        default=nothing_yet,
+    )
+    cancelled = aircraft.update(
+        flights.cancelled, key="tailnum", update={"$inc": {"cancelled": lit(1)}}, default=nothing_yet
+    )
+    return departed.applied + cancelled.applied
+
+
+def read_aircraft(spark: SparkSession, url: str) -> DataFrame:
+    """Scan the table of aircraft."""
+    reader = spark.read.format("tableside").option("url", url).option("table", "aircraft")
+    return reader.schema(AIRCRAFT).load()
+
+
+def busiest(aircraft: DataFrame, url: str, count: int = 10) -> DataFrame:
+    """Return the aircraft with the most flights, and what the table of planes knows of each."""
+    most = aircraft.orderBy(sql.desc("flights"), "tailnum").limit(count)
+    planes = Table("planes", url=url)
+    named = planes.join(most, on="tailnum", schema="manufacturer string, model string, seats int")
+    return named.orderBy(sql.desc("flights"), "tailnum")

@@ -1,0 +1,89 @@
+"""Start the service for the demonstration, wait until it is ready, and stop it by its process id."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+HOST = "127.0.0.1"
+PORT = 8080  # what the README's commands say; another is taken where this one is in use
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service: where it listens, its process, its log."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def stop(self) -> None:
+        """End the process and wait for it."""
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextlib.contextmanager
+def running(folder: Path, port: int | None, *, keep: bool) -> Iterator[Service]:
+    """Run the service with its records under `folder`; stop it at the end, or `keep` it if all went well."""
+    service = _start(folder, port or free_port())
+    try:
+        _wait_until_ready(service)
+        yield service
+    except BaseException:
+        service.stop()
+        raise
+    if not keep:
+        service.stop()
+
+
+def free_port() -> int:
+    """Return the port that the README names, or any other if that one is taken."""
+    for port in (PORT, 0):
+        with socket.socket() as candidate:
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                candidate.bind((HOST, port))
+                return int(candidate.getsockname()[1])
+    raise OSError(f"no free port on {HOST}")
+
+
+def _start(folder: Path, port: int) -> Service:
+    """Start the process, in a session of its own: Ctrl-C is for the job, which then ends the service itself."""
+    log = folder / "service.log"
+    command = [sys.executable, "-m", "tableside", "serve", "--host", HOST, "--port", str(port)]
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command line
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Service(f"http://{HOST}:{port}", process, log)
+
+
+def _wait_until_ready(service: Service) -> None:
+    """Return when the service says that it is ready; raise if it has ended or does not become so in time."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if service.process.poll() is not None:
+            break
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{service.url}/readyz", trust_env=False).status_code == httpx.codes.OK:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"the service did not start:\n{service.log.read_text(errors='replace')}")
