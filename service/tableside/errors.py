@@ -32,6 +32,7 @@ class TableError(Exception):
 
     code: ClassVar[str] = "internal"
     retriable: bool = False
+    retry_after_default_s: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class TableError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.applied: Applied = applied
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = retry_after_s if retry_after_s is not None else self.retry_after_default_s
         if retriable is not None:
             self.retriable = retriable
 
@@ -117,6 +118,7 @@ class Overloaded(TableError):
 
     code = "overloaded"
     retriable = True
+    retry_after_default_s = 1.0
 
 
 class StoreUnavailable(TableError):
@@ -124,6 +126,7 @@ class StoreUnavailable(TableError):
 
     code = "store_unavailable"
     retriable = True
+    retry_after_default_s = 1.0
 
 
 class DeadlineExceeded(TableError):

@@ -1,0 +1,76 @@
+"""The command line: serve, check a configuration, and the operations against a running service."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from . import settings as configuration
+from .app import create_app
+from .settings import Settings, SettingsError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+ConfigOption = Annotated[Path | None, typer.Option(envvar="TABLESIDE_CONFIG", help="The configuration file.")]
+
+KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection, so that they never send on one that is being closed."""
+
+SHUTDOWN_S = 30
+
+
+@app.command()
+def serve(
+    config: ConfigOption = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; 1 with RocksDB and memory stores.")] = 1,
+    insecure: Annotated[bool, typer.Option(help="Listen on other than loopback without authentication.")] = False,
+) -> None:
+    """Serve the tables. Without a configuration: RocksDB under ./tableside-data, tables made as they are written to."""
+    chosen = _settings(config)
+    if workers > 1 and chosen.single_process:
+        _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
+    if not _is_loopback(host) and not insecure:
+        _refuse(f"without authentication the service listens on loopback only; say --insecure to listen on {host}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    uvicorn.run(
+        create_app(chosen),
+        host=host,
+        port=port,
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
+    """Check a configuration file, and list every fault in it."""
+    _load(file)
+    typer.echo(f"{file}: no faults")
+
+
+def _settings(config: Path | None) -> Settings:
+    return configuration.default_settings() if config is None else _load(config)
+
+
+def _load(file: Path) -> Settings:
+    try:
+        return configuration.load(file)
+    except SettingsError as error:
+        for fault in error.faults:
+            typer.echo(f"{file}: {fault}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _refuse(why: str) -> None:
+    typer.echo(f"tableside: {why}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,365 @@
+"""One short function per endpoint: decode, one table verb, encode.
+
+They take the bare request and are plain Starlette routes: resolving declared parameters costs more than a whole
+operation does. What they accept and answer is described in `openapi`.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from . import values
+from .catalog import Catalog
+from .errors import InvalidOperation, MalformedRequest, StoreUnavailable, TableError, TableNotFound, TooLarge
+from .keys import part_from_text
+from .operations import Get, Operation, Outcome, Record
+from .settings import NAME
+from .store import Scan, TableSpec
+from .wire import arrow_batch, headers, json_batch, members, pages, problems
+from .wire.answers import Answer, answer, answers, rfc3339, valid, with_refused
+from .wire.cursors import open_sealed, seal
+from .wire.tables import describe
+
+JSON, ARROW, MERGE_PATCH = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE, "application/merge-patch+json"
+
+PAGE_RECORDS_DEFAULT = 1000
+PAGE_RECORDS_MAX = 10_000
+PAGE_BYTES_MAX = 8 * 2**20
+SPLITS_DEFAULT = 8
+SPLITS_MAX = 1024
+
+_NAME = re.compile(NAME)
+
+
+def routes() -> list[Route]:
+    """Return every route of the service."""
+    return [
+        Route("/v1/tables/{table}/records/{key:path}", record, methods=list(_RECORD)),
+        Route("/v1/tables/{table}/batch", batch, methods=["POST"]),
+        Route("/v1/tables/{table}/records", scan, methods=["GET"]),
+        Route("/v1/tables/{table}/splits", splits, methods=["GET"]),
+        Route("/v1/tables/{table}", table, methods=["GET"]),
+        Route("/v1/tables", tables, methods=["GET"]),
+        Route("/livez", livez, methods=["GET"]),
+        Route("/readyz", readyz, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+    ]
+
+
+# Single records
+
+
+async def record(request: Request) -> Response:
+    """Get, put, update or delete one record."""
+    return await _RECORD[request.method](request)
+
+
+async def get_record(request: Request) -> Response:
+    """Answer one record."""
+    name, segments = _path(request)
+    found_table = _catalog(request).table(name)
+    query = headers.query(request, ("fields",))
+    headers.check_accepts(request, JSON)
+    operation = Get(found_table.spec.key.from_path(segments))
+    outcome = await found_table.one(operation, headers.preferences(request).wait_s)
+    found = answer(outcome, headers.fields(query.get("fields")))
+    if found.etag is not None and headers.none_match(request, found.etag):
+        return Response(status_code=304, headers=_record_headers(found))
+    return _single(found)
+
+
+async def put_record(request: Request) -> Response:
+    """Make one record's value the body."""
+    headers.media_type(request, (JSON,), default=JSON)
+    value = values.parse(await _body(request))
+    return await _write(request, {"op": "put", "value": value, "if_absent": headers.if_absent(request)})
+
+
+async def patch_record(request: Request) -> Response:
+    """Change one record by a merge patch, or by an update with a default."""
+    try:
+        media = headers.media_type(request, (JSON, MERGE_PATCH))
+    except TableError as error:
+        return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
+    document = values.parse(await _body(request))
+    if headers.if_absent(request):
+        raise InvalidOperation("If-None-Match has no meaning for an update")
+    if media == JSON:
+        return await _write(request, {"op": "update", **_envelope(document)})
+    if not isinstance(document, dict):
+        raise InvalidOperation("a merge patch is an object")
+    if any(name.startswith("$") for name in document):
+        raise InvalidOperation("a merge patch has no operators: send them as application/json")
+    return await _write(request, {"op": "update", "update": document})
+
+
+async def delete_record(request: Request) -> Response:
+    """Make one record absent."""
+    if headers.if_absent(request):
+        raise InvalidOperation("If-None-Match has no meaning for a delete")
+    return await _write(request, {"op": "delete"})
+
+
+_RECORD = {
+    "GET": get_record,
+    "HEAD": get_record,
+    "PUT": put_record,
+    "PATCH": patch_record,
+    "DELETE": delete_record,
+}
+
+
+async def _write(request: Request, given: dict[str, Any]) -> Response:
+    name, segments = _path(request)
+    spec = _catalog(request).spec(name)
+    preferences = headers.preferences(request)
+    operation = members.build(
+        spec, given["op"], spec.key.from_path(segments), _with_headers(request, given, preferences)
+    )
+    outcome = await _catalog(request).table_to_write(name).one(operation, preferences.wait_s)
+    response = _single(answer(outcome))
+    if preferences.representation and response.status_code in (200, 201):
+        response.headers["Preference-Applied"] = "return=representation"
+    return response
+
+
+def _with_headers(request: Request, given: dict[str, Any], preferences: headers.Preferences) -> dict[str, Any]:
+    """Add what headers and query say to the members of a write."""
+    given["if_match"] = headers.if_match(request)
+    given["token"] = headers.token(request)
+    if given["op"] == "delete":
+        headers.query(request, ())
+        return given
+    if (ttl_s := headers.ttl_s(headers.query(request, ("ttl_s",)).get("ttl_s"))) is not None:
+        given["ttl_s"] = ttl_s
+    given["return"] = preferences.representation
+    if preferences.representation:
+        headers.check_accepts(request, JSON)
+    return given
+
+
+def _envelope(document: values.Json) -> dict[str, Any]:
+    if not isinstance(document, dict) or not document.keys() <= {"update", "default", "ttl_s"}:
+        raise InvalidOperation("the body is an object with update, and if wanted default and ttl_s")
+    return document
+
+
+def _single(found: Answer) -> Response:
+    if found.error is not None:
+        return problem_response(found.error)
+    return Response(
+        found.value, found.status, _record_headers(found), media_type=JSON if found.value is not None else None
+    )
+
+
+def _record_headers(found: Answer) -> dict[str, str]:
+    given = {} if found.etag is None else {"ETag": f'"{found.etag}"'}
+    if found.expires_ms:
+        given["Tableside-Expires-At"] = rfc3339(found.expires_ms)
+    if found.replayed:
+        given["Tableside-Replayed"] = "true"
+    return given
+
+
+# Batches
+
+
+async def batch(request: Request) -> Response:
+    """Do many operations; the answer is in the request's media type."""
+    name, _ = _path(request)
+    spec = _catalog(request).spec(name)
+    media = headers.media_type(request, (JSON, ARROW), default=JSON)
+    headers.check_accepts(request, media)
+    query = headers.query(request, ("op", "writer", "return", "fields") if media == ARROW else ())
+    wait_s = headers.preferences(request).wait_s
+    body = await _body(request)
+    asked = json_batch.decode(body, spec, _limits(request).operations_max) if media == JSON else None
+    asked = asked or _arrow_batch(request, body, spec, query)
+    operations = valid(asked.operations)
+    outcomes: Sequence[Outcome] = await _table_for(request, name, operations).batch(operations, wait_s)
+    if len(operations) != len(asked.operations):
+        outcomes = with_refused(asked.operations, outcomes)
+    bytes_max = _limits(request).response_bytes_max
+    if media == ARROW and asked.fields is None and (records := _all_found(outcomes, bytes_max)):
+        return Response(arrow_batch.encode_records(records), media_type=ARROW)
+    found = answers(outcomes, asked.fields, bytes_max=bytes_max, operations=asked.operations)
+    return Response(json_batch.encode(found) if media == JSON else arrow_batch.encode(found), media_type=media)
+
+
+def _arrow_batch(request: Request, body: bytes, spec: TableSpec, query: Any) -> json_batch.Batch:
+    returning = query.get("return", "false")
+    if returning not in ("true", "false"):
+        raise MalformedRequest("return is true or false")
+    try:
+        fields = headers.fields(query.get("fields"))
+    except InvalidOperation as error:
+        raise MalformedRequest(error.detail) from None
+    return arrow_batch.decode(
+        arrow_batch.read(body, _limits(request).body_bytes_max),
+        spec,
+        _limits(request).operations_max,
+        op=query.get("op"),
+        writer=query.get("writer"),
+        returning=returning == "true",
+        fields=fields,
+    )
+
+
+def _table_for(request: Request, name: str, operations: Sequence[Operation]) -> Any:
+    writes = any(type(operation) is not Get for operation in operations)
+    return _catalog(request).table_to_write(name) if writes else _catalog(request).table(name)
+
+
+def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
+    """Return the records if every outcome is one, with nothing beside its value; else none."""
+    records = [outcome for outcome in outcomes if type(outcome) is Record and not outcome.expires_ms]
+    if len(records) != len(outcomes) or sum(len(found.value) for found in records) > bytes_max:
+        return []
+    return records
+
+
+# Scans
+
+
+async def scan(request: Request) -> Response:
+    """Answer one page of a table's records."""
+    name, _ = _path(request)
+    found = _catalog(request).table(name)
+    query = headers.query(request, ("prefix", "partition", "fields", "limit", "cursor", "split"))
+    media = headers.preferred(request, (JSON, ARROW))
+    scope = (name, query.get("prefix"), query.get("partition"), query.get("split"))
+    page = await found.scan(_scan(found.spec, query, scope), headers.preferences(request).wait_s)
+    cursor = None if page.position is None else seal(page.position, "scan", *scope)
+    fields = headers.fields(query.get("fields"))
+    given = {"Vary": "Accept"} if cursor is None else {"Vary": "Accept", "Tableside-Cursor": cursor}
+    if media == JSON:
+        return Response(pages.encode_json(page, cursor, fields), headers=given, media_type=JSON)
+    return Response(pages.encode_arrow(page, cursor, found.spec, fields), headers=given, media_type=ARROW)
+
+
+def _scan(spec: TableSpec, query: Any, scope: tuple[object, ...]) -> Scan:
+    partition = query.get("partition")
+    if partition is not None and not spec.key.composite:
+        raise InvalidOperation("partition needs a table with a composite key")
+    cursor, split = query.get("cursor"), query.get("split")
+    return Scan(
+        headers.integer(query.get("limit", str(PAGE_RECORDS_DEFAULT)), "limit", 1, PAGE_RECORDS_MAX),
+        query.get("prefix"),
+        None if partition is None else _partition(partition, spec),
+        None if split is None else open_sealed(split, "split", "split", spec.name),
+        None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope),
+        PAGE_BYTES_MAX,
+    )
+
+
+def _partition(text: str, spec: TableSpec) -> Any:
+    # Query parameters are decoded already: a percent sign stands for itself.
+    return part_from_text(text.replace("%", "%25").encode(), spec.key.fields[0].type)
+
+
+async def splits(request: Request) -> Response:
+    """Answer disjoint parts that together cover a table."""
+    name, _ = _path(request)
+    found = _catalog(request).table(name)
+    count = headers.query(request, ("count",)).get("count", str(SPLITS_DEFAULT))
+    headers.check_accepts(request, JSON)
+    parts = await found.splits(headers.integer(count, "count", 1, SPLITS_MAX), headers.preferences(request).wait_s)
+    return _json({"splits": [seal(part, "split", name) for part in parts]})
+
+
+# Tables, and the service itself
+
+
+async def tables(request: Request) -> Response:
+    """Describe every table."""
+    headers.check_accepts(request, JSON)
+    limits = _limits(request)
+    return _json({"tables": [describe(entry, limits) for entry in _catalog(request).entries()]})
+
+
+async def table(request: Request) -> Response:
+    """Describe one table."""
+    headers.check_accepts(request, JSON)
+    name, _ = _path(request)
+    return _json(describe(_catalog(request).entry(name), _limits(request)))
+
+
+async def livez(request: Request) -> Response:
+    """Answer that the process runs; no store is asked."""
+    return _json({"status": "alive"})
+
+
+async def readyz(request: Request) -> Response:
+    """Answer whether operations can be served, and which stores can be reached."""
+    reached = await _catalog(request).ping()
+    stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
+    if any(error is None for error in reached.values()):
+        return _json({"status": "ready", "stores": stores})
+    error = StoreUnavailable("no store can be reached", retry_after_s=2)
+    return problem_response(error, members={"stores": stores})
+
+
+async def metrics(request: Request) -> Response:
+    """Answer the metrics in Prometheus' text format."""
+    return Response(generate_latest(request.app.state.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def problem_response(
+    error: TableError, given: dict[str, str] | None = None, members: dict[str, Any] | None = None
+) -> Response:
+    """Answer an error."""
+    given = dict(given or {})
+    if error.retry_after_s is not None:
+        given["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    content = orjson.dumps({**problems.problem(error), **(members or {})})
+    return Response(content, problems.status(error), given, media_type=problems.MEDIA_TYPE)
+
+
+# What several of them need
+
+
+def _catalog(request: Request) -> Catalog:
+    catalog: Catalog = request.app.state.catalog
+    return catalog
+
+
+def _limits(request: Request) -> Any:
+    return request.app.state.settings.limits
+
+
+def _path(request: Request) -> tuple[str, list[bytes]]:
+    """Return the table's name and the key's segments, still percent-encoded.
+
+    The decoded path that the server gives cannot tell `a%2Fb`, one part, from `a/b`, two.
+    """
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    parts = raw.split(b"/")
+    name = unquote(parts[3].decode("latin-1"))
+    if not _NAME.fullmatch(name):
+        raise TableNotFound("no table has that name")
+    return name, parts[5:]
+
+
+async def _body(request: Request) -> bytes:
+    bytes_max = _limits(request).body_bytes_max
+    declared = request.headers.get("content-length")
+    if declared is not None and int(declared) > bytes_max:
+        raise TooLarge(f"a body may have {bytes_max} bytes")
+    chunks, size_bytes = [], 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > bytes_max:
+            raise TooLarge(f"a body may have {bytes_max} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _json(document: object) -> Response:
+    return Response(orjson.dumps(document), media_type=JSON)

@@ -1,0 +1,231 @@
+"""A batch as an Arrow IPC stream: the body to operations, and answers to the body.
+
+One row is one operation. A column that is null in a row was not given for it, so a row means what the object with
+its other columns would mean in JSON.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from .. import values
+from ..errors import InvalidOperation, MalformedRequest, TableError, TooLarge
+from ..operations import Get, Operation, Record
+from ..store import TableSpec
+from . import members
+from .answers import Answer, Fields, rfc3339
+from .json_batch import Batch
+
+MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+
+_TEXT = ("value", "update", "default")
+
+ANSWER = pa.schema(
+    [
+        ("status", pa.uint16()),
+        ("value", pa.binary()),
+        ("etag", pa.utf8()),
+        ("code", pa.utf8()),
+        ("detail", pa.utf8()),
+        ("retriable", pa.bool_()),
+        ("applied", pa.utf8()),
+        ("replayed", pa.bool_()),
+    ]
+)
+EXPIRES_AT = pa.field("expires_at", pa.utf8())
+"""Stands after the others where a record in the answer has an expiry."""
+
+
+def read(body: bytes, bytes_max: int) -> pa.Table:
+    """Read an Arrow stream. Raise MalformedRequest if it is none, TooLarge if it is too much once decompressed."""
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            table = pa.Table.from_batches(_bounded(reader, bytes_max), reader.schema)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
+    return table
+
+
+def decode(
+    table: pa.Table,
+    spec: TableSpec,
+    operations_max: int,
+    *,
+    op: str | None,
+    writer: str | None,
+    returning: bool,
+    fields: Fields,
+) -> Batch:
+    """Read a batch. Raise MalformedRequest or TooLarge only if nothing of it can be attempted."""
+    if table.num_rows > operations_max:
+        raise TooLarge(f"a batch may have {operations_max} operations")
+    _check_columns(table, op, writer)
+    keys = _keys(table.column("key"), spec)
+    only: list[Fields] | None = None if fields is None else [fields] * len(keys)
+    if op == "get" and table.num_columns == 1:
+        return Batch(_gets(keys, spec), only)
+    return Batch(_operations(table, keys, spec, op, writer, returning), only)
+
+
+def encode(answers: Sequence[Answer]) -> bytes:
+    """Write the answers, one row each."""
+    errors = [answer.error for answer in answers]
+    some = any(error is not None for error in errors)
+    columns = [
+        pa.array([answer.status for answer in answers], pa.uint16()),
+        pa.array([answer.value for answer in answers], pa.binary()),
+        pa.array([answer.etag for answer in answers], pa.utf8()),
+        _of_errors(errors, some, pa.utf8(), lambda error: error.code),
+        _of_errors(errors, some, pa.utf8(), lambda error: error.detail),
+        _of_errors(errors, some, pa.bool_(), lambda error: error.retriable),
+        _of_errors(errors, some, pa.utf8(), lambda error: error.applied),
+        pa.array([answer.replayed for answer in answers], pa.bool_()),
+    ]
+    if not any(answer.expires_ms for answer in answers):
+        return write(pa.record_batch(columns, schema=ANSWER))
+    columns.append(expiries([answer.expires_ms for answer in answers]))
+    return write(pa.record_batch(columns, schema=ANSWER.append(EXPIRES_AT)))
+
+
+def encode_records(records: Sequence[Record]) -> bytes:
+    """Write the answers to gets that all found their record: what `encode` writes, made of whole columns."""
+    count = len(records)
+    nothing, no_flag = pa.nulls(count, pa.utf8()), pa.nulls(count, pa.bool_())
+    columns = [
+        pa.repeat(pa.scalar(200, pa.uint16()), count),
+        pa.array([record.value for record in records], pa.binary()),
+        pa.array([record.etag for record in records], pa.utf8()),
+        nothing,
+        nothing,
+        no_flag,
+        nothing,
+        pa.repeat(pa.scalar(False), count),
+    ]
+    return write(pa.record_batch(columns, schema=ANSWER))
+
+
+def expiries(expires_ms: Sequence[int]) -> pa.Array:
+    """Return a column of times in RFC 3339, null for never."""
+    return pa.array([rfc3339(time) if time else None for time in expires_ms], pa.utf8())
+
+
+def write(batch: pa.RecordBatch) -> bytes:
+    """Return one batch as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _bounded(reader: Any, bytes_max: int) -> list[pa.RecordBatch]:
+    batches, size_bytes = [], 0
+    for batch in reader:
+        batch.validate(full=True)
+        size_bytes += batch.nbytes
+        if size_bytes > bytes_max:
+            raise TooLarge(f"a body may have {bytes_max} bytes once it is decompressed")
+        batches.append(batch)
+    return batches
+
+
+def _check_columns(table: pa.Table, op: str | None, writer: str | None) -> None:
+    names = table.column_names
+    if len(set(names)) != len(names):
+        raise MalformedRequest("a column stands twice")
+    for name in names:
+        if name not in _COLUMNS:
+            raise MalformedRequest(f"there is no column {name[:64]!r} in a batch")
+        if not _COLUMNS[name](_plain(table.schema.field(name).type)):
+            raise MalformedRequest(f"column {name!r} has the wrong type")
+    if "key" not in names:
+        raise MalformedRequest("a batch has a column key")
+    if ("op" in names) == (op is not None):
+        raise MalformedRequest("op is a column or a parameter, one of the two")
+    if ("sequence" in names) != (writer is not None):
+        raise MalformedRequest("a column sequence and a parameter writer go together")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(binary) or _is_text(kind)
+
+
+_COLUMNS: dict[str, Callable[[pa.DataType], bool]] = {
+    "key": lambda kind: _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_struct(kind),
+    "op": _is_text,
+    "value": _is_json,
+    "update": _is_json,
+    "default": _is_json,
+    "if_match": _is_text,
+    "if_absent": pa.types.is_boolean,
+    "ttl_s": lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
+    "sequence": pa.types.is_integer,
+}
+
+
+def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
+    if not pa.types.is_struct(column.type):
+        return list(column.to_pylist())
+    names = [field.name for field in column.type]
+    wanted = [field.name for field in spec.key.fields]
+    # Parts are known by their names where the table names them, by their order elsewhere.
+    order = wanted if spec.key.named and set(names) == set(wanted) else names
+    if len(set(names)) != len(names):
+        raise MalformedRequest("a part of the key stands twice")
+    return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
+
+
+def _gets(keys: list[Any], spec: TableSpec) -> list[Operation | TableError]:
+    from_json = spec.key.from_json
+    try:
+        return [Get(from_json(key)) for key in keys]
+    except InvalidOperation:
+        return [_operation(spec, {"op": "get", "key": key}) for key in keys]
+
+
+def _operations(
+    table: pa.Table, keys: list[Any], spec: TableSpec, op: str | None, writer: str | None, returning: bool
+) -> list[Operation | TableError]:
+    names = [name for name in table.column_names if name != "key"]
+    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
+    operations: list[Operation | TableError] = []
+    for key, row in zip(keys, rows, strict=True):
+        given = {name: cell for name, cell in zip(names, row, strict=True) if cell is not None}
+        given["key"] = key
+        if op is not None:
+            given["op"] = op
+        if "sequence" in given:
+            given["token"] = {"writer": writer, "sequence": given.pop("sequence")}
+        if returning and given.get("op") != "get":
+            given["return"] = True
+        operations.append(_operation(spec, given))
+    return operations
+
+
+def _operation(spec: TableSpec, given: dict[str, Any]) -> Operation | TableError:
+    try:
+        for name in _TEXT:
+            if name in given:
+                given[name] = values.parse(given[name])
+        if given.get("if_absent") is False:
+            del given["if_absent"]
+        return members.operation(spec, given)
+    except TableError as error:
+        return error
+
+
+def _of_errors(
+    errors: Sequence[TableError | None], some: bool, kind: pa.DataType, member: Callable[[TableError], object]
+) -> pa.Array:
+    if not some:
+        return pa.nulls(len(errors), kind)
+    return pa.array([None if error is None else member(error) for error in errors], kind)

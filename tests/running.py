@@ -1,0 +1,74 @@
+"""A real service in a process of its own, for tests that need one."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+START_S = 30.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service: where it listens, where its data is, and its process id."""
+
+    url: str
+    directory: Path
+    pid: int
+    log: Path
+
+    def kill(self) -> None:
+        """End the process as a power cut would."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(directory: Path, config: Path | None = None) -> Iterator[Service]:
+    """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    port, log = free_port(), directory / "service.log"
+    command = [sys.executable, "-m", "tableside", "serve", "--port", str(port)]
+    if config is not None:
+        command += ["--config", str(config)]
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, cwd=directory, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_ready(url, process, log)
+        yield Service(url, directory, process.pid, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            break
+        try:
+            if httpx.get(f"{url}/readyz", timeout=2).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise RuntimeError(f"the service did not start:\n{log.read_text(errors='replace')[-4000:]}")
