@@ -21,8 +21,7 @@ INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
 RESERVED_PREFIX = "_ts"
 
-# What encoded text shows wherever a rule might be broken or a number not be canonical; it may show more often.
-_SUSPECT = re.compile(rb'\\u0000|"":|"_ts|[0-9]{19}|[0-9]e|\.0[,\]}]')
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 
 def parse(text: bytes | str) -> Json:
@@ -47,7 +46,7 @@ def encode(value: object) -> bytes:
         text = orjson.dumps(value)
     except (orjson.JSONEncodeError, RecursionError):
         return orjson.dumps(normal(value))
-    if _SUSPECT.search(text) or text.count(b"{") + text.count(b"[") > DEPTH_MAX:
+    if _suspect(text):
         return orjson.dumps(normal(value))
     return text
 
@@ -108,6 +107,25 @@ def number(value: float) -> int | float:
 def project(text: bytes, fields: frozenset[str]) -> bytes:
     """Return a value's text with only those top-level members."""
     return orjson.dumps({name: member for name, member in decode(text).items() if name in fields})
+
+
+def _suspect(text: bytes) -> bool:
+    """Whether encoded text might break a rule or hold a number that is not canonical; it may say so too often.
+
+    Looking for fixed bytes is ten times as fast as a regular expression: the digits are made alike for it.
+    """
+    digits = text.translate(_DIGITS_ALIKE)
+    return (
+        b".0," in text
+        or b".0}" in text
+        or b".0]" in text
+        or b"0e" in digits
+        or b"0000000000000000000" in digits
+        or b'"_ts' in text
+        or b'"":' in text
+        or b"\\u0000" in text
+        or text.count(b"{") + text.count(b"[") > DEPTH_MAX
+    )
 
 
 def _text(value: str) -> str:

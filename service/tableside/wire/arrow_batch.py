@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import values
 from ..errors import InvalidOperation, MalformedRequest, TableError, TooLarge
-from ..operations import Get, Operation, Record
+from ..operations import Get, Operation, Put, Record
 from ..store import TableSpec
 from . import members
 from .answers import Answer, Fields, rfc3339
@@ -65,6 +65,8 @@ def decode(
     only: list[Fields] | None = None if fields is None else [fields] * len(keys)
     if op == "get" and table.num_columns == 1:
         return Batch(_gets(keys, spec), only)
+    if op == "put" and set(table.column_names) == {"key", "value"} and not returning and not spec.key.named:
+        return Batch(_puts(keys, table.column("value").to_pylist(), spec), only)
     return Batch(_operations(table, keys, spec, op, writer, returning), only)
 
 
@@ -190,6 +192,19 @@ def _gets(keys: list[Any], spec: TableSpec) -> list[Operation | TableError]:
         return [Get(from_json(key)) for key in keys]
     except InvalidOperation:
         return [_operation(spec, {"op": "get", "key": key}) for key in keys]
+
+
+def _puts(keys: list[Any], texts: list[Any], spec: TableSpec) -> list[Operation | TableError]:
+    return [_put(spec, key, text) for key, text in zip(keys, texts, strict=True)]
+
+
+def _put(spec: TableSpec, key: Any, text: Any) -> Operation | TableError:
+    if text is None:
+        return _operation(spec, {"op": "put", "key": key})
+    try:
+        return Put(spec.key.from_json(key), values.encode(values.parse(text)))
+    except TableError as error:
+        return error
 
 
 def _operations(
