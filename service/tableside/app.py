@@ -31,7 +31,9 @@ def create_app(settings: Settings) -> FastAPI:
         finally:
             await app.state.catalog.close()
 
-    app = FastAPIOffline(title="Tableside", version=__version__, lifespan=lifespan, redirect_slashes=False)
+    app = FastAPIOffline(
+        title="Tableside", version=__version__, lifespan=lifespan, redirect_slashes=False, redoc_url=None
+    )
     app.state.settings = settings
     app.state.registry = _with_process_metrics(registry)
     app.router.routes.extend(routes())

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
 
+from . import cli_records
 from . import settings as configuration
-from .app import create_app
+from .cli_load import load
+from .protocol import Protocol
 from .settings import Settings, SettingsError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -35,16 +36,7 @@ def serve(
         _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
     if not _is_loopback(host) and not insecure:
         _refuse(f"without authentication the service listens on loopback only; say --insecure to listen on {host}")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    uvicorn.run(
-        create_app(chosen),
-        host=host,
-        port=port,
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-    )
+    _run(chosen, host, port)
 
 
 @app.command()
@@ -52,6 +44,25 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
     """Check a configuration file, and list every fault in it."""
     _load(file)
     typer.echo(f"{file}: no faults")
+
+
+def _run(chosen: Settings, host: str, port: int) -> None:
+    # Only here: the other verbs start in half the time without a server.
+    import uvicorn
+
+    from .app import create_app
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    uvicorn.run(
+        create_app(chosen),
+        host=host,
+        port=port,
+        http=Protocol,
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
 
 
 def _settings(config: Path | None) -> Settings:
@@ -74,3 +85,7 @@ def _is_loopback(host: str) -> bool:
 def _refuse(why: str) -> None:
     typer.echo(f"tableside: {why}", err=True)
     raise typer.Exit(2)
+
+
+cli_records.install(app)
+app.command()(load)

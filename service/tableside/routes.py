@@ -25,6 +25,7 @@ from .store import Scan, TableSpec
 from .wire import arrow_batch, headers, json_batch, members, pages, problems
 from .wire.answers import Answer, answer, answers, rfc3339, valid, with_refused
 from .wire.cursors import open_sealed, seal
+from .wire.problems import NotFound
 from .wire.tables import describe
 
 JSON, ARROW, MERGE_PATCH = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE, "application/merge-patch+json"
@@ -36,12 +37,13 @@ SPLITS_DEFAULT = 8
 SPLITS_MAX = 1024
 
 _NAME = re.compile(NAME)
+_RAW_PATH = re.compile(rb"/v1/tables/([^/]+)(?:/(?:records|batch|splits)(?:/(.*))?)?", re.DOTALL)
 
 
 def routes() -> list[Route]:
     """Return every route of the service."""
     return [
-        Route("/v1/tables/{table}/records/{key:path}", record, methods=list(_RECORD)),
+        _record_route(),
         Route("/v1/tables/{table}/batch", batch, methods=["POST"]),
         Route("/v1/tables/{table}/records", scan, methods=["GET"]),
         Route("/v1/tables/{table}/splits", splits, methods=["GET"]),
@@ -51,6 +53,13 @@ def routes() -> list[Route]:
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
     ]
+
+
+def _record_route() -> Route:
+    route = Route("/v1/tables/{table}/records/{key:path}", record, methods=list(_RECORD))
+    # As the framework compiles it, the dot stops at a newline, which a key may hold.
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
 
 
 # Single records
@@ -279,6 +288,7 @@ async def splits(request: Request) -> Response:
 
 async def tables(request: Request) -> Response:
     """Describe every table."""
+    headers.query(request, ())
     headers.check_accepts(request, JSON)
     limits = _limits(request)
     return _json({"tables": [describe(entry, limits) for entry in _catalog(request).entries()]})
@@ -286,6 +296,7 @@ async def tables(request: Request) -> Response:
 
 async def table(request: Request) -> Response:
     """Describe one table."""
+    headers.query(request, ())
     headers.check_accepts(request, JSON)
     name, _ = _path(request)
     return _json(describe(_catalog(request).entry(name), _limits(request)))
@@ -340,11 +351,13 @@ def _path(request: Request) -> tuple[str, list[bytes]]:
     The decoded path that the server gives cannot tell `a%2Fb`, one part, from `a/b`, two.
     """
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    parts = raw.split(b"/")
-    name = unquote(parts[3].decode("latin-1"))
+    match = _RAW_PATH.fullmatch(raw)
+    if match is None:  # An encoded slash stands where a path has a plain one.
+        raise NotFound("no such path")
+    name = unquote(match[1].decode("latin-1"))
     if not _NAME.fullmatch(name):
         raise TableNotFound("no table has that name")
-    return name, parts[5:]
+    return name, [] if match[2] is None else match[2].split(b"/")
 
 
 async def _body(request: Request) -> bytes:

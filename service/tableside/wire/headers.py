@@ -14,7 +14,7 @@ from .answers import Fields
 from .problems import NotAcceptable, UnsupportedMediaType
 
 _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
-_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
 
 class Preferences(msgspec.Struct, frozen=True):
@@ -45,18 +45,18 @@ _NO_PREFERENCES = Preferences()
 
 
 def if_match(request: Request) -> tuple[str, ...] | None:
-    """Return the etags of `If-Match`; a weak one is kept as it is, and matches nothing."""
-    text = request.headers.get("if-match")
+    """Return the etags of `If-Match`; a weak one, or a star in quotes, is kept as it is and matches nothing."""
+    text = _joined(request, "if-match")
     if text is None:
         return None
     if text.strip() == "*":
         return (ANY_ETAG,)
-    return tuple(etag if etag.startswith("W/") else etag[1:-1] for etag in _etags(text, "If-Match"))
+    return tuple(etag if etag[0] == "W" or etag == '"*"' else etag[1:-1] for etag in _etags(text, "If-Match"))
 
 
 def if_absent(request: Request) -> bool:
     """Return whether `If-None-Match: *` asks that a write only makes the record."""
-    text = request.headers.get("if-none-match")
+    text = _joined(request, "if-none-match")
     if text is not None and text.strip() != "*":
         raise InvalidOperation("If-None-Match on a write is * only")
     return text is not None
@@ -64,7 +64,7 @@ def if_absent(request: Request) -> bool:
 
 def none_match(request: Request, etag: str) -> bool:
     """Return whether `If-None-Match` has the etag, so that the caller has the record already."""
-    text = request.headers.get("if-none-match")
+    text = _joined(request, "if-none-match")
     if text is None:
         return False
     return text.strip() == "*" or etag in [one.removeprefix("W/")[1:-1] for one in _etags(text, "If-None-Match")]
@@ -95,14 +95,14 @@ def media_type(request: Request, known: Collection[str], default: str | None = N
 
 def check_accepts(request: Request, media: str) -> None:
     """Raise NotAcceptable if the caller does not accept the media type."""
-    text = request.headers.get("accept")
+    text = _joined(request, "accept")
     if text is not None and not _quality(text, media):
         raise NotAcceptable(f"the answer is in {media}")
 
 
 def preferred(request: Request, medias: Collection[str]) -> str:
     """Return the media type that the caller likes best; between equals, the first. Raise NotAcceptable if none."""
-    text = request.headers.get("accept")
+    text = _joined(request, "accept")
     if text is None:
         return next(iter(medias))
     best = max(medias, key=lambda media: _quality(text, media))
@@ -151,6 +151,12 @@ def integer(text: str, what: str, lowest: int, highest: int) -> int:
     if not re.fullmatch("[0-9]{1,18}", text) or int(text) < lowest:
         raise MalformedRequest(f"{what} is an integer from {lowest} on")
     return min(int(text), highest)
+
+
+def _joined(request: Request, header: str) -> str | None:
+    """Return a header that is a list, which may stand in several lines; None if it is not there."""
+    lines = request.headers.getlist(header)
+    return ", ".join(lines) if lines else None
 
 
 def _etags(text: str, header: str) -> list[str]:
