@@ -1,0 +1,66 @@
+"""The path of batches, as JSON and as Arrow."""
+
+from .parts import ARROW, JSON, OF_A_TABLE, Described, answer, parameters, refusals, schema
+
+_ARROW_ROWS = """\
+An Arrow IPC stream; its buffers may be compressed with lz4 or zstd. One row is one operation, and a null means that
+the column is not given for that row. Columns:
+
+| column | type | |
+|---|---|---|
+| `key` | utf8, large_utf8, integer, or a struct of such for a composite key | required |
+| `op` | utf8, or a dictionary of it: get, put, update or delete | or the parameter `op`, for all rows |
+| `value`, `update`, `default` | utf8 or binary: JSON text | as the members of those names in JSON |
+| `if_match` | utf8 | |
+| `if_absent` | bool | |
+| `ttl_s` | integer or double | |
+| `sequence` | integer | with the parameter `writer`: the token |
+"""
+
+_ARROW_ANSWERS = """\
+An Arrow IPC stream in answer to one, a row per operation, in order: `status` uint16, `value` binary (JSON text, or
+null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool; and, where a record
+in the answer expires, `expires_at` utf8.
+"""
+
+
+def _of_arrow(name: str, description: str, schema: Described) -> Described:
+    return {"name": name, "in": "query", "description": f"For Arrow only. {description}", "schema": schema}
+
+
+_POST: Described = {
+    "operationId": "batch",
+    "summary": "Do many operations",
+    "description": "Each operation succeeds or fails by itself: the status of the whole is 200 though some failed, and "
+    "an error only when nothing of it was attempted. Operations on one key take effect in their order, and a later one "
+    "sees the earlier; after one that ended in a retriable or unknown way, the later ones on its key are not "
+    "attempted. It is not a transaction.\n\n"
+    f"As `{ARROW}`, the body is: {_ARROW_ROWS}",
+    "tags": ["batches"],
+    "parameters": [
+        _of_arrow("op", "What every row is.", {"enum": ["get", "put", "update", "delete"]}),
+        _of_arrow("writer", "The writer of the tokens.", {"type": "string", "minLength": 1, "maxLength": 128}),
+        _of_arrow("return", "Whether writes are answered with the value.", {"type": "boolean"}),
+        _of_arrow("fields", "Names of the top-level members of every value answered.", {"type": "string"}),
+        *parameters("Prefer"),
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": schema("Batch")},
+            ARROW: {"schema": {"type": "string", "format": "binary", "description": _ARROW_ROWS}},
+        },
+    },
+    "responses": {
+        "200": answer(
+            "One result per operation, in its order.",
+            content={
+                JSON: {"schema": schema("Results")},
+                ARROW: {"schema": {"type": "string", "format": "binary", "description": _ARROW_ANSWERS}},
+            },
+        ),
+        **refusals(*OF_A_TABLE, "not_acceptable", "unsupported_media_type", "too_large"),
+    },
+}
+
+PATHS: Described = {"/v1/tables/{table}/batch": {"parameters": parameters("table"), "post": _POST}}

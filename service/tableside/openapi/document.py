@@ -1,0 +1,47 @@
+"""The document as a whole."""
+
+from . import batches, probes, records, scans
+from .parts import COMMON_PARAMETERS, HEADERS, PARAMETERS, Described
+from .schemas import SCHEMAS
+
+_ABOUT = """\
+Random access by key to tables that live elsewhere.
+
+A **table** is a named set of **records**; a record is a key and a value, which is a JSON object. An **operation**
+(get, put, update, delete) works on one record; a **batch** is many operations sent together, each of which succeeds
+or fails by itself. Every answer with a status of 400 or more is an RFC 9457 problem.
+
+A key in a path is percent-encoded, one segment per part: `a%2Fb` is the key `a/b`, and the key
+`["user-1", "2026-11-20"]` of a table with a composite key is `user-1/2026-11-20`. The keys `.` and `..` are sent in a
+batch, since clients resolve them away.
+"""
+
+_TAGS = [
+    {"name": "records", "description": "One record at a time."},
+    {"name": "batches", "description": "Many operations in one request, as JSON or as Arrow."},
+    {"name": "scans", "description": "All records of a table, in pages and in parallel."},
+    {"name": "tables", "description": "Which tables there are, and what they can do."},
+    {"name": "service", "description": "For probes and monitoring."},
+]
+
+
+def document(version: str) -> Described:
+    """Return the OpenAPI document of the service."""
+    paths = {**records.PATHS, **batches.PATHS, **scans.PATHS, **probes.PATHS}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tableside",
+            "version": version,
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "Where this document came from."}],
+        "tags": _TAGS,
+        "paths": {path: _with_common_parameters(item) for path, item in paths.items()},
+        "components": {"schemas": SCHEMAS, "parameters": PARAMETERS, "headers": HEADERS},
+    }
+
+
+def _with_common_parameters(item: Described) -> Described:
+    return {**item, "parameters": [*item.get("parameters", []), *COMMON_PARAMETERS]}

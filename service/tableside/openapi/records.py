@@ -1,0 +1,160 @@
+"""The paths of single records."""
+
+from .parts import JSON, MERGE_PATCH, OF_A_TABLE, Described, answer, parameters, refusals, schema
+
+_OF_A_WRITE = (*OF_A_TABLE, "precondition_failed", "contended", "record_unreadable", "not_acceptable", "too_large")
+
+_SAME_RECORD = {"table": "$request.path.table", "key": "$request.path.key"}
+
+
+def _link(operation: str, description: str, **parameters: str) -> Described:
+    return {"operationId": operation, "description": description, "parameters": {**_SAME_RECORD, **parameters}}
+
+
+_ETAG = "$response.header.ETag"
+
+_AFTER_A_WRITE: Described = {
+    "read": _link("get_record", "Read what was written."),
+    "look": _link("head_record", "Ask for its version."),
+    "replace": _link("put_record", "Replace this version.", **{"header.If-Match": _ETAG}),
+    "update": _link("patch_record", "Change this version.", **{"header.If-Match": _ETAG}),
+    "delete": _link("delete_record", "Delete this version.", **{"header.If-Match": _ETAG}),
+}
+_AFTER_A_READ: Described = {
+    "revalidate": _link("get_record", "Ask whether it changed.", **{"header.If-None-Match": _ETAG}),
+    "replace": _link("put_record", "Replace this version.", **{"header.If-Match": _ETAG}),
+    "delete": _link("delete_record", "Delete this version.", **{"header.If-Match": _ETAG}),
+}
+_AFTER_A_DELETE: Described = {
+    "make": _link("put_record", "Make it anew.", **{"header.If-None-Match": "*"}),
+    "repeat": _link("delete_record", "Delete what is absent, which is fine."),
+}
+
+_VALUE = {JSON: {"schema": schema("Value")}}
+
+
+def _read(operation: str, summary: str, content: Described | None) -> Described:
+    return {
+        "operationId": operation,
+        "summary": summary,
+        "tags": ["records"],
+        "parameters": parameters("fields", "If-None-Match", "Prefer"),
+        "responses": {
+            "200": answer("The record.", "ETag", "Tableside-Expires-At", content=content, links=_AFTER_A_READ),
+            "304": answer("The caller has this version.", "ETag", "Tableside-Expires-At"),
+            **_refusals(content, "record_not_found"),
+        },
+    }
+
+
+def _refusals(content: Described | None, *codes: str) -> Described:
+    found = refusals(*OF_A_TABLE, "not_acceptable", "record_unreadable", *codes)
+    if content is None:  # The answer to a HEAD has no body.
+        found = {status: {name: one[name] for name in one if name != "content"} for status, one in found.items()}
+    return found
+
+
+_GET = _read("get_record", "Get a record's value", _VALUE)
+_HEAD = _read("head_record", "Get a record's version and expiry", None)
+
+_PUT: Described = {
+    "operationId": "put_record",
+    "summary": "Make a record's value exactly the body",
+    "tags": ["records"],
+    "parameters": parameters("ttl_s", "If-Match", "If-Absent", "Prefer", "Tableside-Token"),
+    "requestBody": {
+        "required": True,
+        "content": {JSON: {"schema": schema("Value"), "example": {"name": "Ada", "visits": 1}}},
+    },
+    "responses": {
+        "200": answer(
+            "Written; the value was asked for.",
+            "ETag",
+            "Tableside-Expires-At",
+            "Tableside-Replayed",
+            "Preference-Applied",
+            content=_VALUE,
+            links=_AFTER_A_WRITE,
+        ),
+        "201": answer(
+            "`If-None-Match: *` made it. With the value if that was asked for.",
+            "ETag",
+            "Tableside-Expires-At",
+            "Preference-Applied",
+            content=_VALUE,
+            links=_AFTER_A_WRITE,
+        ),
+        "204": answer("Written.", "ETag-If-Present", "Tableside-Replayed", links=_AFTER_A_WRITE),
+        **refusals(*_OF_A_WRITE, "unsupported_media_type"),
+    },
+}
+
+_PATCH_RESPONSES: Described = {
+    "200": answer(
+        "Changed; the value was asked for.",
+        "ETag",
+        "Tableside-Expires-At",
+        "Tableside-Replayed",
+        "Preference-Applied",
+        content=_VALUE,
+        links=_AFTER_A_WRITE,
+    ),
+    "201": answer(
+        "The default was used: the record was absent. With the value if that was asked for.",
+        "ETag",
+        "Tableside-Expires-At",
+        "Preference-Applied",
+        content=_VALUE,
+        links=_AFTER_A_WRITE,
+    ),
+    "204": answer("Changed.", "ETag-If-Present", "Tableside-Replayed", links=_AFTER_A_WRITE),
+    **refusals(*_OF_A_WRITE, "record_not_found", "unsupported_media_type"),
+}
+_PATCH_RESPONSES["415"]["headers"]["Accept-Patch"] = {"$ref": "#/components/headers/Accept-Patch"}
+
+_PATCH: Described = {
+    "operationId": "patch_record",
+    "summary": "Change a record, starting from a default where there is none",
+    "description": f"As `{MERGE_PATCH}` the body is a merge patch, and there is no default. As `{JSON}` it is an "
+    "object with the update, and if wanted the default and `ttl_s`.",
+    "tags": ["records"],
+    "parameters": parameters("ttl_s", "If-Match", "Prefer", "Tableside-Token"),
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": schema("UpdateRequest"),
+                "example": {"update": {"$inc": {"visits": 1}}, "default": {"visits": 0}},
+            },
+            MERGE_PATCH: {"schema": schema("MergePatch"), "example": {"name": "Ada Lovelace"}},
+        },
+    },
+    "responses": _PATCH_RESPONSES,
+}
+
+_DELETE: Described = {
+    "operationId": "delete_record",
+    "summary": "Make a record absent",
+    "tags": ["records"],
+    "parameters": parameters("If-Match", "Prefer", "Tableside-Token"),
+    "responses": {
+        "204": answer(
+            "It is absent. The etag is there only where a replay found a later record.",
+            "ETag-If-Present",
+            "Tableside-Replayed",
+            links=_AFTER_A_DELETE,
+        ),
+        **refusals(*OF_A_TABLE, "precondition_failed", "contended", "record_unreadable"),
+    },
+}
+
+PATHS: Described = {
+    "/v1/tables/{table}/records/{key}": {
+        "parameters": parameters("table", "key"),
+        "get": _GET,
+        "head": _HEAD,
+        "put": _PUT,
+        "patch": _PATCH,
+        "delete": _DELETE,
+    }
+}

@@ -1,0 +1,76 @@
+"""The paths that read a whole table."""
+
+from .parts import ARROW, JSON, OF_A_TABLE, Described, answer, parameters, refusals, schema
+
+
+def _query(name: str, description: str, schema: Described) -> Described:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+_SCAN: Described = {
+    "operationId": "scan",
+    "summary": "Read records, in pages",
+    "description": "A record that is present throughout is answered at least once, perhaps twice. A page may be short "
+    "or empty: only a cursor that is null ends the scan.",
+    "tags": ["scans"],
+    "parameters": [
+        _query(
+            "prefix", "What the first part of the key begins with; with a partition, the second.", {"type": "string"}
+        ),
+        _query("partition", "For a composite key: its first part.", {"type": "string", "minLength": 1}),
+        _query("limit", "How many records a page may have.", {"type": "integer", "minimum": 1, "default": 1000}),
+        _query("cursor", "From the page before, whose other parameters these are.", {"type": "string"}),
+        _query("split", "One of the table's splits: only its records.", {"type": "string"}),
+        *parameters("fields", "Prefer"),
+    ],
+    "responses": {
+        "200": answer(
+            "A page. As Arrow it has the columns `key`, `value`, `etag` and, where a record expires, `expires_at`; the "
+            "cursor stands in the schema's metadata and in a header.",
+            "Tableside-Cursor",
+            "Vary",
+            content={
+                JSON: {"schema": schema("Page")},
+                ARROW: {"schema": {"type": "string", "format": "binary"}},
+            },
+            links={
+                "next": {
+                    "operationId": "scan",
+                    "description": "The next page.",
+                    "parameters": {"table": "$request.path.table", "cursor": "$response.body#/cursor"},
+                }
+            },
+        ),
+        **refusals(*OF_A_TABLE, "not_acceptable", "record_unreadable"),
+    },
+}
+
+_SPLITS: Described = {
+    "operationId": "splits",
+    "summary": "Divide a table for parallel readers",
+    "description": "The parts are disjoint and together cover the table.",
+    "tags": ["scans"],
+    "parameters": [
+        _query("count", "How many parts there may be.", {"type": "integer", "minimum": 1, "default": 8}),
+        *parameters("Prefer"),
+    ],
+    "responses": {
+        "200": answer(
+            "The parts, each to be given to a scan as `split`.",
+            content={JSON: {"schema": schema("Splits")}},
+            links={
+                "read": {
+                    "operationId": "scan",
+                    "description": "Read the first part.",
+                    "parameters": {"table": "$request.path.table", "split": "$response.body#/splits/0"},
+                }
+            },
+        ),
+        **refusals(*OF_A_TABLE, "not_acceptable"),
+    },
+}
+
+PATHS: Described = {
+    "/v1/tables/{table}/records": {"parameters": parameters("table"), "get": _SCAN},
+    "/v1/tables/{table}/splits": {"parameters": parameters("table"), "get": _SPLITS},
+}
