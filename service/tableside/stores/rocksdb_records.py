@@ -20,6 +20,7 @@ from ..values import encode, parse
 _FORMAT = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
 _PLAIN = bytes([_FORMAT, 0])
+_NOT_OURS = "the record was written by something else, and is no JSON object"
 
 
 def pack(stored: Stored) -> bytes:
@@ -42,15 +43,10 @@ def unpack(raw: bytes) -> Stored:
     """Return what was kept. Raise RecordUnreadable if it is neither ours nor a JSON object."""
     if raw[:1] == b"{":
         return _foreign(raw)
-    if raw[0] != _FORMAT or len(raw) < 10:
-        raise RecordUnreadable("the record was written by something else, and is no JSON object")
-    flags, etag, position, expires_ms = raw[1], raw[2:10].hex(), 10, 0
-    if flags & _EXPIRES:
-        expires_ms, position = int.from_bytes(raw[10:18], "big"), 18
-    writers: tuple[tuple[str, int], ...] = ()
-    if flags & _WRITERS:
-        writers, position = _unpack_writers(raw, position)
-    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
+    try:
+        return _ours(raw)
+    except (IndexError, UnicodeDecodeError):
+        raise RecordUnreadable(_NOT_OURS) from None
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
@@ -66,6 +62,18 @@ def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
     if stored.value is None or not stored.live(now_ms):
         return None
     return Record(stored.value, stored.etag, stored.expires_ms)
+
+
+def _ours(raw: bytes) -> Stored:
+    if raw[0] != _FORMAT or len(raw) < 10:
+        raise RecordUnreadable(_NOT_OURS)
+    flags, etag, position, expires_ms = raw[1], raw[2:10].hex(), 10, 0
+    if flags & _EXPIRES:
+        expires_ms, position = int.from_bytes(raw[10:18], "big"), 18
+    writers: tuple[tuple[str, int], ...] = ()
+    if flags & _WRITERS:
+        writers, position = _unpack_writers(raw, position)
+    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
 
 
 def _foreign(raw: bytes) -> Stored:

@@ -1,0 +1,46 @@
+"""The memory store passes the shared suite; and what is its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from store_contract import StoreContract, Time, put, record, written
+from tableside.store import Scan, Store, TableSpec
+from tableside.stores.memory import MemoryBackend, MemorySettings
+
+
+class TestMemory(StoreContract):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            backend = MemoryBackend(time.now_ms)
+            yield backend.store(spec)
+            await backend.close()
+
+        return opened()
+
+
+async def test_tables_are_kept_apart() -> None:
+    backend = await MemoryBackend.open(MemorySettings())
+    one, other = backend.store(TableSpec("one")), backend.store(TableSpec("other"))
+    await written(one, put("a", {"n": 1}))
+    assert (await other.scan(_all())).records == []
+    assert (await record(backend.store(TableSpec("one")), "a")).value == b'{"n":1}'
+    assert await backend.tables() == ["one", "other"]
+
+
+async def test_a_table_has_another_name_in_the_store() -> None:
+    backend = await MemoryBackend.open(MemorySettings())
+    await written(backend.store(TableSpec("called", stored_as="kept")), put("a", {"n": 1}))
+    assert (await record(backend.store(TableSpec("kept")), "a")).value == b'{"n":1}'
+
+
+async def test_it_can_always_be_reached_and_be_closed_twice() -> None:
+    backend = await MemoryBackend.open(MemorySettings())
+    await backend.ping()
+    await backend.close()
+    await backend.close()
+
+
+def _all() -> Scan:
+    return Scan(100)

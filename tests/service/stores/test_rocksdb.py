@@ -1,0 +1,235 @@
+"""The RocksDB store passes the shared suite; and what is its own: reopening, the sweep, records of other tools."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from store_contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
+from tableside.errors import RecordUnreadable, StoreUnavailable, TableError
+from tableside.operations import Delete, Get, Token, Written
+from tableside.store import Scan, Store, TableSpec
+from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
+from tableside.stores.rocksdb_records import pack, unpack
+from tableside.transition import Stored
+
+
+class TestRocksdb(StoreContract):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            async with database(directory, time) as backend:
+                yield backend.store(spec)
+
+        return opened()
+
+
+@asynccontextmanager
+async def database(
+    directory: Path, time: Time | None = None, sweep_every_s: float = 3600
+) -> AsyncIterator[RocksdbBackend]:
+    settings = RocksdbSettings(path=str(directory / "data"), sweep_every_s=sweep_every_s)
+    backend = await RocksdbBackend.open(settings, (time or Time(real=True)).now_ms)
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+@asynccontextmanager
+async def raw(directory: Path) -> AsyncIterator[Rdict]:
+    """The database as another tool opens it."""
+    found = Rdict(str(directory / "data"), Options(raw_mode=True))
+    yield found
+    found.close()
+
+
+async def test_records_expiry_versions_and_tokens_outlive_the_process(tmp_path: Path) -> None:
+    time = Time(real=False)
+    increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 3))
+    async with database(tmp_path, time) as backend:
+        store = backend.store(TableSpec("t"))
+        await written(store, increment)
+        await store.apply([put("b", {"n": 2}, ttl_s=60), put("c", {}), Delete("d", token=Token("w", 1))])
+        await written(store, Delete("c"))
+        before = await record(store, "a")
+    async with database(tmp_path, time) as backend:
+        store = backend.store(TableSpec("t"))
+        assert await record(store, "a") == before
+        assert (await record(store, "b")).expires_ms == time.now_ms() + 60_000
+        assert await scanned(store) == ["a", "b"]
+        assert (await written(store, increment)).replayed
+        assert (await written(store, put("d", {}, token=Token("w", 1)))).replayed
+        assert (await written(store, put("a", {"n": 1}))).etag != before.etag
+
+
+async def test_an_etag_of_an_earlier_run_never_comes_again(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(3):
+        async with database(tmp_path) as backend:
+            store = backend.store(TableSpec("t"))
+            for _ in range(100):
+                seen.append((await written(store, put("a", {}))).etag)  # noqa: PERF401  # each waits for the one before
+    assert len(set(seen)) == len(seen)
+
+
+async def test_tables_are_kept_apart_though_one_name_begins_with_the_other(tmp_path: Path) -> None:
+    async with database(tmp_path) as backend:
+        names = ["t", "t2", "t-", "T", "t.t"]
+        stores = {name: backend.store(TableSpec(name)) for name in names}
+        for name, store in stores.items():
+            await store.apply([put("a", {"in": name}), put(f"only {name}", {})])
+        for name, store in stores.items():
+            assert await value(store, "a") == {"in": name}
+            assert await scanned(store) == ["a", f"only {name}"]
+            met = [key for part in await store.splits(4) for key in await scanned(store, split=part)]
+            assert sorted(map(str, met)) == ["a", f"only {name}"]
+        assert sorted(await backend.tables()) == sorted(names)
+
+
+async def test_a_database_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
+    async with database(tmp_path):
+        with pytest.raises(StoreUnavailable):
+            async with database(tmp_path):
+                pass
+    async with database(tmp_path) as backend:
+        await backend.ping()
+
+
+async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path: Path) -> None:
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        tasks = [asyncio.create_task(one(store, put(f"{index:04}", {"n": index}))) for index in range(500)]
+        await asyncio.sleep(0)
+        await backend.close()
+        await backend.close()
+        acknowledged = [key for key, task in enumerate(tasks) if not isinstance(await task, TableError)]
+    assert len(acknowledged) == 500
+    async with database(tmp_path) as backend:
+        assert len(await scanned(backend.store(TableSpec("t")), limit=1000)) == 500
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_others(tmp_path: Path) -> None:
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        tasks = [asyncio.create_task(one(store, update("a", {"$inc": {"n": 1}}, {}))) for _ in range(50)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(answer, Written) for answer in answers[1::2])
+        await written(store, update("a", {"$inc": {"n": 1}}, {}))
+        assert (await value(store, "a"))["n"] >= 26
+
+
+async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Path) -> None:
+    time = Time(real=False)
+    async with database(tmp_path, time, sweep_every_s=0.05) as backend:
+        store = backend.store(TableSpec("t"))
+        await store.apply([put(f"{index:04}", {}, ttl_s=1 if index % 3 == 0 else None) for index in range(5000)])
+        await written(store, Delete("z", token=Token("w", 1)))
+        await time.passes(1.0)
+        await asyncio.sleep(1.0)
+    async with raw(tmp_path) as found:
+        keys = [key for key, _ in found.items()]
+    kept = [f"t\0{index:04}".encode() for index in range(5000) if index % 3]
+    assert keys == [*kept, b"t\0z"]
+
+
+async def test_a_record_that_was_renewed_is_not_swept(tmp_path: Path) -> None:
+    time = Time(real=False)
+    async with database(tmp_path, time, sweep_every_s=0.05) as backend:
+        store = backend.store(TableSpec("t"))
+        await store.apply([put(f"{index}", {}, ttl_s=1) for index in range(100)])
+        await time.passes(1.0)
+        await store.apply([put(f"{index}", {}) for index in range(0, 100, 2)])
+        await asyncio.sleep(0.3)
+        assert len(await scanned(store, limit=100)) == 50
+
+
+async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> None:
+    async with raw(tmp_path) as found:
+        found[b"t\0a"] = b'{ "n" : 1.0, "s": "x" }'
+        found[b"t\0b"] = b'{ "n" : 5 }'
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        assert await value(store, "a") == {"n": 1, "s": "x"}
+        version = await etag(store, "a")
+        assert version == await etag(store, "a")
+        await written(store, update("a", {"$inc": {"n": 1}}, if_match=(version,)))
+        assert await value(store, "a") == {"n": 2, "s": "x"}
+        assert await etag(store, "a") != version
+        assert await scanned(store) == ["a", "b"]
+        assert (await written(store, Delete("b"))).etag is None
+        assert await one(store, Get("b")) is None
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"",
+        b"\x01",
+        b"junk",
+        b"[1]",
+        b'{"a":',
+        b'{"_ts":1}',
+        b"\x02" + b"x" * 30,
+        b"\x01\x02" + b"\xff" * 40,
+        b"\x01\x02" + b"\0" * 8,
+    ],
+    ids=str,
+)
+async def test_what_is_no_record_is_unreadable_and_never_absent(tmp_path: Path, junk: bytes) -> None:
+    async with raw(tmp_path) as found:
+        found[b"t\0a"] = junk
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        outcomes = await store.apply([Get("a"), Get("b")])
+        assert refused(outcomes[0], RecordUnreadable)
+        assert outcomes[1] is None
+        outcomes = await store.apply([update("a", {"n": 1}, {}), put("b", {"n": 1}), Get("c")])
+        assert refused(outcomes[0], RecordUnreadable)
+        assert outcomes[2] is None
+        assert await value(store, "b") == {"n": 1}
+        with pytest.raises(RecordUnreadable):
+            await store.scan(Scan(10))
+        assert len(await store.splits(4)) >= 1
+
+
+async def test_an_answer_about_a_sync_that_failed_says_that_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        await written(store, put("a", {"n": 1}))
+
+        def fails() -> None:
+            raise OSError("no space left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backend._writes, "_sync", fails)
+            outcomes = await store.apply([put("b"), Get("a"), update("x", {}), Delete("a")])
+        assert isinstance(outcomes[0], StoreUnavailable)
+        assert (outcomes[0].applied, outcomes[0].retriable) == ("unknown", True)
+        assert isinstance(outcomes[3], StoreUnavailable)
+        assert not isinstance(outcomes[1], TableError)
+        assert outcomes[2] is not None
+        await written(store, put("b", {"n": 2}))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Stored(b'{"n":1}', "00000000000000ff"),
+        Stored(b"{}", "ffffffffffffffff", 1_700_000_000_000),
+        Stored(None, "0000000000000001", 1, (("w", 0),)),
+        Stored(b"{}", "0123456789abcdef", 0, (("ü" * 128, 2**63 - 1), ("🛫" * 128, 7), ("w", 1))),
+        Stored(b"{}", "0123456789abcdef", 5, tuple((f"w{index}", index) for index in range(8))),
+    ],
+    ids=str,
+)
+def test_packing_keeps_everything(stored: Stored) -> None:
+    assert unpack(pack(stored)) == stored
