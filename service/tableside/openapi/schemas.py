@@ -41,14 +41,17 @@ _KEY: Described = {
 
 _VALUE: Described = {
     "description": f"A JSON object, nested at most {DEPTH_MAX} deep. A number equal to an integer within 64 bits is "
-    "that integer, any other is a finite double. Refused: integers beyond 64 bits, U+0000, lone surrogates, empty member "
-    f"names, and top-level names that begin with {RESERVED_PREFIX}.",
+    "that integer, any other is a finite double. Refused: integers beyond 64 bits, U+0000, lone surrogates, empty "
+    f"member names, and top-level names that begin with {RESERVED_PREFIX}.",
     "type": "object",
     "propertyNames": {"minLength": 1, "not": {"pattern": f"^{RESERVED_PREFIX}"}},
     "examples": [{"name": "Ada", "visits": 1}],
 }
 
-_OF_PATHS: Described = {"type": "object", "propertyNames": {"minLength": 1}, "examples": [{"visits": 1}]}
+
+def _of_paths(example: Described, **more: object) -> Described:
+    return {"type": "object", "propertyNames": {"minLength": 1}, "examples": [example], **more}
+
 
 _OPERATORS: Described = {
     "description": "Operators with MongoDB's meanings. A path is a member name, or names with dots between them; it "
@@ -57,19 +60,21 @@ _OPERATORS: Described = {
     "minProperties": 1,
     "additionalProperties": False,
     "properties": {
-        "$set": _OF_PATHS,
-        "$unset": {"anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "object"}]},
-        "$inc": {**_OF_PATHS, "additionalProperties": {"type": "number"}},
-        "$min": {**_OF_PATHS, "additionalProperties": {"type": ["number", "string"]}},
-        "$max": {**_OF_PATHS, "additionalProperties": {"type": ["number", "string"]}},
-        "$push": {
-            **_OF_PATHS,
-            "description": 'Adds one element, or all of `{"$each": […]}`, to the end of an array.',
+        "$set": _of_paths({"address.city": "Bern"}),
+        "$unset": {
+            "anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "object"}],
+            "examples": [["nickname"]],
         },
-        "$addToSet": {
-            **_OF_PATHS,
-            "description": "As `$push`, without the elements that the array has already.",
-        },
+        "$inc": _of_paths({"visits": 1}, additionalProperties={"type": "number"}),
+        "$min": _of_paths({"first": "2026-11-20"}, additionalProperties={"type": ["number", "string"]}),
+        "$max": _of_paths({"last": "2026-11-20"}, additionalProperties={"type": ["number", "string"]}),
+        "$push": _of_paths(
+            {"log": {"$each": [1, 2]}},
+            description='Adds one element, or all of `{"$each": […]}`, to the end of an array.',
+        ),
+        "$addToSet": _of_paths(
+            {"tags": "new"}, description="As `$push`, without the elements that the array has already."
+        ),
     },
     "examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}],
 }

@@ -17,6 +17,9 @@ _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
 
+_SCOPE = "tableside.headers"
+
+
 class Preferences(msgspec.Struct, frozen=True):
     """What `Prefer` asks for: the value after a write, and the caller's deadline in seconds."""
 
@@ -24,12 +27,26 @@ class Preferences(msgspec.Struct, frozen=True):
     wait_s: float | None = None
 
 
+def header(request: Request, name: str) -> str | None:
+    """Return a header by its name in lower case, several lines of it joined by commas; None if it is not there.
+
+    The framework's own look-up goes through all headers each time; here that is done once for a request.
+    """
+    given: dict[str, str] | None = request.scope.get(_SCOPE)
+    if given is None:
+        given = request.scope[_SCOPE] = {}
+        for raw_name, raw in request.scope["headers"]:
+            one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
+            given[one] = f"{given[one]}, {text}" if one in given else text
+    return given.get(name)
+
+
 def preferences(request: Request) -> Preferences:
     """Read `Prefer` (RFC 7240); what is not known here is passed over."""
     representation, wait_s = False, None
-    if "prefer" not in request.headers:
+    if (text := header(request, "prefer")) is None:
         return _NO_PREFERENCES
-    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+    for preference in text.split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         name, value = name.strip().lower(), value.strip().strip('"')
         if name == "return":
@@ -46,7 +63,7 @@ _NO_PREFERENCES = Preferences()
 
 def if_match(request: Request) -> tuple[str, ...] | None:
     """Return the etags of `If-Match`; a weak one, or a star in quotes, is kept as it is and matches nothing."""
-    text = _joined(request, "if-match")
+    text = header(request, "if-match")
     if text is None:
         return None
     if text.strip() == "*":
@@ -56,7 +73,7 @@ def if_match(request: Request) -> tuple[str, ...] | None:
 
 def if_absent(request: Request) -> bool:
     """Return whether `If-None-Match: *` asks that a write only makes the record."""
-    text = _joined(request, "if-none-match")
+    text = header(request, "if-none-match")
     if text is not None and text.strip() != "*":
         raise InvalidOperation("If-None-Match on a write is * only")
     return text is not None
@@ -64,7 +81,7 @@ def if_absent(request: Request) -> bool:
 
 def none_match(request: Request, etag: str) -> bool:
     """Return whether `If-None-Match` has the etag, so that the caller has the record already."""
-    text = _joined(request, "if-none-match")
+    text = header(request, "if-none-match")
     if text is None:
         return False
     return text.strip() == "*" or etag in [one.removeprefix("W/")[1:-1] for one in _etags(text, "If-None-Match")]
@@ -72,7 +89,7 @@ def none_match(request: Request, etag: str) -> bool:
 
 def token(request: Request) -> Token | None:
     """Return the token of `Tableside-Token: <writer>/<sequence>`."""
-    text = request.headers.get("tableside-token")
+    text = header(request, "tableside-token")
     if text is None:
         return None
     writer, slash, sequence = text.rpartition("/")
@@ -83,9 +100,9 @@ def token(request: Request) -> Token | None:
 
 def media_type(request: Request, known: Collection[str], default: str | None = None) -> str:
     """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    if (header(request, "content-encoding") or "identity").lower() != "identity":
         raise UnsupportedMediaType("a body with a Content-Encoding is not read")
-    text = request.headers.get("content-type") or default or ""
+    text = header(request, "content-type") or default or ""
     essence, _, parameters = text.partition(";")
     charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
     if essence.strip().lower() not in known or (charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii")):
@@ -95,14 +112,14 @@ def media_type(request: Request, known: Collection[str], default: str | None = N
 
 def check_accepts(request: Request, media: str) -> None:
     """Raise NotAcceptable if the caller does not accept the media type."""
-    text = _joined(request, "accept")
-    if text is not None and not _quality(text, media):
+    text = header(request, "accept")
+    if text is not None and text != "*/*" and not _quality(text, media):
         raise NotAcceptable(f"the answer is in {media}")
 
 
 def preferred(request: Request, medias: Collection[str]) -> str:
     """Return the media type that the caller likes best; between equals, the first. Raise NotAcceptable if none."""
-    text = _joined(request, "accept")
+    text = header(request, "accept")
     if text is None:
         return next(iter(medias))
     best = max(medias, key=lambda media: _quality(text, media))
@@ -153,15 +170,10 @@ def integer(text: str, what: str, lowest: int, highest: int) -> int:
     return min(int(text), highest)
 
 
-def _joined(request: Request, header: str) -> str | None:
-    """Return a header that is a list, which may stand in several lines; None if it is not there."""
-    lines = request.headers.getlist(header)
-    return ", ".join(lines) if lines else None
-
-
 def _etags(text: str, header: str) -> list[str]:
-    position, etags = 0, []
-    while position < len(text):
+    position = 0
+    etags: list[str] = []
+    while position < len(text) or not etags:
         match = _ETAGS.match(text, position)
         if match is None:
             raise MalformedRequest(f'{header} is * or etags in quotes, as in "a", "b"')
