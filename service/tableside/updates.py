@@ -109,7 +109,8 @@ def _edits(operator: str, operands: Json) -> Iterator[Edit]:
         raise InvalidOperation(f"{operator} takes an object whose members are paths")
     for path, operand in operands.items():
         try:
-            yield Edit(known, _path(path), _OPERAND[known](operand))
+            names = _path(path)
+            yield Edit(known, names, _OPERAND[known](operand, len(names) + 1))
         except InvalidOperation as error:
             raise InvalidOperation(f"{operator}: {error.detail}") from None
 
@@ -144,37 +145,40 @@ def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     return edits
 
 
-def _any(operand: Json) -> Json:
-    return values.normal_member(operand, 2)
+# How deep an operand would stand is known here, so that no value can be made too deep when it is applied.
 
 
-def _nothing(operand: Json) -> Json:
+def _any(operand: Json, depth: int) -> Json:
+    return values.normal_member(operand, depth)
+
+
+def _nothing(operand: Json, depth: int) -> Json:
     return None
 
 
-def _number(operand: Json) -> Json:
+def _number(operand: Json, depth: int) -> Json:
     if not _is_number(operand):
         raise InvalidOperation("the operand is not a number")
     return values.normal_member(operand)
 
 
-def _number_or_string(operand: Json) -> Json:
+def _number_or_string(operand: Json, depth: int) -> Json:
     if not (_is_number(operand) or isinstance(operand, str)):
         raise InvalidOperation("the operand is neither a number nor a string")
     return values.normal_member(operand)
 
 
-def _elements(operand: Json) -> Json:
+def _elements(operand: Json, depth: int) -> Json:
     if isinstance(operand, dict) and "$each" in operand:
         if len(operand) != 1:
             raise InvalidOperation("nothing may stand beside $each")
         if not isinstance(operand["$each"], list):
             raise InvalidOperation("$each takes an array")
-        return values.normal_member(operand["$each"], 2)
-    return [values.normal_member(operand, 3)]
+        return values.normal_member(operand["$each"], depth)
+    return values.normal_member([operand], depth)
 
 
-_OPERAND: dict[Operator, Callable[[Json], Json]] = {
+_OPERAND: dict[Operator, Callable[[Json, int], Json]] = {
     "$set": _any,
     "$unset": _nothing,
     "$inc": _number,
