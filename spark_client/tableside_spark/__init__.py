@@ -1,0 +1,1 @@
+"""Tableside for Spark: join frames with tables, and write frames to them."""

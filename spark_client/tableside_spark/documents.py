@@ -1,0 +1,150 @@
+"""Update and default documents with columns in them: read once on the driver, written per row in the JVM.
+
+Knows the shapes of the update language, not how rows are folded.
+"""
+
+import datetime as dt
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+OPERATORS = ("$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet")
+MERGE = "merge patch"
+
+_SCALARS = (str, bool, int, float, dt.date, Decimal)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One value of a document that differs from row to row: under which operator, named how in messages."""
+
+    operator: str
+    label: str
+    column: Column
+    each: bool = False
+
+
+Template = dict[str, Any]
+"""A document whose values are templates, positions of leaves (int), or columns that are the same in every row."""
+
+
+@dataclass(slots=True)
+class Document:
+    """An update document taken apart: its shape, and the leaves in it."""
+
+    template: Template
+    leaves: list[Leaf] = field(default_factory=list)
+
+    def struct(self, columns: Sequence[Column]) -> Column:
+        """The document as a struct column, with `columns` in the places of the leaves."""
+        return _struct(self.template, columns)
+
+
+def read_update(update: Mapping[str, Any]) -> Document:
+    """Take an operator document or a merge patch apart; a mixture, or an unknown operator, is refused."""
+    if not any(name.startswith("$") for name in update):
+        document = Document({})
+        document.template.update(_merge(document, update, ()))
+        return document
+    unknown = [name for name in update if name not in OPERATORS]
+    if unknown:
+        raise ValueError(f"an update has only operators ({', '.join(OPERATORS)}) or none; this has {unknown[0]!r}")
+    return _read_operators(update)
+
+
+def value_column(value: Any) -> Column:
+    """A column that holds the value: a column as it is, a mapping as a struct, a list as an array, a literal."""
+    match value:
+        case Column():
+            return value
+        case Mapping():
+            return F.struct(*[value_column(member).alias(name) for name, member in value.items()])
+        case None:
+            return F.lit(None).cast("string")
+        case list() | tuple():
+            return _list_column(value)
+        case _ if isinstance(value, _SCALARS):
+            return _literal(value)
+    raise ValueError(f"a document holds columns and JSON values, not {type(value).__name__}")
+
+
+def _read_operators(update: Mapping[str, Any]) -> Document:
+    document = Document({})
+    paths: list[str] = []
+    for operator, arguments in update.items():
+        if operator == "$unset":
+            names = list(arguments)
+            document.template[operator] = F.array(*[F.lit(name) for name in names]).cast("array<string>")
+        elif isinstance(arguments, Mapping):
+            names = list(arguments)
+            document.template[operator] = {path: _operand(document, operator, path, arguments[path]) for path in names}
+        else:
+            raise ValueError(f"{operator} takes a mapping of paths, not {type(arguments).__name__}")
+        paths += names
+    _refuse_overlaps(paths)
+    return document
+
+
+def _operand(document: Document, operator: str, path: str, operand: Any) -> Any:
+    label = f"{operator} {path}"
+    if operator in ("$push", "$addToSet") and isinstance(operand, Mapping) and "$each" in operand:
+        if len(operand) > 1:
+            raise ValueError(f"{label}: nothing stands beside $each")
+        return _leaf(document, Leaf(operator, label, value_column(operand["$each"]), each=True))
+    return _leaf(document, Leaf(operator, label, value_column(operand)))
+
+
+def _merge(document: Document, patch: Mapping[str, Any], path: tuple[str, ...]) -> Template:
+    template: Template = {}
+    for name, value in patch.items():
+        here = (*path, name)
+        if isinstance(value, Mapping):
+            template[name] = _merge(document, value, here)
+        else:
+            template[name] = _leaf(document, Leaf(MERGE, ".".join(here), value_column(value)))
+    return template
+
+
+def _leaf(document: Document, leaf: Leaf) -> int:
+    document.leaves.append(leaf)
+    return len(document.leaves) - 1
+
+
+def _struct(template: Template, columns: Sequence[Column]) -> Column:
+    members = []
+    for name, part in template.items():
+        column = (
+            part if isinstance(part, Column) else columns[part] if isinstance(part, int) else _struct(part, columns)
+        )
+        members.append(column.alias(name))
+    return F.struct(*members)
+
+
+def _refuse_overlaps(paths: Sequence[str]) -> None:
+    for path, following in zip(sorted(paths), sorted(paths)[1:], strict=False):
+        if following == path or following.startswith(f"{path}."):
+            raise ValueError(f"two operators meet on the path {path!r}")
+
+
+def _literal(value: Any) -> Column:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"JSON cannot hold {value}")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value} is beyond 64 bits")
+    return F.lit(value)
+
+
+def _list_column(values: Sequence[Any]) -> Column:
+    """An array where the elements share a type, else a variant, so that no element changes its type."""
+    alike = len({type(value) for value in values}) == 1 and isinstance(values[0], str | bool | int | float)
+    if alike or any(isinstance(value, Column) for value in values):
+        return F.array(*[value_column(value) for value in values])
+    if not values:
+        return F.array().cast("array<string>")
+    return F.parse_json(F.lit(json.dumps(list(values), allow_nan=False)))

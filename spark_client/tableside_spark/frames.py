@@ -1,0 +1,80 @@
+"""Facts about a frame and its session, classic or Connect, by the DataFrame API alone."""
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType
+
+_KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
+_SLOTS_MAX = 100_000
+_slots: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
+
+
+def quoted(name: str) -> Column:
+    """The column of exactly this name, dots and backticks included."""
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")
+
+
+def key_names(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
+    """The key columns, present in the frame once each and of a type that a key may have."""
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if not names:
+        raise ValueError("no key column is named")
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    for name in names:
+        if name not in types:
+            raise ValueError(f"the frame has no column {name!r}; it has {', '.join(types)}")
+        if not isinstance(types[name], _KEY_TYPES):
+            raise ValueError(f"key column {name!r} is {types[name].simpleString()}: a key is a string or an integer")
+    return names
+
+
+def refuse_duplicates(names: Sequence[str], frame: DataFrame) -> None:
+    """Refuse columns that could not be told apart by name under the session's rules."""
+    exact = str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    seen: set[str] = set()
+    for name in names:
+        folded = name if exact else name.lower()
+        if folded in seen:
+            raise ValueError(f"two columns are named {name!r}: rename or drop one first")
+        seen.add(folded)
+
+
+def type_of(frame: DataFrame, name: str) -> DataType:
+    """The type of a column."""
+    return frame.schema[name].dataType
+
+
+def share_in_flight(frame: DataFrame, in_flight_max: int) -> tuple[DataFrame, int]:
+    """The frame, in no more partitions than calls are allowed, and the window of each of its tasks.
+
+    The tasks that can run at once are counted when the frame is prepared; executors that join later add theirs.
+    """
+    slots = _slots_of(frame)
+    window = max(1, in_flight_max // slots)
+    return (frame.coalesce(in_flight_max) if in_flight_max < slots else frame), window
+
+
+def _slots_of(frame: DataFrame) -> int:
+    """How many tasks the session runs at once."""
+    session = frame.sparkSession
+    if not is_remote(frame):
+        return max(1, session.sparkContext.defaultParallelism)
+    if session not in _slots:
+        _slots[session] = _count_slots(frame)
+    return _slots[session]
+
+
+def _count_slots(frame: DataFrame) -> int:
+    """By a small job, where the driver's own figure is out of reach: one range has a partition per slot."""
+    partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
+    return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1
+
+
+def is_remote(frame: DataFrame) -> bool:
+    """Whether the frame belongs to a Spark Connect session."""
+    return type(frame).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,134 @@
+"""Columns as JSON text, made in the JVM: which types JSON can hold, which values, and how they are written."""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Literal
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+Nulls = Literal["write", "omit"]
+Decimals = Literal["number", "string"]
+
+DECIMAL_DIGITS_MAX = 15
+"""As many decimal digits as every double keeps."""
+
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_SCALARS = (
+    *INTEGERS, StringType, BooleanType, FloatType, DoubleType, DateType, TimestampType, TimestampNTZType, NullType,
+    VariantType,
+)  # fmt: skip
+
+_OPTIONS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "dateFormat": "yyyy-MM-dd",
+    "timeZone": "UTC",  # one zone and one width: the texts sort as the instants do
+}
+
+
+def json_text(struct: Column, nulls: Nulls) -> Column:
+    """The struct as a JSON object: nulls written or left out, at every depth; times in ISO 8601, UTC."""
+    return F.to_json(struct, _OPTIONS | {"ignoreNullFields": str(nulls == "omit").lower()})
+
+
+def refuse_type(name: str, kind: DataType, decimals: Decimals) -> None:
+    """Refuse, by the name of the column, a type whose values JSON cannot hold without loss."""
+    match kind:
+        case StructType():
+            for member in kind.fields:
+                refuse_type(f"{name}.{member.name}", member.dataType, decimals)
+        case ArrayType():
+            refuse_type(f"{name}[]", kind.elementType, decimals)
+        case MapType():
+            if not isinstance(kind.keyType, StringType):
+                raise ValueError(f"column {name} is {kind.simpleString()}: a JSON member's name is a string")
+            refuse_type(f"{name}{{}}", kind.valueType, decimals)
+        case DecimalType():
+            if decimals != "string" and kind.precision > DECIMAL_DIGITS_MAX:
+                raise ValueError(
+                    f"column {name} is {kind.simpleString()}: a JSON number keeps {DECIMAL_DIGITS_MAX} digits; "
+                    'cast it, or say decimals="string"'
+                )
+        case _ if not isinstance(kind, _SCALARS):
+            raise ValueError(f"column {name} is {kind.simpleString()}: JSON cannot hold it; cast it first")
+
+
+def with_decimals(column: Column, kind: DataType, decimals: Decimals) -> Column:
+    """The column, its decimals turned into strings at every depth where that was asked for."""
+    texts = _decimals_as_text(kind)
+    return column if decimals != "string" or texts == kind else column.cast(texts)
+
+
+def _decimals_as_text(kind: DataType) -> DataType:
+    match kind:
+        case DecimalType():
+            return StringType()
+        case StructType():
+            return StructType(
+                [StructField(field.name, _decimals_as_text(field.dataType), field.nullable) for field in kind.fields]
+            )
+        case ArrayType():
+            return ArrayType(_decimals_as_text(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(kind.keyType, _decimals_as_text(kind.valueType), kind.valueContainsNull)
+    return kind
+
+
+def not_finite(column: Column, kind: DataType) -> Column | None:
+    """Whether the value holds a NaN or an infinity at any depth; None where its type cannot."""
+    match kind:
+        case FloatType() | DoubleType():
+            number = column.cast("double")
+            return F.isnan(number) | (F.abs(number) == F.lit(float("inf")))
+        case StructType():
+            return _any_of([not_finite(column.getField(field.name), field.dataType) for field in kind.fields])
+        case ArrayType():
+            return _any_element(column, kind.elementType)
+        case MapType():
+            return _any_element(F.map_values(column), kind.valueType)
+    return None
+
+
+def _any_element(array: Column, kind: DataType) -> Column | None:
+    if not_finite(F.lit(None), kind) is None:
+        return None
+    return F.exists(array, lambda element: _surely(not_finite(element, kind)))
+
+
+def _surely(condition: Column | None) -> Column:
+    """The condition where it holds; what is null is not so."""
+    return F.lit(False) if condition is None else F.coalesce(condition, F.lit(False))
+
+
+def _any_of(conditions: Sequence[Column | None]) -> Column | None:
+    present = [_surely(condition) for condition in conditions if condition is not None]
+    return functools.reduce(operator.or_, present) if present else None
+
+
+def problem(checks: Sequence[tuple[Column | None, str]]) -> Column:
+    """The text of the first check that holds of the row, or null."""
+    texts = [F.when(condition, F.lit(text)) for condition, text in checks if condition is not None]
+    return F.coalesce(*texts, F.lit(None).cast("string"))

@@ -1,0 +1,66 @@
+"""The join, as it runs on an executor: batches in, the same rows with the value's JSON text out."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tableside_spark.batching import ChunkSize, chunks
+from tableside_spark.connection import Connection, shared_client
+from tableside_spark.errors import TableError
+from tableside_spark.keys import distinct
+from tableside_spark.window import in_order
+
+VALUE_COLUMN = "__tableside_value"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One join: which table, which columns hold the key, which rows to keep, how much at once."""
+
+    connection: Connection
+    table: str
+    key_columns: tuple[str, ...]
+    key_names: tuple[str, ...]
+    how: str
+    fields: tuple[str, ...] | None
+    size: ChunkSize
+    window: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Look up every row's key. A key that fails for another reason than absence fails the task."""
+        return in_order(chunks(batches, self.size), self._joined, self.window)
+
+    def _joined(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
+        keys = distinct([chunk.column(name) for name in self.key_columns], self.key_names)
+        found = self._found(keys.keys)
+        values = found if keys.each_once else found.take(keys.positions)
+        return _kept(chunk, values, self.how)
+
+    def _found(self, keys: pa.Array) -> pa.Array:
+        """The value's JSON text of each key, null where there is no record."""
+        if len(keys) == 0:
+            return pa.array([], pa.string())
+        answer = shared_client(self.connection).batch(self.table, pa.table({"key": keys}), op="get", fields=self.fields)
+        _refuse_failures(self.table, answer)
+        return answer["value"].combine_chunks().cast(pa.string())
+
+
+def _refuse_failures(table: str, answer: pa.Table) -> None:
+    code = answer["code"]
+    if code.null_count == len(code):
+        return
+    failures = answer.filter(pc.fill_null(pc.not_equal(code, "record_not_found"), False))
+    if len(failures):
+        first = failures.slice(0, 1).to_pylist()[0]
+        detail = f"{first['detail']} ({len(failures)} of {len(answer)} keys looked up together)"
+        raise TableError(table, first["code"], first["status"], detail)
+
+
+def _kept(chunk: pa.RecordBatch, values: pa.Array, how: str) -> pa.RecordBatch:
+    if how in ("left_semi", "left_anti"):
+        return chunk.filter(pc.is_valid(values) if how == "left_semi" else pc.is_null(values))
+    fields = [*chunk.schema, pa.field(VALUE_COLUMN, pa.string())]
+    joined = pa.RecordBatch.from_arrays([*chunk.columns, values], schema=pa.schema(fields))
+    return joined.filter(pc.is_valid(values)) if how == "inner" else joined
