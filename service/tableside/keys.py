@@ -123,7 +123,7 @@ def checked_part(raw: object, kind: PartType) -> Part:
     if kind == "string":
         if type(raw) is not str:
             raise InvalidOperation("a key of this table is a string")
-        return raw if 0 < len(raw) <= STRING_BYTES_MAX // 4 and "\0" not in raw else _checked_string(raw)
+        return raw if raw.isascii() and 0 < len(raw) <= STRING_BYTES_MAX and "\0" not in raw else _checked_string(raw)
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if not isinstance(raw, int) or isinstance(raw, bool):

@@ -21,6 +21,7 @@ INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
 RESERVED_PREFIX = "_ts"
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -131,6 +132,8 @@ def _suspect(text: bytes) -> bool:
 def _text(value: str) -> str:
     if "\0" in value:
         raise InvalidOperation("a string holds U+0000")
+    if not value.isascii() and _SURROGATE.search(value):
+        raise InvalidOperation("a string holds a lone surrogate")
     return value
 
 

@@ -1,0 +1,235 @@
+"""What a value may be, and that its canonical text is stable."""
+
+import math
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tableside import values
+from tableside.errors import InvalidOperation, MalformedRequest
+
+
+def canonical(text: str) -> bytes:
+    """Read JSON text and encode it, as a put does."""
+    return values.encode(values.parse(text))
+
+
+def nested(depth: int, leaf: str = "{}", opening: str = '{"d":', closing: str = "}") -> str:
+    """Return JSON text nested `depth` deep, the leaf counted."""
+    return opening * (depth - 1) + leaf + closing * (depth - 1)
+
+
+@pytest.mark.parametrize(
+    ("literal", "number"),
+    [
+        ("0", "0"), ("-0", "0"), ("-0.0", "0"), ("0e5", "0"), ("1.0", "1"), ("-1.0", "-1"), ("1E2", "100"),
+        ("1e-1", "0.1"),
+        ("0.1", "0.1"), ("10e-1", "1"), ("9007199254740993", "9007199254740993"),
+        ("9007199254740992.0", "9007199254740992"), ("9223372036854775807", "9223372036854775807"),
+        ("-9223372036854775808", "-9223372036854775808"), ("-9223372036854775808.0", "-9223372036854775808"),
+        ("1e18", "1000000000000000000"), ("123456789012345680.0", "123456789012345680"),
+        ("999999999999999900.0", "999999999999999872"), ("100000000000000000000000.0", "1e+23"),
+        ("1.7976931348623157e308", "1.7976931348623157e+308"), ("5e-324", "5e-324"), ("1e-400", "0"),
+    ],
+)  # fmt: skip
+def test_a_number_has_one_way_to_be_written(literal: str, number: str) -> None:
+    wanted = f'{{"n":{number}}}'.encode()
+    assert canonical(f'{{"n":{literal}}}') == wanted
+    assert canonical(f'{{"n":[{literal}]}}') == f'{{"n":[{number}]}}'.encode()
+    assert canonical(f'{{"n":[{literal},"x"]}}') == f'{{"n":[{number},"x"]}}'.encode()
+    assert canonical(wanted.decode()) == wanted
+
+
+@pytest.mark.parametrize("literal", ["9223372036854775808.0", "9.3e18", "-9.3e18", "1e300", "18446744073709551616.0"])
+def test_a_double_beyond_64_bits_stays_a_double(literal: str) -> None:
+    member = values.decode(canonical(f'{{"n":{literal}}}'))["n"]
+    assert type(member) is float
+    assert member == float(literal)
+
+
+@pytest.mark.parametrize("literal", ["9223372036854775808", "-9223372036854775809", "18446744073709551615", "1" * 400])
+@pytest.mark.parametrize("around", ['{"n":%s}', '{"n":[{"m":%s}]}'])
+def test_an_integer_literal_beyond_64_bits_is_refused(literal: str, around: str) -> None:
+    with pytest.raises(InvalidOperation):
+        canonical(around % literal)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"n":NaN}', '{"n":Infinity}', '{"n":-Infinity}', '{"n":1e400}', '{"n":-1e999}', '{"n":01}',
+        '{"n":.5}', '{"n":1.}',
+        '{"s":"\\ud800"}', '{"s":"\\udc00x"}', '{"s":"\\ud800\\ud800"}', '{"\\udfff":1}', '{"s":"\\x"}', '{"s":"\t"}',
+        "", " ", "{", "[1", '{"a":1,}', "{a:1}", "{'a':1}", "{}{}", '{"a"}', "nul",
+        "// x\n{}", "\ufeff{}", "[" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_what_a_parser_refuses_is_malformed(text: str) -> None:
+    with pytest.raises(MalformedRequest) as refusal:
+        values.parse(text)
+    assert refusal.value.detail.startswith("not JSON")
+
+
+@pytest.mark.parametrize("text", [b'{"s":"\xed\xa0\x80"}', b'{"s":"\xff"}', b'{"s":"\xc0\x80"}', b"\xff\xfe{\x00}\x00"])
+def test_what_is_not_utf8_is_malformed(text: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        values.parse(text)
+
+
+def test_a_refusal_does_not_repeat_what_was_sent() -> None:
+    with pytest.raises(MalformedRequest) as refusal:
+        values.parse('{"password":hunter2}')
+    assert "hunter2" not in refusal.value.detail
+    assert "12" in refusal.value.detail
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '"a"', "null", "true", "[{}]"])
+def test_a_value_is_an_object(text: str) -> None:
+    with pytest.raises(InvalidOperation, match="object"):
+        canonical(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested(30),
+        nested(30, "[]"),
+        nested(29, "[[]]"),
+        nested(30, '{"a":"' + "[{" * 50 + '"}'),
+        '{"a":[' + ",".join(["{}"] * 50) + "]}",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_value_is_nested_thirty_deep_at_most(text: str) -> None:
+    assert values.decode(canonical(text)) == orjson.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested(31),
+        nested(31, "[]"),
+        nested(30, "[[]]"),
+        '{"a":' + nested(30, "[]", "[", "]") + "}",
+        '{"b":1,"a":[1,2,' + nested(29, "{}") + "]}",
+        nested(200),
+        nested(500),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_value_that_is_nested_deeper_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOperation, match="30"):
+        canonical(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a":"\\u0000"}', '{"a\\u0000":1}', '{"a":[{"b":"x\\u0000y"}]}', '{"":1}', '{"a":{"":1}}', '{"a":[{"":{}}]}',
+     '{"_ts":1}', '{"_tsx":1}', '{"_ts_version":{}}', '{"a":1,"_ts":null}', '{"\\u005fts":1}'],
+)  # fmt: skip
+def test_illegal_text_and_names_are_refused(text: str) -> None:
+    with pytest.raises(InvalidOperation):
+        canonical(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a":"_ts"}', '{"a":{"_ts":1}}', '{"a":[{"_tsx":1}]}', '{"a_ts":1}', '{"_t":1}', '{"_TS":1}', '{" ":1}',
+     '{"a":""}',
+     '{"$set":1}', '{"a.b":1}', '{"a":"\\\\u0000"}', '{"a":"\\"\\":"}', '{"a":"1.0,"}', '{"a":null}', "{}"],
+)  # fmt: skip
+def test_what_only_looks_illegal_is_kept_as_it_is(text: str) -> None:
+    assert canonical(text) == text.encode()
+
+
+def test_of_repeated_names_the_last_counts() -> None:
+    assert canonical('{"a":1,"b":{"c":1,"c":2},"a":{"x":1},"a":3}') == b'{"a":3,"b":{"c":2}}'
+
+
+def test_a_surrogate_or_a_number_that_no_parser_made_is_refused_too() -> None:
+    members: list[values.Json] = ["\ud800", ["x\udfff"], {"\ud800": 1}, {"a": ["ü", {"b": "🛫\udc00"}]}, 2**63, [2**64]]
+    for member in members:
+        with pytest.raises(InvalidOperation):
+            values.normal({"a": member})
+        with pytest.raises(InvalidOperation):
+            values.encode({"a": member})
+
+
+def test_a_projection_has_the_members_that_are_asked_for() -> None:
+    text = canonical('{"a":9007199254740993,"b":{"a":1},"c":null,"d":0.1}')
+    assert values.project(text, frozenset({"a", "c", "x"})) == b'{"a":9007199254740993,"c":null}'
+    assert values.project(text, frozenset()) == b"{}"
+    assert values.project(text, frozenset({"b", "d"})) == b'{"b":{"a":1},"d":0.1}'
+
+
+numbers = st.one_of(
+    st.integers(-(2**64), 2**64),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(-(2**63), 2**63 - 1).map(float),
+    st.sampled_from([2.0**63, -(2.0**63), 2.0**62, 1e16, 1e17, 1e18, -0.0, 5e-324]),
+)
+texts = st.text(max_size=8) | st.sampled_from(
+    ["", "\0", "_ts", "a\0", '"":', "1.0,", "1e5", "0" * 19, "\\u0000", "[{[{"]
+)
+members = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+deep = st.builds(
+    lambda depth, leaf, text: values.parse(nested(depth, orjson.dumps(leaf).decode(), *text)),
+    st.integers(26, 33),
+    st.sampled_from([{}, [], 1, [1.0]]),
+    st.sampled_from([('{"d":', "}"), ("[", "]")]),
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.dictionaries(texts, members | deep, max_size=4))
+def test_the_short_way_of_encoding_agrees_with_looking_at_everything(value: dict[str, Any]) -> None:
+    try:
+        wanted = orjson.dumps(values.normal(value))
+    except InvalidOperation:
+        with pytest.raises(InvalidOperation):
+            values.encode(value)
+        return
+    assert values.encode(value) == wanted
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(texts, members, max_size=4))
+def test_canonical_text_is_stable(value: dict[str, Any]) -> None:
+    try:
+        text = values.encode(value)
+    except InvalidOperation:
+        return
+    assert values.encode(values.decode(text)) == text
+    assert canonical(text.decode()) == text
+    assert values.decode(text) == values.parse(text)
+
+
+@settings(max_examples=500, deadline=None)
+@given(numbers)
+def test_a_number_keeps_its_value_exactly(number: float) -> None:
+    try:
+        member: Any = values.decode(values.encode({"n": number}))["n"]
+    except InvalidOperation:
+        assert isinstance(number, int)
+        assert not -(2**63) <= number < 2**63
+        return
+    assert member == number
+    whole = isinstance(number, int) or (math.isfinite(number) and number.is_integer())
+    assert type(member) is (int if whole and -(2**63) <= number < 2**63 else float)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=30) | st.text(max_size=30))
+def test_reading_anything_gives_a_value_or_a_refusal(text: bytes | str) -> None:
+    try:
+        values.encode(values.parse(text))
+    except (MalformedRequest, InvalidOperation):
+        return
