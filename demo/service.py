@@ -1,6 +1,7 @@
 """Start the service for the demonstration, wait until it is ready, and stop it by its process id."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def _start(folder: Path, port: int) -> Service:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command,
             cwd=folder,
+            env={name: value for name, value in os.environ.items() if not name.startswith("TABLESIDE_")},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

