@@ -5,7 +5,7 @@ Knows the seam below it, and nothing of HTTP or of which store and policies are 
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -45,16 +45,19 @@ class Table:
 
     async def scan(self, scan: Scan, deadline_s: float | None = None) -> Page:
         """Read a page of records. Raise a TableError if that fails."""
-        return await self._bounded(self._store.scan(scan), deadline_s)
+        return await self._bounded(lambda: self._store.scan(scan), deadline_s)
 
     async def splits(self, count_max: int, deadline_s: float | None = None) -> list[bytes]:
         """Return disjoint parts that together cover the table. Raise a TableError if that fails."""
-        return await self._bounded(self._store.splits(count_max), deadline_s)
+        return await self._bounded(lambda: self._store.splits(count_max), deadline_s)
 
-    async def _bounded(self, work: Awaitable[Result], deadline_s: float | None) -> Result:
+    async def _bounded(self, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
+        until = self._until(deadline_s)
+        if asyncio.get_running_loop().time() >= until:
+            raise self._too_late("no")
         try:
-            async with asyncio.timeout_at(self._until(deadline_s)):
-                return await work
+            async with asyncio.timeout_at(until):
+                return await work()
         except TimeoutError:
             raise self._too_late("no") from None
 

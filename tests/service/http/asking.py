@@ -1,0 +1,154 @@
+"""How these tests ask a service, and what they expect of every refusal."""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import httpx
+import pyarrow as pa
+
+JSON = "application/json"
+ARROW = "application/vnd.apache.arrow.stream"
+MERGE_PATCH = "application/merge-patch+json"
+PROBLEM = "application/problem+json"
+
+Result: TypeAlias = dict[str, Any]
+
+_numbers = itertools.count(1)
+
+
+def fresh(word: str = "key") -> str:
+    """Return a key, or the name of a table, that no other test uses."""
+    return f"{word}-{next(_numbers):05}"
+
+
+def path_of(table: str, *parts: object) -> str:
+    """Return the path of a record."""
+    return f"/v1/tables/{table}/records/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+class Asking:
+    """A client of one service."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.client = client
+
+    def get(self, table: str, *key: object, **options: Any) -> httpx.Response:
+        """Get a record."""
+        return self.client.get(path_of(table, *key), **options)
+
+    def value(self, table: str, *key: object) -> Any:
+        """Return a record's value, which must be there."""
+        response = self.get(table, *key)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def put(self, table: str, key: object, value: object, **options: Any) -> httpx.Response:
+        """Put a record."""
+        return self.client.put(path_of(table, *_parts(key)), content=json.dumps(value), **options)
+
+    def update(self, table: str, key: object, body: object, **options: Any) -> httpx.Response:
+        """Send an update with its default and ttl_s, as application/json."""
+        headers = {"Content-Type": JSON, **options.pop("headers", {})}
+        return self.client.patch(path_of(table, *_parts(key)), content=json.dumps(body), headers=headers, **options)
+
+    def merge(self, table: str, key: object, patch: object, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """Send a merge patch."""
+        given = {"Content-Type": MERGE_PATCH, **(headers or {})}
+        return self.client.patch(path_of(table, *_parts(key)), content=json.dumps(patch), headers=given)
+
+    def delete(self, table: str, key: object, **options: Any) -> httpx.Response:
+        """Delete a record."""
+        return self.client.delete(path_of(table, *_parts(key)), **options)
+
+    def scan(self, table: str, **query: Any) -> httpx.Response:
+        """Ask for one page."""
+        return self.client.get(f"/v1/tables/{table}/records", params=query)
+
+    def walk(self, table: str, **query: Any) -> list[Result]:
+        """Return the records of every page."""
+        records: list[Result] = []
+        while True:
+            page = self.scan(table, **query).json()
+            records += page["records"]
+            if page["cursor"] is None:
+                return records
+            query["cursor"] = page["cursor"]
+
+    def post(self, table: str, content: bytes, media: str = JSON, **options: Any) -> httpx.Response:
+        """Post a batch, as it is."""
+        headers = {"Content-Type": media, **options.pop("headers", {})}
+        return self.client.post(f"/v1/tables/{table}/batch", content=content, headers=headers, **options)
+
+    def batch(self, table: str, *operations: object, headers: Mapping[str, str] | None = None) -> list[Result]:
+        """Return the results of a batch sent as JSON."""
+        response = self.client.post(f"/v1/tables/{table}/batch", json={"operations": list(operations)}, headers=headers)
+        assert response.status_code == 200, response.text
+        found: list[Result] = response.json()["results"]
+        return found
+
+    def rows(self, table: str, columns: Mapping[str, Any], **query: Any) -> list[Result]:
+        """Return the rows that answer a batch sent as Arrow."""
+        response = self.post(table, stream(columns), ARROW, params=query)
+        assert response.status_code == 200, response.text
+        assert response.headers["Content-Type"] == ARROW
+        found: list[Result] = read(response.content).to_pylist()
+        return found
+
+
+def _parts(key: object) -> Sequence[object]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def stream(columns: Mapping[str, Any], compression: str | None = None) -> bytes:
+    """Return columns as an Arrow stream."""
+    table = pa.table(dict(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def read(body: bytes) -> Any:
+    """Return the table in an Arrow stream."""
+    with pa.ipc.open_stream(body) as reader:
+        return reader.read_all()
+
+
+def statuses(results: Sequence[Result]) -> list[int]:
+    """Return the status of each result."""
+    return [result["status"] for result in results]
+
+
+def check_problem(problem: Mapping[str, Any], status: int, code: str) -> None:
+    """Check the members that every problem has."""
+    assert problem["code"] == code
+    assert problem["status"] == status
+    assert problem["type"].endswith(code)
+    assert problem["title"]
+    assert problem["detail"]
+    assert isinstance(problem["retriable"], bool)
+    assert problem["applied"] in ("no", "unknown")
+    assert problem.keys() <= {
+        "type",
+        "title",
+        "status",
+        "detail",
+        "code",
+        "retriable",
+        "applied",
+        "retry_after_s",
+        "stores",
+    }
+
+
+def check_refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that a response is a problem, and return it."""
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == PROBLEM
+    assert response.headers["X-Request-Id"]
+    problem: dict[str, Any] = response.json()
+    check_problem(problem, status, code)
+    return problem
