@@ -108,6 +108,11 @@ class KeySchema(msgspec.Struct, frozen=True):
         """Whether members of a value can repeat the key."""
         return self.fields[0].name is not None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of the parts that have one."""
+        return frozenset(field.name for field in self.fields if field.name is not None)
+
     def _encode_parts(self, parts: Sequence[Part]) -> bytes:
         last = len(parts) - 1
         return b"".join(self._encode_part(part, last=index == last) for index, part in enumerate(parts))
@@ -135,9 +140,11 @@ def checked_part(raw: object, kind: PartType) -> Part:
 
 def part_from_text(segment: bytes, kind: PartType) -> Part:
     """Return the part of a key that a percent-encoded text gives; an integer is decimal."""
-    if _BROKEN_ESCAPE.search(segment):
-        raise MalformedRequest("a key in a path or query is not percent-encoded")
-    text = unquote_to_bytes(segment)
+    text = segment
+    if b"%" in segment:
+        if _BROKEN_ESCAPE.search(segment):
+            raise MalformedRequest("a key in a path or query is not percent-encoded")
+        text = unquote_to_bytes(segment)
     if kind == "integer":
         if not _INTEGER.fullmatch(text):
             raise InvalidOperation("a key of this table is a decimal integer")

@@ -13,9 +13,12 @@ import msgspec
 from .errors import Applied, DeadlineExceeded, TableError
 from .operations import Get, Key, Operation, Outcome, Put, Update, Written
 from .store import Page, Scan, Store, TableSpec
-from .updates import fold
+from .updates import fold, members
 
 Result = TypeVar("Result")
+
+TOGETHER_MAX = 256
+"""How many operations on one key become one: folding each of n into one takes time that grows with n * n."""
 
 
 class Table:
@@ -64,7 +67,7 @@ class Table:
     async def _in_rounds(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Send the first step of every key, then the second of those that have one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
-        waiting = _steps(operations)
+        waiting = _steps(operations, self.spec.key.names)
         while waiting:
             keys = list(waiting)
             steps = [waiting[key].popleft() for key in keys]
@@ -76,11 +79,10 @@ class Table:
         return outcomes
 
     async def _apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        if asyncio.get_running_loop().time() >= until:
+        if until <= asyncio.get_running_loop().time():
             return [self._too_late("no")] * len(operations)
         try:
-            async with asyncio.timeout_at(until):
-                return await self._store.apply(operations)
+            return await within(until, self._store.apply(operations))
         except TimeoutError:
             return [self._too_late("no" if isinstance(operation, Get) else "unknown") for operation in operations]
 
@@ -99,11 +101,13 @@ class _Step(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
 
 
-def _steps(operations: Sequence[Operation]) -> dict[Key, deque[_Step]]:
+def _steps(operations: Sequence[Operation], key_names: frozenset[str]) -> dict[Key, deque[_Step]]:
     waiting: dict[Key, deque[_Step]] = {}
     for position, operation in enumerate(operations):
         steps = waiting.setdefault(operation.key, deque())
-        together = _together(steps[-1].operation, operation) if steps else None
+        together = None
+        if steps and len(steps[-1].positions) < TOGETHER_MAX:
+            together = _together(steps[-1].operation, operation, key_names)
         if together is None:
             steps.append(_Step(operation, (position,)))
         else:
@@ -111,14 +115,20 @@ def _steps(operations: Sequence[Operation]) -> dict[Key, deque[_Step]]:
     return waiting
 
 
-def _together(earlier: Operation, later: Operation) -> Operation | None:
-    """Return one operation with the effect of two in turn, if every caller can still be told what became of his."""
+def _together(earlier: Operation, later: Operation, key_names: frozenset[str]) -> Operation | None:
+    """Return one operation with the effect of two in turn, if every caller can still be told what became of his.
+
+    An update that touches a member named as the key may be refused for the value that it leaves, which one that
+    follows might hide: it goes by itself.
+    """
     match earlier, later:
         case Get(), Get():
             return later
         case Put(), Put() if _plain(earlier) and _plain(later):
             return later
         case Update(), Update() if _plain(earlier) and _plain(later):
+            if key_names and not key_names.isdisjoint(members(earlier.changes) | members(later.changes)):
+                return None
             return msgspec.structs.replace(earlier, changes=fold(earlier.changes, later.changes))
     return None
 
@@ -137,8 +147,8 @@ def _settle(
             for held_back in steps:
                 _tell(held_back.positions, answer.not_attempted(), outcomes)
             steps.clear()
-        elif len(step.positions) > 1 and isinstance(step.operation, Update):
-            # One of them does not fit, and the others must stand: each goes by itself.
+        elif len(step.positions) > 1 and not isinstance(step.operation, Get):
+            # One of them is refused, and the others must stand: each goes by itself.
             steps.extendleft(_Step(operations[position], (position,)) for position in reversed(step.positions))
             return
     if isinstance(answer, Written) and len(step.positions) > 1:

@@ -78,6 +78,14 @@ def fold(first: Changes, second: Changes) -> Changes:
     return first + second if together is None else (*first[:-1], together, *second[1:])
 
 
+def members(changes: Changes) -> set[str]:
+    """Return the names of the top-level members that an update touches."""
+    names: set[str] = set()
+    for change in changes:
+        names.update(change.patch if isinstance(change, MergePatch) else [edit.path[0] for edit in change.edits])
+    return names
+
+
 # Reading a document
 
 
