@@ -1,1 +1,35 @@
-"""Tableside for Spark: join frames with tables, and write frames to them."""
+"""Tableside for Spark: join frames with tables, and write frames to them.
+
+Importing this needs neither Spark nor the service; executors need no more than it, PySpark and this machine's
+network.
+"""
+
+from typing import TYPE_CHECKING
+
+from tableside_spark.batching import ChunkSize
+from tableside_spark.client import TableClient
+from tableside_spark.errors import TableError, TableWriteError
+from tableside_spark.retries import Retries
+from tableside_spark.summary import WriteSummary
+from tableside_spark.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "ChunkSize",
+    "Retries",
+    "Table",
+    "TableClient",
+    "TableError",
+    "TableWriteError",
+    "WriteSummary",
+    "register",
+]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format `tableside` known to the session, where it has not been found by itself."""
+    from tableside_spark.source import TablesideSource
+
+    spark.dataSource.register(TablesideSource)
