@@ -43,18 +43,19 @@ class Lookup:
         if len(keys) == 0:
             return pa.array([], pa.string())
         answer = shared_client(self.connection).batch(self.table, pa.table({"key": keys}), op="get", fields=self.fields)
-        _refuse_failures(self.table, answer)
+        refuse_failures(self.table, answer, but="record_not_found")
         return answer["value"].combine_chunks().cast(pa.string())
 
 
-def _refuse_failures(table: str, answer: pa.Table) -> None:
+def refuse_failures(table: str, answer: pa.Table, *, but: str = "") -> None:
+    """Raise the first failure in an answer, other than those of the code `but`."""
     code = answer["code"]
     if code.null_count == len(code):
         return
-    failures = answer.filter(pc.fill_null(pc.not_equal(code, "record_not_found"), False))
+    failures = answer.filter(pc.fill_null(pc.not_equal(code, but), False))
     if len(failures):
         first = failures.slice(0, 1).to_pylist()[0]
-        detail = f"{first['detail']} ({len(failures)} of {len(answer)} keys looked up together)"
+        detail = f"{first['detail']} ({len(failures)} of {len(answer)} operations sent together)"
         raise TableError(table, first["code"], first["status"], detail)
 
 

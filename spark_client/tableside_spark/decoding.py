@@ -1,0 +1,102 @@
+"""Pages of a scan as Arrow batches of a declared schema: JSON read by Arrow, without a Python object per row."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    MapType,
+    NullType,
+    StructType,
+    VariantType,
+)
+
+_JSON_TEXT = "value"
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What a page becomes: columns of the key, and members of the value, in the schema's order."""
+
+    target: pa.Schema
+    read: pa.Schema
+    keys: tuple[str, ...]
+    text: bool
+    """The value's JSON text itself is wanted: the schema has `value` as its only other column."""
+
+    @classmethod
+    def of(cls, schema: StructType, keys: Sequence[str]) -> Self:
+        """The decoder for a schema; types that Arrow cannot read from JSON are refused."""
+        target = to_arrow_schema(schema, timezone="UTC")
+        members = [field for field in schema.fields if field.name not in keys]
+        text = [field.name for field in members] == [_JSON_TEXT] and pa.types.is_string(target.field(_JSON_TEXT).type)
+        if not text:
+            for field in members:
+                _refuse(field.name, field.dataType)
+        read = pa.schema([(field.name, _as_read(target.field(field.name).type)) for field in members])
+        return cls(target, read, tuple(keys), text)
+
+    def decode(self, page: pa.Table) -> pa.RecordBatch:
+        """The page as one batch of the schema."""
+        columns = dict(zip(self.keys, _key_columns(page["key"].combine_chunks()), strict=True))
+        if self.text:
+            columns[_JSON_TEXT] = page["value"].combine_chunks()
+        elif len(self.read):
+            columns |= self._members(page["value"])
+        arrays = [_cast(columns[field.name], field.type) for field in self.target]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.target)
+
+    def _members(self, values: pa.ChunkedArray) -> dict[str, pa.Array]:
+        lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.combine_chunks())
+        text = pc.binary_join(lines, b"\n")[0].as_buffer()
+        options = pj.ParseOptions(
+            explicit_schema=self.read, newlines_in_values=True, unexpected_field_behavior="ignore"
+        )
+        reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, 1024))
+        table = pj.read_json(io.BytesIO(text), read_options=reading, parse_options=options)
+        return {name: table[name].combine_chunks() for name in table.column_names}
+
+
+def _key_columns(keys: pa.Array) -> list[pa.Array]:
+    return keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else pc.cast(column, kind)
+
+
+def _as_read(kind: pa.DataType) -> Any:
+    """The type Arrow reads from JSON: times as text, decimals as doubles, which are then cast."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_decimal(kind):
+        return pa.float64()
+    if pa.types.is_struct(kind):
+        return pa.struct([(member.name, _as_read(member.type)) for member in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_as_read(kind.value_type))
+    return kind
+
+
+def _refuse(name: str, kind: DataType) -> None:
+    if isinstance(kind, MapType | BinaryType | VariantType | NullType) or (
+        isinstance(kind, DecimalType) and kind.precision > 15
+    ):
+        raise ValueError(
+            f"column {name} is {kind.simpleString()}, which this format does not read: "
+            "read without a schema, and use from_json on the column value"
+        )
+    if isinstance(kind, ArrayType):
+        _refuse(f"{name}[]", kind.elementType)
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            _refuse(f"{name}.{member.name}", member.dataType)
