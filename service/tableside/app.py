@@ -13,7 +13,7 @@ from starlette.responses import Response
 from . import __version__, openapi
 from .catalog import Catalog
 from .edge import Edge
-from .errors import Internal, MalformedRequest, TableError
+from .errors import Internal, MalformedRequest
 from .routes import problem_response, routes
 from .settings import Settings
 from .wire.problems import MethodNotAllowed, NotFound
@@ -32,15 +32,21 @@ def create_app(settings: Settings) -> FastAPI:
             await app.state.catalog.close()
 
     app = FastAPIOffline(
-        title="Tableside", version=__version__, lifespan=lifespan, redirect_slashes=False, redoc_url=None
+        title="Tableside",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.settings = settings
     app.state.registry = _with_process_metrics(registry)
-    app.router.routes.extend(routes())
-    app.add_middleware(Edge, in_flight_max=settings.limits.in_flight_max)
-    app.add_exception_handler(TableError, _table_error)
+    served = routes()
+    app.router.routes.extend(served)
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
+    # Outside the framework's own layers, which are then only asked for what is not the service's.
+    app.middleware_stack = Edge(app.build_middleware_stack(), served, settings.limits.in_flight_max)
     return app
 
 
@@ -50,11 +56,6 @@ def _with_process_metrics(registry: CollectorRegistry) -> CollectorRegistry:
     build = Gauge("tableside_build_info", "The version that runs.", ["version"], registry=registry)
     build.labels(__version__).set(1)
     return registry
-
-
-async def _table_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TableError)
-    return problem_response(error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

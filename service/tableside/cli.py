@@ -9,7 +9,6 @@ import typer
 from . import cli_records
 from . import settings as configuration
 from .cli_load import load
-from .protocol import Protocol
 from .settings import Settings, SettingsError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -51,6 +50,7 @@ def _run(chosen: Settings, host: str, port: int) -> None:
     import uvicorn
 
     from .app import create_app
+    from .protocol import Protocol
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     uvicorn.run(

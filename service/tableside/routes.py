@@ -5,7 +5,7 @@ operation does. What they accept and answer is described in `openapi`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from . import values
 from .catalog import Catalog
@@ -44,19 +45,34 @@ def routes() -> list[Route]:
     """Return every route of the service."""
     return [
         _record_route(),
-        Route("/v1/tables/{table}/batch", batch, methods=["POST"]),
-        Route("/v1/tables/{table}/records", scan, methods=["GET"]),
-        Route("/v1/tables/{table}/splits", splits, methods=["GET"]),
-        Route("/v1/tables/{table}", table, methods=["GET"]),
-        Route("/v1/tables", tables, methods=["GET"]),
-        Route("/livez", livez, methods=["GET"]),
-        Route("/readyz", readyz, methods=["GET"]),
-        Route("/metrics", metrics, methods=["GET"]),
+        _route("/v1/tables/{table}/batch", batch, "POST"),
+        _route("/v1/tables/{table}/records", scan),
+        _route("/v1/tables/{table}/splits", splits),
+        _route("/v1/tables/{table}", table),
+        _route("/v1/tables", tables),
+        _route("/livez", livez),
+        _route("/readyz", readyz),
+        _route("/metrics", metrics),
     ]
 
 
+class _Endpoint:
+    """A function from request to response as an ASGI application; errors are for the edge to answer."""
+
+    def __init__(self, handler: Callable[[Request], Awaitable[Response]]) -> None:
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._handler(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+def _route(path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
+    return Route(path, _Endpoint(handler), methods=methods or ["GET"], name=handler.__name__)
+
+
 def _record_route() -> Route:
-    route = Route("/v1/tables/{table}/records/{key:path}", record, methods=list(_RECORD))
+    route = _route("/v1/tables/{table}/records/{key:path}", record, *_RECORD)
     # As the framework compiles it, the dot stops at a newline, which a key may hold.
     route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
     return route
@@ -80,7 +96,7 @@ async def get_record(request: Request) -> Response:
     outcome = await found_table.one(operation, headers.preferences(request).wait_s)
     found = answer(outcome, headers.fields(query.get("fields")))
     if found.etag is not None and headers.none_match(request, found.etag):
-        return Response(status_code=304, headers=_record_headers(found))
+        return _RecordResponse(Answer(304, None, found.etag, found.expires_ms))
     return _single(found)
 
 
@@ -161,20 +177,25 @@ def _envelope(document: values.Json) -> dict[str, Any]:
 
 
 def _single(found: Answer) -> Response:
-    if found.error is not None:
-        return problem_response(found.error)
-    return Response(
-        found.value, found.status, _record_headers(found), media_type=JSON if found.value is not None else None
-    )
+    return _RecordResponse(found) if found.error is None else problem_response(found.error)
 
 
-def _record_headers(found: Answer) -> dict[str, str]:
-    given = {} if found.etag is None else {"ETag": f'"{found.etag}"'}
-    if found.expires_ms:
-        given["Tableside-Expires-At"] = rfc3339(found.expires_ms)
-    if found.replayed:
-        given["Tableside-Replayed"] = "true"
-    return given
+class _RecordResponse(Response):
+    """The answer about one record, its headers written as they are sent: the framework's way takes twice the time."""
+
+    def __init__(self, found: Answer) -> None:
+        self.status_code = found.status
+        self.background = None
+        self.body = b"" if found.value is None else found.value
+        self.raw_headers = []
+        if found.value is not None:
+            self.raw_headers += [(b"content-length", b"%d" % len(found.value)), (b"content-type", JSON.encode())]
+        if found.etag is not None:
+            self.raw_headers.append((b"etag", b'"%b"' % found.etag.encode()))
+        if found.expires_ms:
+            self.raw_headers.append((b"tableside-expires-at", rfc3339(found.expires_ms).encode()))
+        if found.replayed:
+            self.raw_headers.append((b"tableside-replayed", b"true"))
 
 
 # Batches
@@ -354,7 +375,9 @@ def _path(request: Request) -> tuple[str, list[bytes]]:
     match = _RAW_PATH.fullmatch(raw)
     if match is None:  # An encoded slash stands where a path has a plain one.
         raise NotFound("no such path")
-    name = unquote(match[1].decode("latin-1"))
+    name = match[1].decode("latin-1")
+    if "%" in name:
+        name = unquote(name)
     if not _NAME.fullmatch(name):
         raise TableNotFound("no table has that name")
     return name, [] if match[2] is None else match[2].split(b"/")
@@ -362,7 +385,7 @@ def _path(request: Request) -> tuple[str, list[bytes]]:
 
 async def _body(request: Request) -> bytes:
     bytes_max = _limits(request).body_bytes_max
-    declared = request.headers.get("content-length")
+    declared = headers.header(request, "content-length")
     if declared is not None and int(declared) > bytes_max:
         raise TooLarge(f"a body may have {bytes_max} bytes")
     chunks, size_bytes = [], 0

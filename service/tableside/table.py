@@ -82,7 +82,8 @@ class Table:
         if until <= asyncio.get_running_loop().time():
             return [self._too_late("no")] * len(operations)
         try:
-            return await within(until, self._store.apply(operations))
+            async with asyncio.timeout_at(until):
+                return await self._store.apply(operations)
         except TimeoutError:
             return [self._too_late("no" if isinstance(operation, Get) else "unknown") for operation in operations]
 

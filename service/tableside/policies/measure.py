@@ -8,10 +8,12 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Metric
 
 from ..errors import TableError
-from ..operations import Operation, Outcome, Record, Written
+from ..operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from ..store import Policy, Store
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+_KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
 
 class Metrics:
@@ -60,19 +62,27 @@ class Measure(Policy):
         return child
 
 
-def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> Counter[tuple[str, str]]:
+def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
+    if len(operations) == 1:
+        return {(_KINDS[type(operations[0])], _label(outcomes[0])): 1}
     counted: Counter[tuple[str, str]] = Counter()
     kinds = Counter(zip(map(type, operations), map(type, outcomes), strict=True))
-    for (operation, outcome), count in kinds.items():
+    for (kind, outcome), count in kinds.items():
         if outcome is Record or outcome is type(None):
-            counted[operation.__name__.lower(), "found" if outcome is Record else "absent"] += count
-    for operation_value, answer in zip(operations, outcomes, strict=True):
+            counted[_KINDS[kind], "found" if outcome is Record else "absent"] += count
+    for operation, answer in zip(operations, outcomes, strict=True):
         if isinstance(answer, (Written, TableError)):
-            counted[type(operation_value).__name__.lower(), _label(answer)] += 1
+            counted[_KINDS[type(operation)], _label(answer)] += 1
     return counted
 
 
-def _label(answer: Written | TableError) -> str:
-    if isinstance(answer, TableError):
-        return answer.code
-    return "replayed" if answer.replayed else "created" if answer.created else "written"
+def _label(answer: Outcome) -> str:
+    match answer:
+        case Record():
+            return "found"
+        case None:
+            return "absent"
+        case TableError():
+            return answer.code
+        case Written():
+            return "replayed" if answer.replayed else "created" if answer.created else "written"

@@ -14,6 +14,9 @@ from ..ranges import Range, between, of_scan
 from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..transition import Changed, Stored, record, transition
 
+SWEPT_PER_WRITE = 2
+"""How many records each write looks at, to remove what has expired: expired records stay fewer than live ones."""
+
 
 class MemorySettings(BaseModel, frozen=True, extra="forbid"):
     """A memory store has nothing to set."""
@@ -61,6 +64,7 @@ class MemoryStore:
         self._clock = clock
         self._records = SortedDict()
         self._etags = itertools.count(clock())
+        self._swept = 0
 
     async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
         """Do the operations; none waits for another."""
@@ -101,6 +105,7 @@ class MemoryStore:
         step = transition(stored, operation, self._spec, now_ms=now, etag=f"{next(self._etags):x}")
         if isinstance(step, Changed):
             self._keep(key, step.stored)
+            self._sweep(now)
         return step.outcome
 
     def _keep(self, key: bytes, stored: Stored | None) -> None:
@@ -108,3 +113,14 @@ class MemoryStore:
             self._records.pop(key, None)
         else:
             self._records[key] = stored
+
+    def _sweep(self, now: int) -> None:
+        for _ in range(SWEPT_PER_WRITE):
+            if self._swept >= len(self._records):
+                self._swept = 0
+                return
+            key, stored = self._records.peekitem(self._swept)
+            if stored.live(now):
+                self._swept += 1
+            else:
+                del self._records[key]

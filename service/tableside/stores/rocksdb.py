@@ -38,6 +38,9 @@ INLINE_KEYS_MAX = 16
 
 CELLS_PER_SPLIT = 16
 
+SWEEP_PAUSE = 19
+"""The sweep rests this many times as long as it worked, so that it takes a twentieth of a core."""
+
 
 class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     """Where the database is, and how much memory it may take; sizes in bytes, times in seconds."""
@@ -164,7 +167,9 @@ class RocksdbBackend:
             await asyncio.sleep(every_s)
             position: bytes | None = b""
             while position is not None:
+                started = time.perf_counter()
                 position = await self._sweep_some(position)
+                await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
 
     async def _sweep_some(self, low: bytes, keys_max: int = 2000) -> bytes | None:
         """Look at some records from `low` on, remove those that have expired, return where to go on."""
