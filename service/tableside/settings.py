@@ -100,7 +100,7 @@ def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Sett
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError([Fault("", f"{file} cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
-        raise SettingsError([Fault("", f"{file} is not YAML: {error}")]) from None
+        raise SettingsError([Fault("", f"{file} is not YAML: {_problem(error)}")]) from None
     return checked(data, os.environ if environment is None else environment)
 
 
@@ -130,11 +130,12 @@ class _Reader:
 
     def __init__(self, faults: list[Fault]) -> None:
         self._faults = faults
+        self._unset = {fault.path for fault in faults}
 
     def settings(self, data: dict[str, Any]) -> Settings:
         top = self._model(_Top, data, "") or self._without_the_rest(data)
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
-        tables = {name: self._table(name, entry, stores) for name, entry in top.tables.items()}
+        tables = {name: self._table(name, entry, data.get("stores")) for name, entry in top.tables.items()}
         self._check_defaults(top)
         self._check_places({name: table for name, table in tables.items() if table})
         return Settings(
@@ -171,11 +172,12 @@ class _Reader:
         options = self._model(model, {key: value for key, value in entry.items() if key != "kind"}, path)
         return StoreSettings(str(kind), options) if options else None
 
-    def _table(self, name: str, entry: object, known: Mapping[str, object]) -> TableSettings | None:
+    def _table(self, name: str, entry: object, known: object) -> TableSettings | None:
         path = f"tables.{name}"
         self._check_name(name, path)
-        if isinstance(entry, dict) and isinstance(entry.get("store"), str) and entry["store"] not in known:
-            self._fault(f"{path}.store", f"no store has the name {entry['store']!r}")
+        store = entry.get("store") if isinstance(entry, dict) else None
+        if isinstance(store, str) and isinstance(known, dict) and store not in known:
+            self._fault(f"{path}.store", f"no store has the name {store!r}")
         return self._model(TableSettings, entry, path)
 
     def _check_defaults(self, top: _Top) -> None:
@@ -204,6 +206,8 @@ class _Reader:
             return None
 
     def _fault(self, path: str, message: str) -> None:
+        if path in self._unset:
+            return  # What stands there is not what will stand there.
         self._faults.append(Fault(path, message))
 
 
@@ -216,6 +220,14 @@ class _UniqueLoader(yaml.SafeLoader):
             if names.count(name) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"{name!r} stands twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    """Say in one line what is wrong and where, and nothing of what stands there."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
 
 
 def _expanded(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:

@@ -1,0 +1,145 @@
+"""Imports point one way, and the service and the client meet on the wire only."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tableside
+from tableside import stores
+
+ROOT = Path(tableside.__file__).parents[2]
+SERVICE = ROOT / "service" / "tableside"
+CLIENT = ROOT / "spark_client" / "tableside_spark"
+
+ORDER = [
+    ["errors", "within"],
+    ["values"],
+    ["updates"],
+    ["operations"],
+    ["keys"],
+    ["store"],
+    ["transition", "ranges"],
+    ["stores", "policies"],
+    ["table"],
+    ["settings"],
+    ["catalog"],
+    ["wire"],
+    ["routes"],
+    ["edge", "openapi", "protocol"],
+    ["app"],
+    ["cli"],
+]
+"""What may import what: each only from those before it. A module that is not here has no place yet."""
+
+
+def is_command_line(part: str) -> bool:
+    return part.startswith("cli") or part == "__main__"
+
+
+def layer(part: str) -> int:
+    """Return the place in the order of a module or of a package's modules; the command line is last."""
+    part = "cli" if is_command_line(part) else part
+    places = [place for place, parts in enumerate(ORDER) if part in parts]
+    assert places, f"{part} has no place in the order yet"
+    return places[0]
+
+
+def modules(package: Path) -> list[Path]:
+    return sorted(file for file in package.rglob("*.py") if "__pycache__" not in file.parts)
+
+
+def name(file: Path, package: Path) -> tuple[str, ...]:
+    """Return a module's name, in parts, without the package's own."""
+    parts = file.relative_to(package).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imported(file: Path, package: Path) -> Iterator[tuple[str, ...]]:
+    """Return every name that a module imports, in full and in parts; what it takes from a module is the last part."""
+    within = (package.name, *file.relative_to(package).parts[:-1])
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = within[: len(within) - node.level + 1] if node.level else ()
+            source = (*start, *(node.module.split(".") if node.module else ()))
+            yield from ((*source, alias.name) for alias in node.names)
+
+
+def inner(file: Path) -> set[tuple[str, ...]]:
+    """Return what a module of the service imports of the service."""
+    return {parts[1:] for parts in imported(file, SERVICE) if parts[0] == "tableside" and len(parts) > 1}
+
+
+def relative(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", modules(SERVICE), ids=relative)
+def test_a_module_imports_from_its_left_only(file: Path) -> None:
+    own = name(file, SERVICE)
+    if not own:
+        assert not inner(file)
+        return
+    for parts in inner(file):
+        if parts[0] in (own[0], "__version__") or (is_command_line(own[0]) and is_command_line(parts[0])):
+            continue
+        assert layer(parts[0]) < layer(own[0]), f"{'.'.join(own)} imports {'.'.join(parts)}"
+
+
+def test_kinds_of_store_and_policies_do_not_know_each_other() -> None:
+    kinds = {reference.partition(":")[0] for reference in stores._KINDS.values()}
+    policies = {file.stem for file in modules(SERVICE / "policies")} - {"__init__"}
+    assert kinds
+    assert policies
+    for file in modules(SERVICE / "stores") + modules(SERVICE / "policies"):
+        home, others = file.parent.name, (kinds if file.parent.name == "stores" else policies) - {file.stem}
+        for parts in inner(file):
+            assert parts[0] != {"stores": "policies", "policies": "stores"}[home], relative(file)
+            assert not (parts[0] == home and len(parts) > 1 and parts[1] in others), relative(file)
+
+
+@pytest.mark.parametrize("file", modules(SERVICE), ids=relative)
+def test_the_service_does_not_import_the_client(file: Path) -> None:
+    if any(map(is_command_line, name(file, SERVICE))):
+        pytest.skip("the command line may use the client")
+    assert "tableside_spark" not in {parts[0] for parts in imported(file, SERVICE)}
+
+
+@pytest.mark.parametrize("file", modules(CLIENT), ids=relative)
+def test_the_client_does_not_import_the_service(file: Path) -> None:
+    assert "tableside" not in {parts[0] for parts in imported(file, CLIENT)}
+
+
+@pytest.mark.parametrize("file", modules(SERVICE), ids=relative)
+def test_frameworks_stay_at_the_edge(file: Path) -> None:
+    """What the seam is made of knows no web framework; only the kinds of store know their drivers."""
+    own = name(file, SERVICE)
+    tops = {parts[0] for parts in imported(file, SERVICE)}
+    if own and layer(own[0]) < layer("wire"):
+        assert tops.isdisjoint({"fastapi", "starlette", "uvicorn", "typer", "pyarrow", "httpx"})
+    if own and own[0] != "stores":
+        assert tops.isdisjoint({"rocksdict", "aioboto3", "aiobotocore", "boto3", "redis", "asyncpg", "psycopg"})
+
+
+def test_the_check_would_notice(tmp_path: Path) -> None:
+    """The reading of imports itself: relative and absolute ones, of modules and of names, inside functions too."""
+    package = tmp_path / "tableside"
+    (package / "stores").mkdir(parents=True)
+    file = package / "stores" / "memory.py"
+    file.write_text(
+        "from ..table import Table\nfrom . import rocksdb\nfrom .redis import x\nimport tableside.app\n"
+        "from tableside import catalog\ndef f():\n    from ... import outside\n    import json, os.path\n"
+    )
+    assert set(imported(file, package)) == {
+        ("tableside", "table", "Table"),
+        ("tableside", "stores", "rocksdb"),
+        ("tableside", "stores", "redis", "x"),
+        ("tableside", "app"),
+        ("tableside", "catalog"),
+        ("outside",),
+        ("json",),
+        ("os", "path"),
+    }
