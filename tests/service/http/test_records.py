@@ -684,6 +684,7 @@ def test_parameters_that_are_not_known_or_stand_twice_are_refused(asking: Asking
         ("GET", "/v1/tables?x="),
         ("GET", f"/v1/tables/{T}?x="),
     ]
+    bodies: dict[str, object] = {"PUT": {}, "PATCH": {"update": {}}, "POST": {"operations": []}}
     for method, path in paths:
-        body = {"json": {"operations": []} if method == "POST" else {"update": {}}} if method[0] == "P" else {}
-        check_refused(asking.client.request(method, path, **body), 400, "malformed_request")
+        response = asking.client.request(method, path, json=bodies.get(method))
+        check_refused(response, 400, "malformed_request")

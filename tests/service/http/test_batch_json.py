@@ -1,0 +1,368 @@
+"""Batches as JSON."""
+
+from typing import Any
+
+import pytest
+
+from service.http.asking import Asking, check_problem, check_refused, fresh, statuses
+
+T = "batches"
+
+
+def test_one_result_per_operation_in_its_order_as_the_single_request_would_answer(asking: Asking) -> None:
+    a, b, c, d, e = (fresh() for _ in range(5))
+    asking.put(T, a, {"n": 1, "m": 2})
+    etag = asking.put(T, b, {"n": 0}).headers["ETag"].strip('"')
+    token = {"writer": "w", "sequence": 7}
+    results = asking.batch(
+        T,
+        {"op": "get", "key": a, "fields": ["n"]},
+        {"op": "put", "key": b, "value": {"n": 1}, "if_match": etag, "ttl_s": 60},
+        {"op": "put", "key": e, "value": {"n": 1}, "if_absent": True},
+        {"op": "update", "key": c, "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "token": token, "return": True},
+        {"op": "delete", "key": d},
+    )
+    assert statuses(results) == [200, 204, 201, 201, 204]
+    assert results[0]["value"] == {"n": 1}
+    assert results[3]["value"] == {"n": 1}
+    assert results[4] == {"status": 204}
+    assert all(result["etag"] and '"' not in result["etag"] for result in results[:4])
+    assert asking.get(T, e).headers["ETag"] == f'"{results[2]["etag"]}"'
+
+
+def test_a_batch_of_none_answers_none(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    assert asking.batch(T) == []
+
+
+def test_failures_stand_in_their_places_and_leave_the_others(asking: Asking) -> None:
+    key, absent = fresh(), fresh()
+    results = asking.batch(
+        T,
+        {"op": "put", "key": key, "value": {"n": 1}},
+        {"op": "get", "key": absent},
+        {"op": "put", "key": absent, "value": {}, "if_match": "x"},
+        {"op": "update", "key": absent, "update": {"n": 1}},
+        {"op": "update", "key": key, "update": {"$inc": {"n": "x"}}},
+        {"op": "put", "key": key, "value": {}, "if_absent": True},
+        {"op": "get", "key": key},
+    )
+    assert statuses(results) == [204, 404, 412, 404, 422, 412, 200]
+    codes = ["record_not_found", "precondition_failed", "record_not_found", "invalid_operation", "precondition_failed"]
+    for result, code in zip(results[1:6], codes, strict=True):
+        assert result.keys() == {"status", "error"}
+        check_problem(result["error"], result["status"], code)
+
+
+INVALID: list[Any] = [
+    7,
+    None,
+    "get",
+    [],
+    {},
+    {"op": "get"},
+    {"key": "a"},
+    {"op": "steal", "key": "a"},
+    {"op": ["get"], "key": "a"},
+    {"op": None, "key": "a"},
+    {"op": "GET", "key": "a"},
+    {"op": "get", "key": "a", "value": {}},
+    {"op": "get", "key": "a", "return": True},
+    {"op": "get", "key": "a", "fields": "n"},
+    {"op": "get", "key": "a", "fields": [1]},
+    {"op": "get", "key": "a", "fields": [""]},
+    {"op": "put", "key": "a"},
+    {"op": "put", "key": "a", "value": None},
+    {"op": "put", "key": "a", "value": []},
+    {"op": "put", "key": "a", "value": "{}"},
+    {"op": "put", "key": "a", "value": {"_ts": 1}},
+    {"op": "put", "key": "a", "value": {"n": 2**63}},
+    {"op": "put", "key": "a", "value": {"n": "\0"}},
+    {"op": "put", "key": "a", "value": {}, "default": {}},
+    {"op": "put", "key": "a", "value": {}, "if_match": "x", "if_absent": True},
+    {"op": "put", "key": "a", "value": {}, "if_match": 7},
+    {"op": "put", "key": "a", "value": {}, "if_match": ["x"]},
+    {"op": "put", "key": "a", "value": {}, "if_absent": "true"},
+    {"op": "put", "key": "a", "value": {}, "if_absent": 1},
+    {"op": "put", "key": "a", "value": {}, "ttl_s": 0},
+    {"op": "put", "key": "a", "value": {}, "ttl_s": -2},
+    {"op": "put", "key": "a", "value": {}, "ttl_s": "60"},
+    {"op": "put", "key": "a", "value": {}, "ttl_s": True},
+    {"op": "put", "key": "a", "value": {}, "ttl": 60},
+    {"op": "put", "key": "a", "value": {}, "return": "true"},
+    {"op": "put", "key": "a", "value": {}, "token": "w/1"},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w"}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "", "sequence": 1}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w" * 129, "sequence": 1}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": 7, "sequence": 1}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": -1}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": 2**63}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": 1.5}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": True}},
+    {"op": "put", "key": "a", "value": {}, "token": {"writer": "w", "sequence": 1, "more": 1}},
+    {"op": "update", "key": "a"},
+    {"op": "update", "key": "a", "update": None},
+    {"op": "update", "key": "a", "update": {"$set": {"a": 1}, "b": 1}},
+    {"op": "update", "key": "a", "update": {}, "default": []},
+    {"op": "update", "key": "a", "update": {}, "default": {"_ts": 1}},
+    {"op": "update", "key": "a", "update": {}, "if_absent": True},
+    {"op": "update", "key": "a", "update": {}, "value": {}},
+    {"op": "delete", "key": "a", "ttl_s": 60},
+    {"op": "delete", "key": "a", "value": {}},
+    {"op": "delete", "key": "a", "if_absent": True},
+]
+
+
+@pytest.mark.parametrize("operation", INVALID, ids=lambda operation: str(operation)[:50])
+def test_a_wrong_operation_is_refused_by_itself(asking: Asking, operation: object) -> None:
+    key = fresh()
+    before, refused, after = asking.batch(
+        T, {"op": "put", "key": key, "value": {"n": 1}}, operation, {"op": "get", "key": key}
+    )
+    assert [before["status"], after["status"]] == [204, 200]
+    assert refused["status"] == 422
+    check_problem(refused["error"], 422, "invalid_operation")
+
+
+def test_members_that_are_null_are_as_if_not_given(asking: Asking) -> None:
+    key = fresh()
+    nothing = {"if_match": None, "ttl_s": None, "token": None, "return": None, "fields": None}
+    results = asking.batch(
+        T,
+        {"op": "put", "key": key, "value": {"n": 1}, "if_absent": None, **nothing},
+        {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": None, **nothing},
+        {"op": "get", "key": key, "fields": None},
+    )
+    assert statuses(results) == [204, 204, 200]
+    assert results[2]["value"] == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"null",
+        b"{}",
+        b'{"operations":{}}',
+        b'{"operations":null}',
+        b'{"operations":[],"more":1}',
+        b'{"ops":[]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":1e400}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":-1e400}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":NaN}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":Infinity}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":"\\ud800"}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":"\\udc00\\ud800"}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":"\xff"}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":"\xed\xa0\x80"}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":01}}]}',
+        b'{"operations":[{"op":"put","key":"a","value":{"n":1,}}]}',
+        b"\xef\xbb\xbf" + b'{"operations":[]}',
+        b'{"operations":[]} x',
+        b'{"operations":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"operations":[{"op":"put","key":"a","value":' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}]}",
+        b"[" * 200_000,
+    ],
+    ids=range(25),
+)
+def test_what_a_parser_refuses_or_has_the_wrong_shape_is_malformed_as_a_whole(asking: Asking, body: bytes) -> None:
+    key = fresh()
+    asking.put(T, key, {})
+    problem = check_refused(asking.post(T, body), 400, "malformed_request")
+    assert problem["applied"] == "no"
+    assert problem["retriable"] is False
+
+
+@pytest.mark.parametrize("depth", [31, 100, 500])
+def test_a_value_that_is_nested_too_deep_but_can_be_read_is_refused_by_itself(asking: Asking, depth: int) -> None:
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    [refused] = asking.batch(T, {"op": "put", "key": fresh(), "value": value})
+    check_problem(refused["error"], 422, "invalid_operation")
+
+
+@pytest.mark.parametrize("digits", [20, 100, 300, 4000])
+def test_a_huge_integer_is_refused_by_itself(asking: Asking, digits: int) -> None:
+    body = b'{"operations":[{"op":"put","key":"a","value":{"n":%s}},{"op":"put","key":"b","value":{}}]}' % (
+        b"9" * digits
+    )
+    response = asking.post(T, body)
+    assert response.status_code == 200, response.text
+    assert statuses(response.json()["results"]) == [422, 204]
+
+
+# Operations on one key
+
+
+def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(asking: Asking) -> None:
+    key = fresh()
+    increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    results = asking.batch(
+        T,
+        {"op": "get", "key": key},
+        increment,
+        increment,
+        {**increment, "return": True},
+        {"op": "get", "key": key},
+        {"op": "put", "key": key, "value": {"n": 10}},
+        {"op": "put", "key": key, "value": {"n": 20}},
+        {"op": "get", "key": key},
+        {"op": "delete", "key": key},
+        {"op": "get", "key": key},
+        {"op": "put", "key": key, "value": {"n": 30}, "if_absent": True},
+        {"op": "put", "key": key, "value": {"n": 40}, "if_absent": True},
+    )
+    assert statuses(results) == [404, 201, 204, 200, 200, 204, 204, 200, 204, 404, 201, 412]
+    assert [results[index]["value"]["n"] for index in (3, 4, 7)] == [3, 3, 20]
+    assert results[3]["etag"] == results[4]["etag"]
+    assert asking.value(T, key) == {"n": 30}
+
+
+def test_keys_are_independent_though_their_operations_are_mixed(asking: Asking) -> None:
+    keys = [fresh() for _ in range(10)]
+    increments = [
+        {"op": "update", "key": key, "update": {"$push": {"l": turn}}, "default": {}}
+        for turn in range(5)
+        for key in keys
+    ]
+    assert statuses(asking.batch(T, *increments)) == [201] * 10 + [204] * 40
+    results = asking.batch(T, *({"op": "get", "key": key} for key in keys))
+    assert [result["value"] for result in results] == [{"l": [0, 1, 2, 3, 4]}] * 10
+
+
+def test_one_of_several_updates_that_does_not_fit_leaves_the_others_standing(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {"n": 1})
+    good: dict[str, Any] = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}}
+    bad = {**good, "update": {"$push": {"n": 1}}}
+    assert statuses(asking.batch(T, good, bad, good, bad, good)) == [204, 422, 204, 422, 204]
+    assert asking.value(T, key) == {"n": 4}
+
+
+def test_the_etags_of_a_batch_tell_versions_apart(asking: Asking) -> None:
+    key = fresh()
+    results = asking.batch(T, *({"op": "put", "key": key, "value": {"n": n}} for n in range(3)))
+    etags = [result["etag"] for result in results]
+    assert len(set(etags)) == 3
+    guarded = asking.batch(T, *({"op": "put", "key": key, "value": {}, "if_match": etag} for etag in etags))
+    assert statuses(guarded) == [412, 412, 204]
+
+
+@pytest.mark.parametrize("if_match", ["*", "x", ""])
+def test_if_match_on_an_absent_record_fails_default_or_not(asking: Asking, if_match: str) -> None:
+    key = fresh()
+    results = asking.batch(
+        T,
+        {"op": "put", "key": key, "value": {}, "if_match": if_match},
+        {"op": "update", "key": key, "update": {}, "default": {}, "if_match": if_match},
+        {"op": "delete", "key": key, "if_match": if_match},
+    )
+    assert statuses(results) == [412] * 3
+
+
+def test_star_matches_any_version_of_a_record_that_is_there(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {})
+    results = asking.batch(
+        T,
+        {"op": "put", "key": key, "value": {"n": 1}, "if_match": "*"},
+        {"op": "update", "key": key, "update": {"n": 2}, "if_match": "*", "return": True},
+        {"op": "delete", "key": key, "if_match": "*"},
+    )
+    assert statuses(results) == [204, 200, 204]
+
+
+def test_replays_in_a_batch_say_so(asking: Asking) -> None:
+    key, token = fresh(), {"writer": "w", "sequence": 1}
+    increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "token": token}
+    first, second, third = asking.batch(T, increment, increment, {**increment, "return": True})
+    assert [first["status"], second["status"], third["status"]] == [201, 204, 200]
+    assert "replayed" not in first
+    assert second["replayed"] is True
+    assert third["value"] == {"n": 1}
+    assert first["etag"] == second["etag"] == third["etag"]
+    again = asking.put(T, key, {}, headers={"Tableside-Token": "w/1"})
+    assert again.headers["Tableside-Replayed"] == "true"
+
+
+def test_fields_choose_the_members_of_any_value_that_is_answered(asking: Asking) -> None:
+    key = fresh()
+    results = asking.batch(
+        T,
+        {"op": "put", "key": key, "value": {"a": 1, "b": 2}, "return": True, "fields": ["a"]},
+        {"op": "update", "key": key, "update": {"c": 3}, "return": True, "fields": ["b", "c", "d"]},
+        {"op": "get", "key": key, "fields": []},
+        {"op": "get", "key": key},
+    )
+    assert [result["value"] for result in results] == [{"a": 1}, {"b": 2, "c": 3}, {}, {"a": 1, "b": 2, "c": 3}]
+
+
+# The whole
+
+
+def test_a_deadline_that_is_over_ends_each_operation_and_the_whole_is_200(asking: Asking) -> None:
+    key = fresh()
+    results = asking.batch(
+        T,
+        {"op": "get", "key": key},
+        {"op": "put", "key": key, "value": {}},
+        {"op": "nonsense"},
+        {"op": "delete", "key": key},
+        headers={"Prefer": "wait=0"},
+    )
+    assert statuses(results) == [504, 504, 422, 504]
+    for index in (0, 1, 3):
+        check_problem(results[index]["error"], 504, "deadline_exceeded")
+        assert results[index]["error"]["retriable"] is True
+        assert results[index]["error"]["applied"] == "no"
+    check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    get = {"op": "get", "key": fresh()}
+    assert len(asking.batch(T, *[get] * 200)) == 200
+    response = asking.client.post(f"/v1/tables/{T}/batch", json={"operations": [get] * 201})
+    assert "200" in check_refused(response, 413, "too_large")["detail"]
+
+
+def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Asking) -> None:
+    keys = [fresh() for _ in range(4)]
+    for key in keys:
+        asking.put(T, key, {"text": "x" * 20_000})
+    results = asking.batch(T, *({"op": "get", "key": key} for key in keys))
+    assert statuses(results) == [200, 200, 200, 413]
+    check_problem(results[3]["error"], 413, "too_large")
+    assert results[3]["error"]["retriable"] is True
+    assert asking.batch(T, {"op": "get", "key": keys[3]})[0]["status"] == 200
+
+
+def test_a_write_whose_value_exceeds_the_answer_is_done_and_the_value_left_out(asking: Asking) -> None:
+    puts = [{"op": "put", "key": fresh(), "value": {"t": "x" * 20_000}, "return": True} for _ in range(4)]
+    results = asking.batch(T, *puts)
+    assert statuses(results) == [200, 200, 200, 204]
+    assert "value" not in results[3]
+    assert results[3]["etag"]
+
+
+@pytest.mark.parametrize("media", ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON"])
+def test_the_media_type_is_json(asking: Asking, media: str) -> None:
+    response = asking.post(T, b'{"operations":[{"op":"delete","key":"a"}]}', media)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-ndjson", "application/json; charset=utf-16"])
+def test_another_media_type_is_refused(asking: Asking, media: str) -> None:
+    check_refused(asking.post(T, b'{"operations":[]}', media), 415, "unsupported_media_type")
+
+
+def test_an_answer_that_the_caller_does_not_accept_is_refused_before_anything_is_done(asking: Asking) -> None:
+    key = fresh()
+    body = b'{"operations":[{"op":"put","key":"%s","value":{}}]}' % key.encode()
+    check_refused(asking.post(T, body, headers={"Accept": "text/html"}), 406, "not_acceptable")
+    check_refused(asking.get(T, key), 404, "record_not_found")

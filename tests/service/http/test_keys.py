@@ -1,0 +1,277 @@
+"""Keys: in a path and in a batch, strings, integers and composites; which must work and which are refused."""
+
+import http.client
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from service.http.asking import Asking, check_problem, check_refused, fresh, path_of, statuses
+
+T = "keys"
+
+LEGAL = [
+    "a/b",
+    "ü",
+    "%",
+    "%2F",
+    " ",
+    "a b",
+    "a?b#c",
+    "x" * 1024,
+    "ü" * 512,
+    "😀",
+    "a\nb",
+    "\n",
+    "\r\n",
+    "a+b",
+    "a;b=c",
+    "a&b",
+    "...",
+    "..a",
+    "/",
+    "//",
+    "a//b/",
+    "\\",
+    '"',
+    "\u2028",
+    "\x7f",
+    "é" + "e\u0301",
+    "records",
+    "batch",
+    "0",
+]
+
+
+@pytest.mark.parametrize("key", LEGAL, ids=lambda key: quote(key, safe="")[:20])
+def test_a_key_is_one_encoded_segment_of_a_path_and_the_same_in_a_batch(asking: Asking, key: str) -> None:
+    value = {"key": key}
+    assert asking.put(T, key, value).status_code == 204
+    assert asking.value(T, key) == value
+    [found] = asking.batch(T, {"op": "get", "key": key})
+    assert found["value"] == value
+    [row] = asking.rows(T, {"key": [key]}, op="get")
+    assert row["status"] == 200
+    assert row["etag"] == found["etag"]
+    assert [record["key"] for record in asking.walk(T, prefix=key) if record["key"] == key] == [key]
+    assert asking.delete(T, key).status_code == 204
+
+
+@pytest.mark.parametrize("key", [".", ".."])
+def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(asking: Asking, key: str) -> None:
+    put, got = asking.batch(T, {"op": "put", "key": key, "value": {"n": 1}}, {"op": "get", "key": key})
+    assert [put["status"], got["status"]] == [204, 200]
+    assert asking.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
+
+
+def test_keys_that_look_alike_are_different_keys(asking: Asking) -> None:
+    keys = ["a/b", "a%2Fb", "a%252Fb", "A/b", "a/b ", "a/b/", "é", "e\u0301"]
+    assert (
+        statuses(asking.batch("alike", *({"op": "put", "key": key, "value": {"k": key}} for key in keys))) == [204] * 8
+    )
+    assert [asking.value("alike", key)["k"] for key in keys] == keys
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "%00", "a%00b", "x" * 1025, quote("ü" * 512 + "x"), "a/b", "a/", "/a", "%FF", "%C3", "%ED%A0%80"],
+)
+def test_a_path_without_a_legal_key_is_refused(asking: Asking, path: str) -> None:
+    for method in ("GET", "DELETE"):
+        response = asking.client.request(method, f"/v1/tables/{T}/records/{path}")
+        check_refused(response, 422 if path or method else 404, "invalid_operation")
+
+
+@pytest.mark.parametrize("key", ["%", "%2", "%zz", "a%2", "%%41"])
+def test_a_path_that_is_not_percent_encoded_is_malformed(asking: Asking, key: str) -> None:
+    assert asking.put(T, fresh(), {}).status_code == 204
+    host = asking.client.base_url
+    connection = http.client.HTTPConnection(host.host, host.port or 80, timeout=30)
+    connection.request("GET", f"/v1/tables/{T}/records/{key}")
+    response = connection.getresponse()
+    assert response.status == 400
+    assert b'"malformed_request"' in response.read()
+    connection.close()
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1025, "ü" * 513, "a\0", 1, 1.5, True, None, [], ["a"], ["a", "b"], {}])
+def test_a_batch_refuses_an_illegal_key_by_itself(asking: Asking, key: object) -> None:
+    other = fresh()
+    refused, fine = asking.batch(T, {"op": "get", "key": key}, {"op": "put", "key": other, "value": {}})
+    check_problem(refused["error"], 422, "invalid_operation")
+    assert fine["status"] == 204
+
+
+def test_a_lone_surrogate_in_a_key_is_refused_by_the_parser(asking: Asking) -> None:
+    body = b'{"operations":[{"op":"get","key":"\\ud800"}]}'
+    check_refused(asking.post(T, body), 400, "malformed_request")
+
+
+# Integer keys
+
+
+@pytest.mark.parametrize("key", [0, 1, -1, 42, 2**63 - 1, -(2**63)])
+def test_an_integer_key_is_decimal_in_a_path(asking: Asking, key: int) -> None:
+    assert asking.put("numbers", key, {"n": 1}).status_code == 204
+    assert asking.value("numbers", key) == {"n": 1}
+    [found, same] = asking.batch("numbers", {"op": "get", "key": key}, {"op": "get", "key": key})
+    assert found == same
+    assert found["value"] == {"n": 1}
+
+
+def test_a_double_that_equals_an_integer_is_that_key(asking: Asking) -> None:
+    asking.put("numbers", 77, {"n": 77})
+    body = b'{"operations":[{"op":"get","key":77.0},{"op":"get","key":7.7e1},{"op":"get","key":77}]}'
+    assert [result["value"] for result in asking.post("numbers", body).json()["results"]] == [{"n": 77}] * 3
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a", "", "1.0", "1e3", "01", "+1", " 1", "0x1", "--1", "9223372036854775808", "-9223372036854775809", "1/2", "٣"],
+)
+def test_what_is_no_decimal_integer_is_refused_in_a_path(asking: Asking, key: str) -> None:
+    response = asking.client.get(f"/v1/tables/numbers/records/{quote(key)}")
+    check_refused(response, 422, "invalid_operation")
+
+
+@pytest.mark.parametrize("key", ["1", 1.5, True, False, None, [1], 2**63, -(2**63) - 1, 10**30, 1e300])
+def test_what_is_no_integer_is_refused_in_a_batch(asking: Asking, key: object) -> None:
+    [refused] = asking.batch("numbers", {"op": "get", "key": key})
+    check_problem(refused["error"], 422, "invalid_operation")
+
+
+def test_integer_keys_are_in_numeric_order(asking: Asking) -> None:
+    keys = [10, 9, -1, -10, 0, 2**63 - 1, -(2**63), 1000]
+    for key in keys:
+        asking.put("numbers", key, {})
+    scanned = [record["key"] for record in asking.walk("numbers")]
+    assert scanned == sorted(scanned)
+    assert set(keys) <= set(scanned)
+
+
+# Composite keys
+
+
+@pytest.mark.parametrize(
+    "key",
+    [("user-1", "2026-11-20"), ("a/b", "c/d"), ("%2F", "😀"), (" ", "..."), ("ü", "x" * 1024), ("records", "batch")],
+)
+def test_a_composite_key_has_one_segment_per_part(asking: Asking, key: tuple[str, str]) -> None:
+    assert asking.put("visits", key, {"n": 1}).status_code == 204
+    assert asking.value("visits", *key) == {"n": 1}
+    [found] = asking.batch("visits", {"op": "get", "key": list(key)})
+    assert found["value"] == {"n": 1}
+    [row] = asking.rows("visits", {"key": [{"day": key[1], "user": key[0]}]}, op="get")
+    assert row["status"] == 200
+
+
+def test_a_composite_key_of_a_string_and_an_integer(asking: Asking) -> None:
+    assert asking.put("pages", ("book", -3), {"n": 1}).status_code == 204
+    assert asking.value("pages", "book", "-3") == {"n": 1}
+    assert asking.batch("pages", {"op": "get", "key": ["book", -3.0]})[0]["value"] == {"n": 1}
+    assert asking.rows("pages", {"key": [{"book": "book", "page": -3}]}, op="get")[0]["status"] == 200
+
+
+def test_parts_are_not_confused_with_their_neighbours(asking: Asking) -> None:
+    for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
+        asking.put("visits", (first, second), {"k": [first, second]})
+    for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
+        assert asking.value("visits", first, second) == {"k": [first, second]}
+
+
+@pytest.mark.parametrize("path", ["a", "a/b/c", "a/", "/b", "", "a//b", "a%2Fb", "x" * 1025 + "/b"])
+def test_a_composite_key_with_other_parts_is_refused_in_a_path(asking: Asking, path: str) -> None:
+    check_refused(asking.client.get(f"/v1/tables/visits/records/{path}"), 422, "invalid_operation")
+
+
+@pytest.mark.parametrize(
+    "key", ["a", ["a"], ["a", "b", "c"], ["a", 1], ["a", ""], ["a", None], [], {"user": "a"}, None]
+)
+def test_a_composite_key_with_other_parts_is_refused_in_a_batch(asking: Asking, key: object) -> None:
+    [refused] = asking.batch("visits", {"op": "get", "key": key})
+    check_problem(refused["error"], 422, "invalid_operation")
+
+
+# Members of a value that repeat the key
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "members"),
+    [
+        ("aircraft", "N10156", {"tailnum": "N10156"}),
+        ("numbers", 5, {"id": 5}),
+        ("numbers", 6, {"id": 6.0}),
+        ("visits", ("u", "d"), {"user": "u", "day": "d"}),
+        ("visits", ("u", "e"), {"day": "e"}),
+    ],
+)
+def test_a_member_that_equals_the_key_is_accepted_and_not_stored(
+    asking: Asking, table: str, key: Any, members: dict[str, Any]
+) -> None:
+    assert asking.put(table, key, {"seats": 2, **members}).status_code == 204
+    parts = key if isinstance(key, tuple) else (key,)
+    assert asking.value(table, *parts) == {"seats": 2}
+    assert asking.update(table, key, {"update": {"$set": members}}).status_code == 204
+    assert asking.merge(table, key, members).status_code == 204
+    assert asking.value(table, *parts) == {"seats": 2}
+    as_json = list(key) if isinstance(key, tuple) else key
+    again = {"op": "update", "key": as_json, "update": {"$inc": {"seats": 1}}, "default": members, "return": True}
+    assert asking.batch(table, {"op": "delete", "key": as_json}, {**again, "update": {}})[1]["value"] == {}
+
+
+@pytest.mark.parametrize("member", ["N10157", 1, None, True, ["N10156"], {"a": 1}])
+def test_a_member_that_differs_from_the_key_is_refused(asking: Asking, member: object) -> None:
+    key = "N10156"
+    asking.put("aircraft", key, {"seats": 2})
+    for response in (
+        asking.put("aircraft", key, {"tailnum": member}),
+        asking.update("aircraft", key, {"update": {"$set": {"tailnum": member}}}),
+        asking.update("aircraft", key, {"update": {}, "default": {"tailnum": member}}),
+    ):
+        check_refused(response, 422, "invalid_operation")
+    assert asking.value("aircraft", key) == {"seats": 2}
+
+
+def test_a_boolean_is_not_the_integer_that_it_equals_elsewhere(asking: Asking) -> None:
+    check_refused(asking.put("numbers", 1, {"id": True}), 422, "invalid_operation")
+
+
+def test_without_named_fields_every_member_is_the_value_s_own(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {"key": "other", "tailnum": "x"})
+    assert asking.value(T, key) == {"key": "other", "tailnum": "x"}
+
+
+# Names of tables
+
+
+@pytest.mark.parametrize("name", ["a", "0", "A.b_c-d", "x" * 128, "records", "batch", "splits"])
+def test_a_table_s_name(asking: Asking, name: str) -> None:
+    assert asking.put(name, "k", {"n": 1}).status_code == 204
+    assert asking.value(name, "k") == {"n": 1}
+    assert asking.client.get(f"/v1/tables/{name}").json()["name"] == name
+
+
+@pytest.mark.parametrize("name", ["_a", ".a", "-a", "a b", "a%2Fb", "x" * 129, "%C3%BC", "a%0A", "a%00", "a$"])
+def test_what_is_no_name_is_no_table(asking: Asking, name: str) -> None:
+    for method, path in (
+        ("PUT", "/records/k"),
+        ("GET", "/records/k"),
+        ("GET", "/records"),
+        ("GET", "/splits"),
+        ("GET", ""),
+    ):
+        response = asking.client.request(method, f"/v1/tables/{name}{path}", json={} if method == "PUT" else None)
+        assert check_refused(response, 404, response.json()["code"])["code"] in ("table_not_found", "not_found")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1%2Ftables%2Fkeys", "/v1/tables%2Fkeys", "/v1/tables/keys/records%2Fk", "/v1%2Ftables/keys/records/k"]
+)
+def test_an_encoded_slash_does_not_divide_a_path(asking: Asking, path: str) -> None:
+    check_refused(asking.client.get(path), 404, "not_found")
+
+
+def test_the_path_of_a_key_ends_where_the_query_begins(asking: Asking) -> None:
+    asking.put(T, "q?fields=a", {"a": 1, "b": 2})
+    assert asking.client.get(path_of(T, "q?fields=a") + "?fields=a").json() == {"a": 1}
