@@ -1,0 +1,206 @@
+"""A small, slow table: what the operations mean, written again from their description and from nothing else.
+
+It shares no code with the service beside the classes of operations and outcomes, keeps Python objects where the
+service keeps text, and copies everything instead of changing it.
+"""
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from tableside.operations import Delete, Get, Operation, Put, Token, Update, Write
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class No(Exception):
+    """The operation is refused; the word is the code of the error."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is kept under a key; without a value only who wrote it last."""
+
+    value: dict[str, Any] | None
+    version: str
+    until_ms: int | None
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a caller is told: `code` is "found", "absent", "done", or that of an error."""
+
+    code: str
+    value: dict[str, Any] | None = None
+    created: bool = False
+    replayed: bool = False
+    left: bool = False
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An operation, and the document of an update, which the service holds in a form of its own."""
+
+    operation: Operation
+    document: Any = None
+
+
+class Naive:
+    """A table in a dictionary. `versions` are names that the caller gives, one for every write in turn."""
+
+    def __init__(self, ttl_s: float | None) -> None:
+        self.ttl_s = ttl_s
+        self.held: dict[Any, Held] = {}
+        self.count = 0
+
+    def live(self, now_ms: int) -> dict[Any, Held]:
+        return {key: held for key, held in self.held.items() if held.until_ms is None or held.until_ms > now_ms}
+
+    def records(self, now_ms: int) -> dict[Any, dict[str, Any]]:
+        return {key: held.value for key, held in self.live(now_ms).items() if held.value is not None}
+
+    def do(self, asked: Asked, now_ms: int) -> Told:
+        self.held = self.live(now_ms)
+        operation = asked.operation
+        held = self.held.get(operation.key)
+        value = held.value if held else None
+        if isinstance(operation, Get):
+            return Told("absent") if value is None or held is None else Told("found", value, until_ms=held.until_ms)
+        if held and operation.token and held.seen.get(operation.token.writer, -1) >= operation.token.sequence:
+            shown = value if not isinstance(operation, Delete) and operation.returning else None
+            return Told("done", shown, replayed=True, left=value is not None)
+        try:
+            return self._write(asked, held, value, now_ms)
+        except No as refusal:
+            return Told(str(refusal))
+
+    def _write(self, asked: Asked, held: Held | None, value: dict[str, Any] | None, now_ms: int) -> Told:
+        operation = asked.operation
+        assert not isinstance(operation, Get)
+        self._check(operation, held, value)
+        seen = remembered(held.seen if held else {}, operation.token)
+        self.count += 1
+        version = f"v{self.count}"
+        if isinstance(operation, Delete):
+            if operation.token:
+                self.held[operation.key] = Held(None, version, now_ms + DAY_MS, seen)
+            elif value is not None:
+                del self.held[operation.key]
+            return Told("done")
+        ttl_s = operation.ttl_s if operation.ttl_s is not None else self.ttl_s
+        until_ms = None if ttl_s is None or ttl_s == -1 else now_ms + round(ttl_s * 1000)
+        if isinstance(operation, Put):
+            made, created = asked.document, operation.if_absent
+        else:
+            made, created = self._updated(asked, value), value is None
+            if held and value is not None and operation.ttl_s is None:
+                until_ms = held.until_ms
+        self.held[operation.key] = Held(made, version, until_ms, seen)
+        return Told("done", made if operation.returning else None, created, left=True)
+
+    def _check(self, operation: Write, held: Held | None, value: dict[str, Any] | None) -> None:
+        if operation.if_match is not None:
+            wanted = value is not None and held and ("*" in operation.if_match or held.version in operation.if_match)
+            if not wanted:
+                raise No("precondition_failed")
+        if isinstance(operation, Put) and operation.if_absent and value is not None:
+            raise No("precondition_failed")
+
+    def _updated(self, asked: Asked, value: dict[str, Any] | None) -> dict[str, Any]:
+        if value is None:
+            if not isinstance(asked.operation, Update) or asked.operation.default is None:
+                raise No("record_not_found")
+            value = asked.document["default"]
+        return updated(value, asked.document["update"])
+
+
+def remembered(seen: dict[str, int], token: Token | None) -> dict[str, int]:
+    if token is None:
+        return seen
+    others = [(writer, sequence) for writer, sequence in seen.items() if writer != token.writer]
+    return dict([*others, (token.writer, token.sequence)][-8:])
+
+
+def updated(value: dict[str, Any], document: Any) -> dict[str, Any]:
+    value = copy.deepcopy(value)
+    for one in document if isinstance(document, list) else [document]:
+        if any(name.startswith("$") for name in one):
+            for operator, operands in one.items():
+                for path, operand in (
+                    dict.fromkeys(operands).items() if isinstance(operands, list) else operands.items()
+                ):
+                    value = at(value, path.split("."), operator, operand)
+        else:
+            value = patched(value, one)
+    return value
+
+
+def patched(value: Any, patch: Any) -> Any:
+    """RFC 7396, section 2, word for word."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = dict(value) if isinstance(value, dict) else {}
+    for name, member in patch.items():
+        if member is None:
+            result.pop(name, None)
+        else:
+            result[name] = patched(result.get(name), member)
+    return result
+
+
+MISSING = object()
+
+
+def at(value: Any, names: list[str], operator: str, operand: Any) -> Any:
+    """Return a copy of an object in which one operator was used at one path."""
+    if not isinstance(value, dict):
+        if operator == "$unset":
+            return value
+        raise No("invalid_operation")
+    name, *rest = names
+    if rest:
+        if operator == "$unset" and name not in value:
+            return value
+        return {**value, name: at(value.get(name, {}), rest, operator, operand)}
+    if operator == "$unset":
+        return {other: member for other, member in value.items() if other != name}
+    return {**value, name: changed(value.get(name, MISSING), operator, operand)}
+
+
+def changed(member: Any, operator: str, operand: Any) -> Any:
+    if operator == "$set":
+        return copy.deepcopy(operand)
+    if operator == "$inc":
+        member = 0 if member is MISSING else member
+        if type(member) not in (int, float):
+            raise No("invalid_operation")
+        total = member + operand
+        if isinstance(total, int) and not -(2**63) <= total < 2**63:
+            raise No("invalid_operation")
+        return int(total) if isinstance(total, float) and total.is_integer() and abs(total) < 2**63 else total
+    if operator in ("$min", "$max"):
+        if member is MISSING:
+            return operand
+        if isinstance(member, str) != isinstance(operand, str) or type(member) not in (int, float, str):
+            raise No("invalid_operation")
+        return (min if operator == "$min" else max)(member, operand)
+    elements = operand["$each"] if isinstance(operand, dict) and "$each" in operand else [operand]
+    member = [] if member is MISSING else member
+    if not isinstance(member, list):
+        raise No("invalid_operation")
+    for element in elements:
+        if operator == "$push" or not any(equal(element, other) for other in member):
+            member = [*member, copy.deepcopy(element)]
+    return member
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or type(one) is not type(other):
+        return one is other
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one == other)
