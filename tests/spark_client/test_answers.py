@@ -1,0 +1,107 @@
+"""Asking again: only what may yet succeed, only what is safe, in order, and within bounds."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tableside_spark import answers, wire
+from tableside_spark.errors import TableError
+from tableside_spark.retries import Budget, Retries
+
+Outcome = dict[str, object]
+
+OK: Outcome = {"status": 204, "replayed": False}
+BUSY: Outcome = {"status": 503, "code": "store_unavailable", "retriable": True, "applied": "no", "replayed": False}
+DOUBT: Outcome = BUSY | {"applied": "unknown"}
+WRONG: Outcome = {"status": 422, "code": "invalid_operation", "retriable": False, "applied": "no", "replayed": False}
+
+Send = Callable[[pa.Table], answers.Answer]
+
+
+def budget(waits: list[float], attempts_max: int = 5) -> Budget:
+    return Budget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, sleep=waits.append, dice=lambda: 1.0)
+
+
+def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> Send:
+    """Answer each key with its next scripted outcome."""
+
+    def send(operations: pa.Table) -> answers.Answer:
+        keys = operations["key"].to_pylist()
+        asked.append(keys)
+        return answers.Answer(pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=answers.ANSWER))
+
+    return send
+
+
+def settle(op: str, keys: list[str], send: Send, waits: list[float]) -> pa.Table:
+    operations = pa.table({"key": pa.array(keys, pa.string())})
+    return answers.settle(operations, send, wire.repeatable(operations, op, False, False), budget(waits))
+
+
+def test_only_positions_that_may_yet_succeed_are_asked_again_and_answers_keep_their_places() -> None:
+    asked: list[list[str]] = []
+    waits: list[float] = []
+    send = scripted({"a": [OK], "b": [BUSY, BUSY, OK], "c": [WRONG], "d": [BUSY, OK]}, asked)
+    answer = settle("update", ["a", "b", "c", "d"], send, waits)
+    assert asked == [["a", "b", "c", "d"], ["b", "d"], ["b"]]
+    assert answer["code"].to_pylist() == [None, None, "invalid_operation", None]
+    assert answer["retries"].to_pylist() == [0, 2, 0, 1]
+    assert waits == [1.0, 2.0]
+
+
+def test_an_update_without_a_token_that_may_have_been_applied_is_not_sent_again() -> None:
+    asked: list[list[str]] = []
+    answer = settle("update", ["a"], scripted({"a": [DOUBT]}, asked), [])
+    assert answer["applied"].to_pylist() == ["unknown"]
+    assert len(asked) == 1
+    answer = settle("put", ["a"], scripted({"a": [DOUBT, OK]}, asked), [])
+    assert answer["code"].to_pylist() == [None]
+
+
+def test_after_an_operation_in_doubt_later_ones_on_its_key_are_not_sent_past_it() -> None:
+    asked: list[list[str]] = []
+    script: dict[str, list[Outcome]] = {"a": [DOUBT, BUSY], "b": [BUSY, OK]}
+    answer = settle("update", ["a", "a", "b"], scripted(script, asked), [])
+    assert asked == [["a", "a", "b"], ["b"]]
+    assert answer["code"].to_pylist() == ["store_unavailable", "store_unavailable", None]
+
+
+def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
+    error = TableError("t", "throttled", 429, "slow down", retriable=True, retry_after_s=7.0)
+    waits: list[float] = []
+    operations = pa.table({"key": ["a", "b"]})
+    repeatable = wire.repeatable(operations, "get", False, False)
+    answer = answers.settle(operations, lambda part: answers.failed(error, len(part)), repeatable, budget(waits, 3))
+    assert waits == [7.0, 7.0]
+    assert answer["code"].to_pylist() == ["throttled", "throttled"]
+    assert answer["retries"].to_pylist() == [2, 2]
+    spent = Budget(Retries(9, 1.0, 1.0, 5.0), clock=lambda: 0.0, sleep=waits.append, dice=lambda: 0.0)
+    assert not spent.wait(6.0)
+
+
+def test_what_is_too_large_for_one_answer_is_asked_again_at_once() -> None:
+    large: Outcome = {"status": 413, "code": "too_large", "retriable": True, "applied": "no", "replayed": False}
+    waits: list[float] = []
+    send = scripted({"a": [OK], "b": [large, OK], "c": [large, large, OK]}, [])
+    assert settle("get", ["a", "b", "c"], send, waits)["code"].null_count == 3
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "op", "tokens", "expected"),
+    [
+        ({}, "get", False, [True, True]),
+        ({}, "update", False, [False, False]),
+        ({"sequence": [0, None]}, "update", True, [True, False]),
+        ({"sequence": [0, 1]}, "update", False, [False, False]),
+        ({"if_match": ["e", None]}, "put", False, [False, True]),
+        ({"if_absent": [True, False]}, "put", False, [False, True]),
+        ({"op": ["delete", "update"]}, None, False, [True, False]),
+    ],
+)
+def test_what_may_be_repeated(
+    columns: dict[str, list[object]], op: str | None, tokens: bool, expected: list[bool]
+) -> None:
+    operations = pa.table({"key": ["a", "b"]} | columns)
+    assert wire.repeatable(operations, op, tokens, False).to_pylist() == expected

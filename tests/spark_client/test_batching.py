@@ -1,0 +1,43 @@
+"""Chunks: the rows and their order stay, the bounds hold."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tableside_spark.batching import ChunkSize, chunks
+
+
+def batch(start: int, count: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(start, start + count), pa.int64())})
+
+
+@given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 30))
+def test_every_row_comes_once_in_order_and_all_chunks_but_the_last_are_full(counts: list[int], rows_max: int) -> None:
+    starts = [sum(counts[:position]) for position in range(len(counts))]
+    batches = [batch(start, count) for start, count in zip(starts, counts, strict=True)]
+    result = list(chunks(batches, ChunkSize(rows_max, 1 << 30)))
+    assert [n for chunk in result for n in chunk["n"].to_pylist()] == list(range(sum(counts)))
+    assert all(chunk.num_rows == rows_max for chunk in result[:-1])
+    assert all(0 < chunk.num_rows <= rows_max for chunk in result)
+
+
+def test_a_chunk_stays_within_its_bytes_unless_it_is_a_single_row() -> None:
+    result = list(chunks([batch(0, 100)], ChunkSize(1_000, 80)))
+    assert sum(chunk.num_rows for chunk in result) == 100
+    assert all(chunk.nbytes <= 80 for chunk in result)
+    assert [chunk.num_rows for chunk in chunks([batch(0, 3)], ChunkSize(1_000, 1))] == [1, 1, 1]
+
+
+def test_no_more_than_one_chunk_is_read_ahead() -> None:
+    taken: list[int] = []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 100, 10):
+            taken.append(start)
+            yield batch(start, 10)
+
+    stream = chunks(source(), ChunkSize(20, 1 << 30))
+    next(stream)
+    assert len(taken) == 2

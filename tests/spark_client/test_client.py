@@ -1,0 +1,183 @@
+"""The client against a real service, and against one that says no."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from running import Service, free_port
+from tableside_spark import TableClient, TableError
+from tableside_spark.credential import Credential
+from tableside_spark.errors import UNREACHABLE
+from tableside_spark.retries import Retries
+from tableside_spark.wire import read_stream, stream_bytes
+
+QUICK = Retries(attempts_max=3, first_s=0.001, longest_s=0.002, total_s=5.0)
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[TableClient]:
+    with TableClient(service.url, retries=QUICK) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("key", ["a", "a/b", "ü", "%", "%2F", "a b", "a?b#c", "x" * 1024, "🛩", ".", ".."])
+def test_a_record_lives_under_any_key(client: TableClient, key: str) -> None:
+    written = client.put("client_keys", key, {"n": 1, "big": 2**63 - 1})
+    assert client.get("client_keys", key).value == {"n": 1, "big": 2**63 - 1}
+    assert client.get("client_keys", key, fields=["n"]).value == {"n": 1}
+    updated = client.update("client_keys", key, {"$inc": {"n": 1}}, if_match=written.etag, return_=True)
+    assert updated.value == {"n": 2, "big": 2**63 - 1}
+    client.delete("client_keys", key)
+    with pytest.raises(TableError, match="record_not_found") as caught:
+        client.get("client_keys", key)
+    assert (caught.value.status, caught.value.retriable) == (404, False)
+
+
+def test_preconditions_defaults_and_tokens(client: TableClient) -> None:
+    assert client.put("client_single", "a", {"n": 1}, if_absent=True).created
+    with pytest.raises(TableError, match="precondition_failed"):
+        client.put("client_single", "a", {"n": 1}, if_absent=True)
+    with pytest.raises(TableError, match="precondition_failed"):
+        client.update("client_single", "a", {"n": 2}, if_match="another")
+    made = client.update("client_single", "b", {"$inc": {"n": 1}}, default={"n": 5}, token=("w/ü", 1), return_=True)
+    assert (made.created, made.value) == (True, {"n": 6})
+    again = client.update("client_single", "b", {"$inc": {"n": 1}}, token=("w/ü", 1))
+    assert again.replayed
+    assert client.update("client_single", "b", {"$inc": {"n": 1}}, token=("w", 1)).replayed is False
+    assert client.delete("client_single", "b", token=("w", 1)).replayed
+    assert client.get("client_single", "b").value == {"n": 7}
+
+
+def test_a_batch_answers_in_order_and_a_failed_operation_is_a_row(client: TableClient) -> None:
+    operations = pa.table(
+        {
+            "key": ["a", "b", "a", "c"],
+            "op": ["put", "update", "get", "put"],
+            "value": ['{"n": 1}', None, None, "[]"],
+            "update": [None, '{"$inc": {"n": 1}}', None, None],
+        }
+    )
+    answer = client.batch("client_batch", operations)
+    assert answer["status"].to_pylist() == [204, 404, 200, 422]
+    assert answer["code"].to_pylist() == [None, "record_not_found", None, "invalid_operation"]
+    assert json.loads(answer["value"][2].as_py()) == {"n": 1}
+
+
+def test_a_batch_beyond_the_services_limit_is_sent_in_parts(client: TableClient) -> None:
+    keys = [f"k{number}" for number in range(25_000)]
+    values = pa.repeat('{"n": 1}', len(keys))
+    assert (
+        client.batch("client_halves", pa.table({"key": keys, "value": values}), op="put")["code"].null_count == 25_000
+    )
+    seen = [key for page in client.scan("client_halves", limit=7_000) for key in page["key"].to_pylist()]
+    assert set(seen) == set(keys)
+    parts = client.splits("client_halves", 4)
+    by_split = [
+        key for part in parts for page in client.scan("client_halves", split=part) for key in page["key"].to_pylist()
+    ]
+    assert sorted(by_split) == sorted(keys)
+    assert client.describe("client_halves")["name"] == "client_halves"
+    assert "client_halves" in [table["name"] for table in client.tables()]
+
+
+def test_a_service_that_is_not_there_is_an_error_and_in_a_batch_a_row() -> None:
+    with TableClient(f"http://127.0.0.1:{free_port()}", retries=QUICK) as client:
+        with pytest.raises(TableError) as caught:
+            client.get("t", "a")
+        assert (caught.value.code, caught.value.applied, caught.value.retriable) == (UNREACHABLE, "no", True)
+        answer = client.batch("t", pa.table({"key": ["a", "b"]}), op="get")
+        assert answer["code"].to_pylist() == [UNREACHABLE, UNREACHABLE]
+        assert answer["retries"].to_pylist() == [2, 2]
+        assert client.retried == 6
+
+
+@contextmanager
+def answering(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[str, list[Any]]]:
+    """A server that gives these answers in turn, and what it was asked."""
+    asked: list[Any] = []
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append((self.command, self.path, dict(self.headers), body))
+            status, headers, content = left.pop(0)
+            self.send_response(status)
+            for name, text in headers.items():
+                self.send_header(name, text)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = _answer  # noqa: N815 - the names the server calls
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def problem(status: int, code: str, *, applied: str = "no") -> tuple[int, dict[str, str], bytes]:
+    body = {"status": status, "code": code, "retriable": True, "applied": applied, "detail": "later"}
+    return status, {"Content-Type": "application/problem+json", "Retry-After": "0"}, json.dumps(body).encode()
+
+
+FOUND = (200, {"Content-Type": "application/json", "ETag": '"e"'}, b'{"n":1}')
+
+
+def test_what_may_pass_is_asked_again_and_what_may_have_happened_is_not() -> None:
+    with answering(problem(429, "throttled"), (503, {}, b"<html>"), FOUND) as (url, asked):
+        with TableClient(url, retries=QUICK) as client:
+            assert client.get("t", "a").value == {"n": 1}
+        assert len(asked) == 3
+    with answering(problem(503, "store_unavailable", applied="unknown")) as (url, asked):
+        with TableClient(url, retries=QUICK) as client, pytest.raises(TableError) as caught:
+            client.update("t", "a", {"$inc": {"n": 1}})
+        assert (caught.value.applied, len(asked)) == ("unknown", 1)
+
+
+def test_a_batch_sends_only_the_failed_positions_again() -> None:
+    def answer(*codes: str | None) -> tuple[int, dict[str, str], bytes]:
+        rows = [
+            {"status": 503 if code else 204, "code": code, "retriable": bool(code), "applied": "no", "replayed": False}
+            for code in codes
+        ]
+        columns = ("status", "value", "etag", "code", "detail", "retriable", "applied", "replayed")
+        table = pa.table({name: [row.get(name) for row in rows] for name in columns})
+        return 200, {"Content-Type": "application/vnd.apache.arrow.stream"}, stream_bytes(table)
+
+    with answering(answer(None, "contended", None), answer(None)) as (url, asked):
+        with TableClient(url, retries=QUICK) as client:
+            rows = pa.table({"key": ["a", "b", "c"], "update": ["{}"] * 3, "sequence": [0, 0, 0]})
+            result = client.batch("t", rows, op="update", writer="w/1")
+        assert result["retries"].to_pylist() == [0, 1, 0]
+        assert read_stream(asked[1][3]).to_pylist() == [{"key": "b", "update": "{}", "sequence": 0}]
+        assert "writer=w%2F1" in asked[0][1]
+
+
+def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old-secret\n")
+    with answering((401, {}, b""), FOUND) as (url, asked), TableClient(url, token_file=str(path)) as client:
+        path.write_text("new-secret\n")
+        assert client.get("t", "a").value == {"n": 1}
+        assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old-secret", "Bearer new-secret"]
+    assert "s3cret" not in repr(Credential("s3cret"))

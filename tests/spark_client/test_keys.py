@@ -1,0 +1,34 @@
+"""Keys of a chunk: each asked once, and found again for every row."""
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tableside_spark.keys import distinct
+
+PARTS = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
+
+
+@given(st.lists(st.tuples(PARTS, st.one_of(st.none(), st.integers(-2, 2)), PARTS), max_size=30))
+def test_composite_keys_are_distinct_and_lead_back_to_every_row(
+    rows: list[tuple[str | None, int | None, str | None]],
+) -> None:
+    columns = [
+        pa.array([row[0] for row in rows], pa.string()),
+        pa.array([row[1] for row in rows], pa.int16()),
+        pa.array([row[2] for row in rows], pa.string()),
+    ]
+    found = distinct(columns, ["x", "y", "z"])
+    keys = [tuple(key.values()) for key in found.keys.to_pylist()]
+    assert len(set(keys)) == len(keys)
+    back = [None if position is None else keys[position] for position in found.positions.to_pylist()]
+    assert back == [None if None in row else row for row in rows]
+
+
+def test_one_column_is_its_own_key_and_integers_are_64_bits() -> None:
+    found = distinct([pa.array([3, 1, None, 3], pa.int8())], ["n"])
+    assert found.keys.type == pa.int64()
+    assert found.keys.to_pylist() == [3, 1]
+    assert found.positions.to_pylist() == [0, 1, None, 0]
+    assert not found.each_once
+    assert distinct([pa.array(["a", "b"])], ["k"]).each_once
