@@ -15,6 +15,7 @@ from ..operations import Get, Operation, Put, Record
 from ..store import TableSpec
 from . import members
 from .answers import Answer, Fields, rfc3339
+from .arrow_size import size_bytes
 from .json_batch import Batch
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
@@ -121,11 +122,11 @@ def write(batch: pa.RecordBatch) -> bytes:
 
 
 def _bounded(reader: Any, bytes_max: int) -> list[pa.RecordBatch]:
-    batches, size_bytes = [], 0
+    batches, total_bytes = [], 0
     for batch in reader:
         batch.validate(full=True)
-        size_bytes += batch.nbytes
-        if size_bytes > bytes_max:
+        total_bytes += size_bytes(batch)
+        if total_bytes > bytes_max:
             raise TooLarge(f"a body may have {bytes_max} bytes once it is decompressed")
         batches.append(batch)
     return batches
@@ -156,13 +157,17 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def _is_part(kind: pa.DataType) -> bool:
+    return _is_text(kind) or bool(pa.types.is_integer(kind))
+
+
 def _is_json(kind: pa.DataType) -> bool:
     binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
     return bool(binary) or _is_text(kind)
 
 
 _COLUMNS: dict[str, Callable[[pa.DataType], bool]] = {
-    "key": lambda kind: _is_text(kind) or pa.types.is_integer(kind) or pa.types.is_struct(kind),
+    "key": lambda kind: _is_part(kind) or (pa.types.is_struct(kind) and all(_is_part(_plain(f.type)) for f in kind)),
     "op": _is_text,
     "value": _is_json,
     "update": _is_json,

@@ -1,0 +1,348 @@
+"""Batches as Arrow: the same outcomes as in JSON, in columns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.http.asking import ARROW, JSON, Asking, check_refused, fresh, read, statuses, stream
+
+T = "arrow"
+
+ANSWER = {
+    "status": pa.uint16(),
+    "value": pa.binary(),
+    "etag": pa.utf8(),
+    "code": pa.utf8(),
+    "detail": pa.utf8(),
+    "retriable": pa.bool_(),
+    "applied": pa.utf8(),
+    "replayed": pa.bool_(),
+}
+
+
+def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(asking: Asking) -> None:
+    key, absent = fresh(), fresh()
+    asking.put(T, key, {"n": 1})
+    for keys in ([key], [key, absent], [absent], []):
+        response = asking.post(T, stream({"key": pa.array(keys, pa.utf8())}), ARROW, params={"op": "get"})
+        assert response.status_code == 200
+        assert response.headers["Content-Type"] == ARROW
+        table = read(response.content)
+        assert {field.name: field.type for field in table.schema} == ANSWER
+        assert table.num_rows == len(keys)
+
+
+def test_a_record_that_is_found_and_one_that_is_not(asking: Asking) -> None:
+    key = fresh()
+    etag = asking.put(T, key, {"n": 1}).headers["ETag"].strip('"')
+    found, absent = asking.rows(T, {"key": [key, fresh()]}, op="get")
+    assert found == {
+        "status": 200,
+        "value": b'{"n":1}',
+        "etag": etag,
+        "code": None,
+        "detail": None,
+        "retriable": None,
+        "applied": None,
+        "replayed": False,
+    }
+    assert [absent["status"], absent["code"], absent["retriable"]] == [404, "record_not_found", False]
+    assert [absent["value"], absent["etag"], absent["applied"]] == [None, None, "no"]
+    assert absent["detail"]
+
+
+def test_expiries_are_shown_where_there_are_any(asking: Asking) -> None:
+    keys = [fresh(), fresh()]
+    asking.put(T, keys[0], {}, params={"ttl_s": 100})
+    asking.put(T, keys[1], {})
+    first, second = asking.rows(T, {"key": keys}, op="get")
+    assert first["expires_at"] == asking.get(T, keys[0]).headers["Tableside-Expires-At"]
+    assert second["expires_at"] is None
+
+
+def test_every_operation_in_columns(asking: Asking) -> None:
+    a, b, c, d = (fresh() for _ in range(4))
+    etag = asking.put(T, a, {"n": 1}).headers["ETag"].strip('"')
+    asking.put(T, d, {"n": 9})
+    columns = {
+        "op": ["get", "put", "put", "update", "update", "delete", "get"],
+        "key": [a, a, b, c, c, d, d],
+        "value": [None, '{"n":2}', '{"n":3}', None, None, None, None],
+        "update": [None, None, None, '{"$inc":{"n":1}}', '[{"$inc":{"n":1}},{"m":1}]', None, None],
+        "default": [None, None, None, '{"n":0}', None, None, None],
+        "if_match": [None, etag, None, None, "*", None, None],
+        "if_absent": [None, False, True, None, None, None, None],
+        "ttl_s": [None, 100, None, -1, None, None, None],
+        "sequence": [None, 1, 1, 1, 2, 1, None],
+    }
+    rows = asking.rows(T, columns, writer="w", **{"return": "true"})
+    assert statuses(rows) == [200, 200, 201, 201, 200, 204, 404]
+    values = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":1}', b'{"n":2,"m":1}', None, None]
+    assert [row["value"] for row in rows] == values
+    again = asking.rows(T, columns, writer="w")
+    assert [row["replayed"] for row in again] == [False, True, True, True, True, True, False]
+    assert "Tableside-Expires-At" in asking.get(T, a).headers
+
+
+KEY_TYPES: list[Callable[[list[str]], Any]] = [
+    lambda keys: pa.array(keys, pa.utf8()),
+    lambda keys: pa.array(keys, pa.large_utf8()),
+    lambda keys: pa.array(keys, pa.string_view()),
+    lambda keys: pa.array(keys).dictionary_encode(),
+    lambda keys: pa.chunked_array([keys[:1], keys[1:]]),
+]
+
+
+@pytest.mark.parametrize("of", KEY_TYPES)
+def test_the_types_of_a_key_that_is_a_string(asking: Asking, of: Callable[[list[str]], Any]) -> None:
+    keys = [fresh(), fresh(), "ü😀"]
+    for key in keys:
+        asking.put(T, key, {"k": key})
+    assert statuses(asking.rows(T, {"key": of(keys)}, op="get")) == [200] * 3
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64()])
+def test_the_types_of_a_key_that_is_an_integer(asking: Asking, kind: pa.DataType) -> None:
+    asking.put("numbers", 7, {"n": 7})
+    assert statuses(asking.rows("numbers", {"key": pa.array([7, 100], kind)}, op="get")) == [200, 404]
+
+
+def test_an_unsigned_key_beyond_64_bits_is_refused_by_itself(asking: Asking) -> None:
+    rows = asking.rows("numbers", {"key": pa.array([2**64 - 1, 1], pa.uint64())}, op="get")
+    assert rows[0]["status"] == 422
+
+
+def test_a_key_of_another_type_than_the_table_s_is_refused_by_itself(asking: Asking) -> None:
+    assert statuses(asking.rows("numbers", {"key": ["1"]}, op="get")) == [422]
+    assert statuses(asking.rows("visits", {"key": ["a"]}, op="get")) == [422]
+    asking.put(T, fresh(), {})
+    assert statuses(asking.rows(T, {"key": [1]}, op="get")) == [422]
+
+
+def test_a_null_key_is_refused_by_itself(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {})
+    rows = asking.rows(T, {"key": [None, key, ""]}, op="get")
+    assert statuses(rows) == [422, 200, 422]
+    assert [row["code"] for row in rows] == ["invalid_operation", None, "invalid_operation"]
+
+
+@pytest.mark.parametrize("names", [("user", "day"), ("day", "user"), ("0", "1")])
+def test_the_parts_of_a_struct_go_by_name_or_else_by_order(asking: Asking, names: tuple[str, str]) -> None:
+    user, day = fresh("user"), "2026-11-20"
+    asking.put("visits", (user, day), {"n": 1})
+    parts = {names[0]: day if names[0] == "day" else user, names[1]: user if names[1] == "user" else day}
+    key = pa.array([parts], pa.struct([(name, pa.utf8()) for name in names]))
+    assert statuses(asking.rows("visits", {"key": key}, op="get")) == [200]
+
+
+@pytest.mark.parametrize("kind", [pa.utf8(), pa.large_utf8(), pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_json_text_may_be_text_or_binary(asking: Asking, kind: pa.DataType) -> None:
+    key = fresh()
+    assert statuses(asking.rows(T, {"key": [key], "value": pa.array([b'{"n":1.0}'], kind)}, op="put")) == [204]
+    assert statuses(asking.rows(T, {"key": [key], "update": pa.array([b'{"m":2}'], kind)}, op="update")) == [204]
+    assert asking.value(T, key) == {"n": 1, "m": 2}
+
+
+@pytest.mark.parametrize("ttl_s", [pa.array([100], pa.int32()), pa.array([100.5]), pa.array([100], pa.float32())])
+def test_ttl_s_may_be_an_integer_or_a_double(asking: Asking, ttl_s: pa.Array) -> None:
+    key = fresh()
+    assert statuses(asking.rows(T, {"key": [key], "value": ["{}"], "ttl_s": ttl_s}, op="put")) == [204]
+    assert "Tableside-Expires-At" in asking.get(T, key).headers
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_compressed_buffers_are_understood(asking: Asking, compression: str | None) -> None:
+    keys = [fresh() for _ in range(100)]
+    body = stream({"key": keys, "value": ['{"text":"%s"}' % ("x" * 200)] * 100}, compression)
+    response = asking.post(T, body, ARROW, params={"op": "put"})
+    assert statuses(read(response.content).to_pylist()) == [204] * 100
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_bytes_are_counted_after_decompression(asking: Asking, compression: str) -> None:
+    body = stream({"key": [fresh()], "value": ['{"text":"%s"}' % ("x" * 300_000)]}, compression)
+    assert len(body) < 20_000
+    check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
+
+
+@pytest.mark.parametrize("of", ["dictionary", "view"])
+def test_bytes_that_many_rows_share_are_counted_for_each(asking: Asking, of: str) -> None:
+    text = '{"text":"%s"}' % ("x" * 100_000)
+    shared = pa.array([text] * 100).dictionary_encode() if of == "dictionary" else repeated_view(text, 100)
+    for columns in (
+        {"key": [fresh() for _ in range(100)], "value": shared},
+        {"key": pa.StructArray.from_arrays([shared, shared], names=["user", "day"]), "value": ["{}"] * 100},
+    ):
+        body = stream(columns)
+        assert len(body) < 262_144
+        check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
+
+
+def repeated_view(text: str, count: int) -> pa.Array:
+    _, views, characters = pa.array([text], pa.string_view()).buffers()
+    return pa.Array.from_buffers(
+        pa.string_view(), count, [None, pa.py_buffer(views.to_pybytes()[:16] * count), characters]
+    )
+
+
+def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    assert len(asking.rows(T, {"key": ["a"] * 200}, op="get")) == 200
+    check_refused(asking.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
+
+
+def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Asking) -> None:
+    keys = [fresh() for _ in range(4)]
+    for key in keys:
+        asking.put(T, key, {"text": "x" * 20_000})
+    rows = asking.rows(T, {"key": keys}, op="get")
+    assert [(row["status"], row["code"], row["retriable"]) for row in rows[2:]] == [
+        (200, None, None),
+        (413, "too_large", True),
+    ]
+
+
+def test_fields_choose_the_members_of_whatever_is_answered(asking: Asking) -> None:
+    key = fresh()
+    columns = {"op": ["put", "get"], "key": [key] * 2, "value": ['{"a":1,"b":2}', None]}
+    rows = asking.rows(T, columns, fields="a", **{"return": "true"})
+    assert [row["value"] for row in rows] == [b'{"a":1}', b'{"a":1}']
+
+
+def test_return_false_is_as_if_not_given(asking: Asking) -> None:
+    assert statuses(asking.rows(T, {"key": [fresh()], "value": ["{}"]}, op="put", **{"return": "false"})) == [204]
+
+
+def test_a_deadline_that_is_over_ends_each_operation(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    body = stream({"key": [fresh(), fresh(), ""]})
+    response = asking.post(T, body, ARROW, params={"op": "get"}, headers={"Prefer": "wait=0"})
+    rows = read(response.content).to_pylist()
+    assert [(row["status"], row["code"], row["applied"]) for row in rows] == [
+        (504, "deadline_exceeded", "no"),
+        (504, "deadline_exceeded", "no"),
+        (422, "invalid_operation", "no"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "query"),
+    [
+        ({"key": ["a"]}, {}),
+        ({"key": ["a"], "op": ["get"]}, {"op": "get"}),
+        ({"op": ["get"]}, {}),
+        ({"key": ["a"], "ttl": [1]}, {"op": "get"}),
+        ({"key": [1.5]}, {"op": "get"}),
+        ({"key": [b"a"]}, {"op": "get"}),
+        ({"key": [True]}, {"op": "get"}),
+        ({"key": [["a"]]}, {"op": "get"}),
+        ({"key": [{"a": ["b"], "b": 1.5}]}, {"op": "get"}),
+        ({"key": ["a"], "op": [1]}, {}),
+        ({"key": ["a"], "value": [1]}, {"op": "put"}),
+        ({"key": ["a"], "value": [{"n": 1}]}, {"op": "put"}),
+        ({"key": ["a"], "value": ["{}"], "if_match": [1]}, {"op": "put"}),
+        ({"key": ["a"], "value": ["{}"], "if_absent": ["true"]}, {"op": "put"}),
+        ({"key": ["a"], "value": ["{}"], "ttl_s": ["1"]}, {"op": "put"}),
+        ({"key": ["a"], "value": ["{}"], "sequence": [1]}, {"op": "put"}),
+        ({"key": ["a"], "value": ["{}"]}, {"op": "put", "writer": "w"}),
+        ({"key": ["a"], "value": ["{}"], "sequence": ["1"]}, {"op": "put", "writer": "w"}),
+        ({"key": ["a"]}, {"op": "get", "return": "yes"}),
+        ({"key": ["a"]}, {"op": "get", "unknown": "1"}),
+        ({}, {"op": "get"}),
+    ],
+)
+def test_a_batch_of_the_wrong_shape_is_malformed_as_a_whole(
+    asking: Asking, columns: dict[str, Any], query: dict[str, str]
+) -> None:
+    asking.put(T, fresh(), {})
+    check_refused(asking.post(T, stream(columns), ARROW, params=query), 400, "malformed_request")
+
+
+def test_a_column_that_stands_twice_is_malformed(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["key", "key"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    response = asking.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
+    check_refused(response, 400, "malformed_request")
+
+
+@pytest.mark.parametrize("op", ["steal", "", "GET"])
+def test_an_unknown_op_is_refused(asking: Asking, op: str) -> None:
+    asking.put(T, fresh(), {})
+    assert statuses(asking.rows(T, {"key": ["a"], "op": [op]})) == [422]
+    assert statuses(asking.rows(T, {"key": ["a"]}, op=op)) == [422]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4, 8, 100, 200, -30])
+def test_what_is_no_whole_stream_is_malformed(asking: Asking, cut: int) -> None:
+    asking.put(T, fresh(), {})
+    body = stream({"key": ["a" * 50, "b" * 50]})[:cut]
+    check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"operations":[]}', b"\xff" * 100, b"ARROW1\0\0", b"\0" * 1000])
+def test_what_is_no_stream_is_malformed(asking: Asking, body: bytes) -> None:
+    asking.put(T, fresh(), {})
+    check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
+
+
+def test_text_that_is_not_utf8_is_malformed(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    key = pa.Array.from_buffers(pa.utf8(), 1, [None, *pa.array([b"\xff"]).buffers()[1:]])
+    check_refused(asking.post(T, stream({"key": key}), ARROW, params={"op": "get"}), 400, "malformed_request")
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "code"),
+    [
+        ("{", 400, "malformed_request"),
+        ("", 400, "malformed_request"),
+        ('{"n":1e400}', 400, "malformed_request"),
+        ('{"n":"\\ud800"}', 400, "malformed_request"),
+        ("[" * 100_000, 400, "malformed_request"),
+        ("null", 422, "invalid_operation"),
+        ("[]", 422, "invalid_operation"),
+        ('{"_ts":1}', 422, "invalid_operation"),
+        ('{"n":%s}' % ("9" * 30), 422, "invalid_operation"),
+    ],
+    ids=range(9),
+)
+def test_a_cell_that_is_no_value_is_refused_by_itself(asking: Asking, text: str, status: int, code: str) -> None:
+    rows = asking.rows(T, {"key": [fresh(), fresh()], "value": [text, "{}"]}, op="put")
+    assert [(row["status"], row["code"]) for row in rows] == [(status, code), (204, None)]
+
+
+@pytest.mark.parametrize(
+    ("accept", "fine"),
+    [
+        ("*/*", True),
+        ("application/*", True),
+        (ARROW, True),
+        (f"{JSON}, {ARROW};q=0.1", True),
+        (JSON, False),
+        (f"{ARROW};q=0", False),
+    ],
+)
+def test_the_answer_is_in_the_type_of_the_request(asking: Asking, accept: str, fine: bool) -> None:
+    asking.put(T, fresh(), {})
+    response = asking.post(T, stream({"key": ["a"]}), ARROW, params={"op": "get"}, headers={"Accept": accept})
+    if fine:
+        assert response.headers["Content-Type"] == ARROW
+    else:
+        check_refused(response, 406, "not_acceptable")
+
+
+def test_several_record_batches_are_one_batch(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("key", pa.utf8())])
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for keys in (["a"], [], ["b", "c"]):
+            writer.write_batch(pa.record_batch([pa.array(keys, pa.utf8())], schema=schema))
+    response = asking.post(T, bytes(sink.getvalue()), ARROW, params={"op": "get"})
+    assert statuses(read(response.content).to_pylist()) == [404] * 3

@@ -1,0 +1,154 @@
+"""JSON and Arrow give the same outcomes for the same operations, on any batch."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.http.asking import Asking, Result, fresh
+
+TYPES = {
+    "key": pa.utf8(),
+    "op": pa.utf8(),
+    "value": pa.binary(),
+    "update": pa.utf8(),
+    "default": pa.utf8(),
+    "if_match": pa.utf8(),
+    "if_absent": pa.bool_(),
+    "ttl_s": pa.float64(),
+    "sequence": pa.int64(),
+}
+TEXT = {"value", "update", "default"}
+
+numbers = st.integers(-3, 3) | st.sampled_from([0.5, 2.0, 1e300, 2**63 - 1, 2**63, -(2**63) - 1])
+members = st.recursive(
+    st.none() | st.booleans() | numbers | st.sampled_from(["", "a", "ü", "\0"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b", ""]), inner, max_size=2),
+    max_leaves=4,
+)
+values = st.dictionaries(st.sampled_from(["n", "m", "l", "s"]), members, max_size=3) | st.sampled_from(
+    [{"_ts": 1}, {"": 1}, [], 7, "text", {"n": 1}, {"n": 1, "l": [1], "s": "x"}]
+)
+updates: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        {"n": 5},
+        {"n": None, "m": {"a": 1}},
+        {},
+        [],
+        {"$inc": {"n": 1}},
+        {"$inc": {"n": 0.5}},
+        {"$set": {"m.a": 1}},
+        {"$unset": ["n"]},
+        {"$push": {"l": 1}},
+        {"$addToSet": {"l": {"$each": [1, 2.0, 2]}}},
+        {"$min": {"n": 0}, "$max": {"s": "y"}},
+        [{"$inc": {"n": 1}}, {"m": 1}],
+        {"$what": {"n": 1}},
+        {"$set": {"n": 1}, "m": 1},
+        7,
+        "text",
+    ]
+)
+keys = st.sampled_from(["a", "b", "c", "d/e", "ü", "", "x\0"])
+ttls = st.sampled_from([-1, 1000, 0.5e6, 0, -2])
+sequences = st.sampled_from([0, 1, 2, 3, -1])
+
+
+def operation(op: str, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"op": st.just(op), "key": keys}, optional=optional)
+
+
+conditions = {"if_match": st.sampled_from(["*", "x"]), "sequence": sequences}
+operations = (
+    operation("get")
+    | operation("put", value=values, if_absent=st.booleans(), ttl_s=ttls, **conditions)
+    | operation("put", value=values)
+    | operation("update", update=updates, default=values, ttl_s=ttls, **conditions)
+    | operation("update", update=updates, default=st.just({"n": 1}))
+    | operation("delete", **conditions)
+    | operation("delete", ttl_s=ttls)
+    | operation("get", value=values)
+    | operation("steal")
+)
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(batch=st.lists(operations, max_size=12), returning=st.booleans())
+def test_random_batches_end_the_same_in_json_and_in_arrow(
+    asking: Asking, batch: list[dict[str, Any]], returning: bool
+) -> None:
+    """Each goes to a table of its own, and then all that is left there is compared."""
+    tables = fresh("json"), fresh("arrow")
+    for table in tables:
+        asking.put(table, "c", {"n": 1, "l": [1], "s": "x"})
+    as_json = [of_json(one) for one in sent_as_json(asking, tables[0], batch, returning)]
+    as_arrow = [of_arrow(one) for one in sent_as_arrow(asking, tables[1], batch, returning)]
+    assert patterned(as_json) == patterned(as_arrow)
+    assert left(asking, tables[0]) == left(asking, tables[1])
+
+
+def sent_as_json(asking: Asking, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
+    sent = []
+    for one in batch:
+        given_ = dict(one)
+        if "sequence" in given_:
+            given_["token"] = {"writer": "w", "sequence": given_.pop("sequence")}
+        if returning and given_["op"] != "get":
+            given_["return"] = True
+        sent.append(given_)
+    return asking.batch(table, *sent)
+
+
+def sent_as_arrow(asking: Asking, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:
+    names = {"key", "op"}.union(*batch)
+    columns = {name: pa.array([cell(one, name) for one in batch], TYPES[name]) for name in sorted(names)}
+    query = {"writer": "w"} if "sequence" in names else {}
+    return asking.rows(table, columns, **query, **({"return": "true"} if returning else {}))
+
+
+def cell(one: dict[str, Any], name: str) -> Any:
+    if name not in one:
+        return None
+    return json.dumps(one[name]).encode() if name == "value" else json.dumps(one[name]) if name in TEXT else one[name]
+
+
+def of_json(result: Result) -> tuple[Any, ...]:
+    error = result.get("error", {})
+    return (
+        result["status"],
+        result.get("value"),
+        result.get("etag"),
+        error.get("code"),
+        error.get("detail"),
+        error.get("retriable"),
+        error.get("applied"),
+        result.get("replayed", False),
+        "expires_at" in result,
+    )
+
+
+def of_arrow(row: Result) -> tuple[Any, ...]:
+    value = None if row["value"] is None else json.loads(row["value"])
+    names = ("etag", "code", "detail", "retriable", "applied", "replayed")
+    return (row["status"], value, *(row[name] for name in names), row.get("expires_at") is not None)
+
+
+def patterned(outcomes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Replace each etag by where it stood first: which are equal matters, not how they read."""
+    first: dict[str | None, int | None] = {None: None}
+    return [
+        (status, value, first.setdefault(etag, position), *rest)
+        for position, (status, value, etag, *rest) in enumerate(outcomes)
+    ]
+
+
+def left(asking: Asking, table: str) -> list[tuple[Any, ...]]:
+    return [(record["key"], record["value"], "expires_at" in record) for record in asking.walk(table)]
