@@ -130,7 +130,6 @@ CHECKS = [
     "unsupported_method",
     "allow_header_conformance",
     "missing_required_header",
-    "use_after_free",
     "ensure_resource_availability",
 ]
 

@@ -1,0 +1,462 @@
+"""Every way in which a request is refused: one kind of body, and the codes that a running service can show."""
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
+
+from service.http.asking import ARROW, JSON, PROBLEM, Asking, check_problem, check_refused, fresh, path_of, statuses
+from tableside.app import create_app
+from tableside.catalog import Entry
+from tableside.errors import (
+    Contended,
+    DeadlineExceeded,
+    Overloaded,
+    RecordUnreadable,
+    StoreUnavailable,
+    TableError,
+    TooLarge,
+    Unsupported,
+)
+from tableside.operations import Operation, Outcome
+from tableside.settings import checked
+from tableside.store import Policy, Store
+from tableside.table import Table
+
+T = "errors"
+
+
+# What the service refuses by itself
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/v1"),
+        ("GET", "/v2/tables"),
+        ("GET", "/v1/tables/"),
+        ("GET", "/v1/tables/a/"),
+        ("GET", "/v1/tables/a/rows"),
+        ("POST", "/v1/tables/a/batch/"),
+        ("GET", "/favicon.ico"),
+        ("GET", "/static-offline-docs/none.js"),
+        ("GET", "/v1/tables//records/a"),
+        ("GET", "/redoc"),
+    ],
+)
+def test_an_unknown_path_is_not_found(asking: Asking, method: str, path: str) -> None:
+    check_refused(asking.client.request(method, path), 404, "not_found")
+
+
+def test_there_are_three_kinds_of_not_found(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    check_refused(asking.get(T, fresh()), 404, "record_not_found")
+    check_refused(asking.get(fresh("none"), "a"), 404, "table_not_found")
+    check_refused(asking.client.get("/nowhere"), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/v1/tables/t/records/a", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
+        ("OPTIONS", "/v1/tables/t/records/a", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
+        ("PUT", "/v1/tables/t/records", {"GET", "HEAD"}),
+        ("GET", "/v1/tables/t/batch", {"POST"}),
+        ("PUT", "/v1/tables/t", {"GET", "HEAD"}),
+        ("POST", "/v1/tables", {"GET", "HEAD"}),
+        ("DELETE", "/v1/tables/t/splits", {"GET", "HEAD"}),
+        ("POST", "/livez", {"GET", "HEAD"}),
+        ("POST", "/openapi.json", {"GET", "HEAD"}),
+        ("POST", "/docs", {"GET"}),
+    ],
+)
+def test_a_method_that_a_path_does_not_take_is_told_which_it_does(
+    asking: Asking, method: str, path: str, allowed: set[str]
+) -> None:
+    response = asking.client.request(method, path)
+    check_refused(response, 405, "method_not_allowed")
+    assert set(re.split(", *", response.headers["Allow"])) == allowed
+
+
+@pytest.mark.parametrize("path", ["/v1/tables", f"/v1/tables/{T}", f"/v1/tables/{T}/splits", path_of(T, "a")])
+def test_an_answer_in_a_media_type_that_is_not_accepted_is_refused(asking: Asking, path: str) -> None:
+    asking.put(T, "a", {})
+    for accept in ("text/html", ARROW, f"{JSON};q=0"):
+        check_refused(asking.client.get(path, headers={"Accept": accept}), 406, "not_acceptable")
+    for accept in ("*/*", "application/*;q=0.1", f"text/html, {JSON}"):
+        assert asking.client.get(path, headers={"Accept": accept}).status_code == 200
+
+
+def test_a_write_answers_a_value_only_in_what_is_accepted(asking: Asking) -> None:
+    key, html = fresh(), {"Accept": "text/html"}
+    assert asking.put(T, key, {}, headers=html).status_code == 204
+    refused = asking.put(T, key, {"n": 1}, headers={**html, "Prefer": "return=representation"})
+    check_refused(refused, 406, "not_acceptable")
+    assert asking.value(T, key) == {}
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", ARROW, "json", "*/*"])
+def test_a_put_in_another_media_type_is_refused(asking: Asking, media: str) -> None:
+    response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
+    check_refused(response, 415, "unsupported_media_type")
+
+
+def test_a_content_encoding_is_not_read(asking: Asking) -> None:
+    response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Encoding": "gzip"})
+    check_refused(response, 415, "unsupported_media_type")
+
+
+def in_chunks(size_bytes: int) -> Iterator[bytes]:
+    yield b'{"a":"'
+    for _ in range(size_bytes // 1000):
+        yield b"x" * 1000
+    yield b'"}'
+
+
+def test_a_body_has_a_limit_whether_its_length_is_declared_or_not(asking: Asking) -> None:
+    key = fresh()
+    within, beyond = b"".join(in_chunks(262_000)), b"".join(in_chunks(263_000))
+    for content in (within, in_chunks(262_000)):
+        assert asking.client.put(path_of(T, key), content=content).status_code == 204
+    for method, path in (("PUT", path_of(T, key)), ("PATCH", path_of(T, key)), ("POST", f"/v1/tables/{T}/batch")):
+        for content in (beyond, in_chunks(263_000)):
+            response = asking.client.request(method, path, content=content, headers={"Content-Type": JSON})
+            assert "262144" in check_refused(response, 413, "too_large")["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"n":1e400}', b'{"n":NaN}', b'{"n":"\\ud800"}', b'{"n":"\xff"}', b"[" * 100_000, b"{'a':1}"]
+)
+def test_what_a_parser_refuses_is_malformed(asking: Asking, body: bytes) -> None:
+    for method, media in (("PUT", JSON), ("PATCH", JSON), ("PATCH", "application/merge-patch+json")):
+        response = asking.client.request(method, path_of(T, "a"), content=body, headers={"Content-Type": media})
+        problem = check_refused(response, 400, "malformed_request")
+        assert [problem["retriable"], problem["applied"]] == [False, "no"]
+
+
+@pytest.mark.parametrize("prefer", ["wait=x", "wait=", "wait=-1", "wait"])
+def test_a_deadline_is_a_number(asking: Asking, prefer: str) -> None:
+    check_refused(asking.get(T, "a", headers={"Prefer": prefer}), 400, "malformed_request")
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_not_http_is_answered_with_a_problem_too(asking: Asking, request_text: bytes) -> None:
+    host = asking.client.base_url
+    with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
+        connection.sendall(request_text)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert PROBLEM.encode() in head
+    assert b"malformed_request" in body
+
+
+def test_no_detail_holds_a_value(asking: Asking) -> None:
+    key, secret = fresh(), "s3cr3t-value"
+    asking.put(T, key, {"s": secret})
+    refused = [
+        asking.update(T, key, {"update": {"$inc": {"s": 1}}}),
+        asking.put(T, key, {"s": secret, "_ts": secret}),
+        asking.client.put(path_of(T, key), content=b'{"s":"%s"' % secret.encode()),
+        asking.update(T, key, {"update": {"$push": {"s": secret}}}),
+        asking.put("aircraft", "N1", {"tailnum": secret}),
+        asking.put(T, key, {}, headers={"Tableside-Token": secret}),
+    ]
+    for response in refused:
+        assert response.status_code >= 400
+        assert secret not in response.text
+
+
+# The service itself
+
+
+def test_probes_answer(asking: Asking) -> None:
+    assert asking.client.get("/livez").json() == {"status": "alive"}
+    ready = asking.client.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json()["stores"] == {"local": {"ready": True, "detail": None}}
+
+
+def test_tables_are_described(asking: Asking) -> None:
+    tables = {table["name"]: table for table in asking.client.get("/v1/tables").json()["tables"]}
+    assert list(tables) == sorted(tables)
+    visits = tables["visits"]
+    assert visits == asking.client.get("/v1/tables/visits").json()
+    assert visits["key"] == [{"name": "user", "type": "string"}, {"name": "day", "type": "string"}]
+    assert visits["store"]["kind"] in ("memory", "rocksdb")
+    assert set(visits["capabilities"]) >= {"if_match", "ttl", "tokens", "prefix_scan", "sorted_scan", "splits"}
+    assert all(value in (True, False) for value in visits["capabilities"].values())
+    assert visits["limits"]["operations_max"] == 200
+    assert tables["hour"]["policies"]["ttl_s"] == 3600
+    check_refused(asking.client.get(f"/v1/tables/{fresh('none')}"), 404, "table_not_found")
+
+
+def counted(asking: Asking, table: str, operation: str, outcome: str) -> float:
+    text = asking.client.get("/metrics").text
+    labels = f'operation="{operation}",outcome="{outcome}",table="{table}"'
+    found = re.search(rf"^tableside_operations_total\{{{labels}\}} (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def test_metrics_count_operations_by_table_operation_and_outcome(asking: Asking) -> None:
+    table = fresh("counted")
+    keys = [fresh() for _ in range(5)]
+    asking.batch(table, *({"op": "put", "key": key, "value": {}} for key in keys))
+    asking.put(table, keys[0], {}, headers={"If-None-Match": "*"})
+    asking.put(table, fresh(), {}, headers={"If-None-Match": "*"})
+    asking.batch(table, *({"op": "get", "key": key} for key in [*keys, "none"]))
+    asking.update(table, "absent", {"update": {}})
+    token = {"Tableside-Token": "w/1"}
+    asking.delete(table, keys[0], headers=token)
+    asking.delete(table, keys[0], headers=token)
+    for operation, outcome, count in (
+        ("put", "written", 5),
+        ("put", "created", 1),
+        ("put", "precondition_failed", 1),
+        ("get", "found", 5),
+        ("get", "absent", 1),
+        ("update", "record_not_found", 1),
+        ("delete", "written", 1),
+        ("delete", "replayed", 1),
+    ):
+        assert counted(asking, table, operation, outcome) == count, (operation, outcome)
+
+
+def test_metrics_time_operations_and_name_no_key(asking: Asking) -> None:
+    table, key = fresh("timed"), fresh("very-own-key")
+    asking.put(table, key, {})
+    response = asking.client.get("/metrics")
+    assert response.headers["Content-Type"].startswith("text/plain")
+    sample = rf'tableside_operation_duration_seconds_count\{{operation="put",outcome="written",table="{table}"\}} 1\.0'
+    assert re.search(sample, response.text)
+    assert key not in response.text
+
+
+def test_head_is_taken_wherever_get_is(asking: Asking) -> None:
+    asking.put(T, "a", {})
+    for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/v1/tables", f"/v1/tables/{T}/records"):
+        response = asking.client.head(path)
+        assert response.status_code == 200
+        assert response.content == b""
+
+
+# What only a store in trouble shows: the same application, in this process, on a store that answers as it is told
+
+
+class Answering(Policy):
+    """A store that ends operations on some keys as it is told, and counts what it was asked."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.answers: dict[object, Callable[[], TableError]] = {}
+        self.asked: list[object] = []
+        self._changed = asyncio.Condition()
+        self.waits: asyncio.Event | None = None
+
+    async def was_asked(self, times: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.asked) >= times)
+
+    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        async with self._changed:
+            self.asked += [operation.key for operation in operations]
+            self._changed.notify_all()
+        if self.waits is not None:
+            await self.waits.wait()
+        through = [operation for operation in operations if operation.key not in self.answers]
+        outcomes = iter(await self._inner.apply(through))
+        return [
+            self.answers[operation.key]() if operation.key in self.answers else next(outcomes)
+            for operation in operations
+        ]
+
+
+class Site:
+    """A running application with one table, `t`, and a client of it."""
+
+    def __init__(self, app: FastAPI, client: AsyncClient, store: Answering) -> None:
+        self.app = app
+        self.client = client
+        self.store = store
+
+    async def batch(self, *operations: object, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
+        response = await self.client.post("/v1/tables/t/batch", json={"operations": list(operations)}, headers=headers)
+        assert response.status_code == 200
+        results: list[dict[str, Any]] = response.json()["results"]
+        return results
+
+
+@asynccontextmanager
+async def running_site(**limits: int) -> AsyncIterator[Site]:
+    data = {"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}, "limits": limits}
+    app = create_app(checked(data))
+    transport = ASGITransport(app, raise_app_exceptions=False)
+    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
+        entries = app.state.catalog._entries
+        store = Answering(entries["t"].table._store)
+        entries["t"] = Entry(Table(entries["t"].table.spec, store), "local", "memory")
+        yield Site(app, client, store)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with running_site() as running:
+        yield running
+
+
+ENDINGS = [
+    (Contended("x"), 409),
+    (TooLarge("x"), 413),
+    (Unsupported("tokens"), 501),
+    (RecordUnreadable("x"), 502),
+    (StoreUnavailable("x"), 503),
+    (Overloaded("x"), 503),
+    (StoreUnavailable("x", applied="unknown", retry_after_s=7), 503),
+    (DeadlineExceeded("x", applied="unknown"), 504),
+]
+
+
+@pytest.mark.parametrize(("error", "status"), ENDINGS, ids=lambda value: getattr(value, "code", value))
+async def test_a_store_in_trouble_is_shown_as_it_is(site: Site, error: TableError, status: int) -> None:
+    site.store.answers["k"] = lambda: error
+    for method in ("GET", "PUT", "DELETE"):
+        response = await site.client.request(method, "/v1/tables/t/records/k", json={} if method == "PUT" else None)
+        problem = check_refused(response, status, error.code)
+        assert [problem["retriable"], problem["applied"]] == [error.retriable, error.applied]
+        assert problem.get("retry_after_s") == error.retry_after_s
+        waited = None if error.retry_after_s is None else str(round(error.retry_after_s))
+        assert response.headers.get("Retry-After") == waited
+    [result] = await site.batch({"op": "get", "key": "k"})
+    assert result["status"] == status
+    check_problem(result["error"], status, error.code)
+
+
+async def test_a_fault_of_the_service_is_internal_and_says_nothing_of_it(site: Site) -> None:
+    def fault() -> TableError:
+        raise ZeroDivisionError("of a secret kind")
+
+    site.store.answers["k"] = fault
+    response = await site.client.get("/v1/tables/t/records/k")
+    check_refused(response, 500, "internal")
+    assert "secret" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("error", "held_back"),
+    [
+        (StoreUnavailable("x"), True),
+        (StoreUnavailable("x", applied="unknown"), True),
+        (Contended("x"), True),
+        (RecordUnreadable("x"), False),
+        (TooLarge("x"), False),
+    ],
+)
+async def test_after_a_retriable_or_unknown_end_later_operations_on_the_key_are_held_back(
+    site: Site, error: TableError, held_back: bool
+) -> None:
+    site.store.answers["k"] = lambda: error
+    results = await site.batch(
+        {"op": "get", "key": "other"},
+        {"op": "put", "key": "k", "value": {}, "if_absent": True},
+        {"op": "delete", "key": "k"},
+        {"op": "put", "key": "other", "value": {}},
+        {"op": "get", "key": "k"},
+    )
+    assert [result.get("error", {}).get("code") for result in results] == [
+        "record_not_found",
+        error.code,
+        error.code,
+        None,
+        error.code,
+    ]
+    assert results[1]["error"]["applied"] == error.applied
+    assert site.store.asked.count("k") == (1 if held_back else 3)
+    if held_back:
+        assert [results[index]["error"]["applied"] for index in (2, 4)] == ["no", "no"]
+
+
+async def test_a_deadline_ends_what_is_unfinished_and_no_further_call_is_made(site: Site) -> None:
+    site.store.waits = asyncio.Event()
+    results = await site.batch(
+        {"op": "get", "key": "a"},
+        {"op": "put", "key": "b", "value": {}},
+        {"op": "get", "key": "b"},
+        headers={"Prefer": "wait=0.05"},
+    )
+    assert statuses(results) == [504, 504, 504]
+    assert [result["error"]["code"] for result in results] == ["deadline_exceeded"] * 3
+    assert [result["error"]["applied"] for result in results] == ["no", "unknown", "no"]
+    assert site.store.asked == ["a", "b"]
+
+
+async def test_a_deadline_that_is_over_asks_no_store(site: Site) -> None:
+    response = await site.client.get("/v1/tables/t/records/a", headers={"Prefer": "wait=0"})
+    check_refused(response, 504, "deadline_exceeded")
+    assert site.store.asked == []
+
+
+async def test_without_auto_create_a_write_makes_no_table(site: Site) -> None:
+    for method, path in (("PUT", "/records/a"), ("PATCH", "/records/a"), ("DELETE", "/records/a"), ("POST", "/batch")):
+        put: dict[str, object] = {"op": "put", "key": "a", "value": {}}
+        body: dict[str, object] = {"operations": [put]} if method == "POST" else {"update": {}}
+        response = await site.client.request(method, f"/v1/tables/none{path}", json=body)
+        check_refused(response, 404, "table_not_found")
+    assert [table["name"] for table in (await site.client.get("/v1/tables")).json()["tables"]] == ["t"]
+
+
+async def test_what_is_beyond_the_number_in_flight_is_shed_and_probes_are_not() -> None:
+    async with running_site(in_flight_max=2) as site:
+        site.store.waits = asyncio.Event()
+        held = [asyncio.create_task(site.client.get("/v1/tables/t/records/a")) for _ in range(2)]
+        await asyncio.wait_for(site.store.was_asked(2), 10)
+        response = await site.client.get("/v1/tables/t/records/a")
+        problem = check_refused(response, 503, "overloaded")
+        assert problem["retriable"] is True
+        assert response.headers["Retry-After"] == "1"
+        assert (await site.client.get("/livez")).status_code == 200
+        site.store.waits.set()
+        assert [response.status_code for response in await asyncio.gather(*held)] == [404, 404]
+
+
+async def test_readiness_is_refused_when_no_store_can_be_reached_and_life_is_not(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable() -> None:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(site.app.state.catalog._backends["local"], "ping", unreachable)
+    response = await site.client.get("/readyz")
+    problem = check_refused(response, 503, "store_unavailable")
+    assert problem["stores"] == {"local": {"ready": False, "detail": "it is away"}}
+    assert response.headers["Retry-After"]
+    assert (await site.client.get("/livez")).status_code == 200
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("round_", range(5))
+async def test_concurrent_first_updates_insert_the_default_once_and_are_all_in_the_record(
+    asking: Asking, round_: int
+) -> None:
+    key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    async with AsyncClient(base_url=asking.client.base_url, limits=httpx.Limits(max_connections=32)) as client:
+        responses = await asyncio.gather(*(client.patch(path_of(T, key), json=body) for _ in range(64)))
+    assert sorted(response.status_code for response in responses) == [201] + [204] * 63
+    assert asking.value(T, key) == {"n": 64}

@@ -1,0 +1,304 @@
+"""Scans in pages, by prefix, by partition and by splits, as JSON and as Arrow."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.http.asking import ARROW, JSON, Asking, check_refused, fresh, read
+
+COUNT = 137
+
+
+@pytest.fixture(scope="module")
+def filled(asking: Asking) -> str:
+    """Return the name of a table with so many records, from record-000 on, and a few others."""
+    table = fresh("filled")
+    puts = [{"op": "put", "key": f"record-{n:03}", "value": {"n": n, "m": -n}} for n in range(COUNT)]
+    others: list[object] = [
+        {"op": "put", "key": key, "value": {}} for key in ("a", "record", "record.", "z", "ü", "😀")
+    ]
+    asking.batch(table, *puts)
+    asking.batch(table, *others)
+    return table
+
+
+def keys(records: list[dict[str, Any]]) -> list[Any]:
+    return [record["key"] for record in records]
+
+
+def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None:
+    response = asking.scan(filled, prefix="record-00", limit=3)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == JSON
+    page = response.json()
+    assert page.keys() == {"records", "cursor"}
+    assert keys(page["records"]) == ["record-000", "record-001", "record-002"]
+    first = page["records"][0]
+    assert first.keys() == {"key", "value", "etag"}
+    assert first["value"] == {"n": 0, "m": 0}
+    assert asking.get(filled, "record-000").headers["ETag"] == f'"{first["etag"]}"'
+    assert response.headers["Tableside-Cursor"] == page["cursor"]
+
+
+@pytest.mark.parametrize("limit", [1, 10, 50, COUNT + 5, COUNT + 6, COUNT + 7, 1_000_000])
+def test_pages_walk_through_every_record_once(asking: Asking, filled: str, limit: int) -> None:
+    records = asking.walk(filled, limit=limit)
+    assert len(records) == COUNT + 6
+    assert keys(records) == sorted(keys(records), key=lambda key: str(key).encode())
+    assert len(set(keys(records))) == COUNT + 6
+
+
+def test_the_last_page_has_no_cursor(asking: Asking, filled: str) -> None:
+    response = asking.scan(filled, prefix="z")
+    assert response.json()["cursor"] is None
+    assert "Tableside-Cursor" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("prefix", "count"),
+    [("record-", COUNT), ("record-13", 7), ("record", COUNT + 2), ("ü", 1), ("x", 0), ("", COUNT + 6)],
+)
+def test_a_prefix_limits_the_scan(asking: Asking, filled: str, prefix: str, count: int) -> None:
+    for limit in (5, 1000):
+        records = asking.walk(filled, prefix=prefix, limit=limit)
+        assert len(records) == count
+        assert all(key.startswith(prefix) for key in keys(records))
+
+
+def test_fields_choose_members(asking: Asking, filled: str) -> None:
+    [record] = asking.walk(filled, prefix="record-007", fields="m,x")
+    assert record["value"] == {"m": -7}
+
+
+def test_a_record_written_or_deleted_beside_a_scan_does_not_disturb_it(asking: Asking) -> None:
+    table = fresh("moving")
+    for n in range(20):
+        asking.put(table, f"k{n:02}", {})
+    page = asking.scan(table, limit=10).json()
+    asking.delete(table, "k09")
+    asking.delete(table, "k15")
+    asking.put(table, "k10a", {})
+    seen = keys(page["records"]) + keys(asking.walk(table, limit=10, cursor=page["cursor"]))
+    assert {f"k{n:02}" for n in range(20) if n != 15} <= set(seen)
+    assert len(set(seen)) == len(seen)
+
+
+def test_an_empty_table_is_one_empty_page(asking: Asking) -> None:
+    table = fresh("emptied")
+    asking.put(table, "a", {})
+    asking.delete(table, "a")
+    assert asking.scan(table).json() == {"records": [], "cursor": None}
+
+
+# Composite keys
+
+
+def test_a_partition_is_scanned_in_the_order_of_its_parts(asking: Asking) -> None:
+    user = fresh("user")
+    for day in ("2026-11-02", "2026-10-30", "2026-11-10"):
+        asking.put("visits", (user, day), {})
+    asking.put("visits", (user + "x", "2026-11-01"), {})
+    asking.put("visits", (user + "/", "2026-11-01"), {})
+    in_order = [[user, "2026-10-30"], [user, "2026-11-02"], [user, "2026-11-10"]]
+    for limit in (1, 2, 1000):
+        assert keys(asking.walk("visits", partition=user, limit=limit)) == in_order
+    assert keys(asking.walk("visits", partition=user, prefix="2026-11")) == in_order[1:]
+    assert len(asking.walk("visits", prefix=user)) == 5
+
+
+def test_integers_within_a_partition_are_in_numeric_order(asking: Asking) -> None:
+    book = fresh("book")
+    for page in (10, 9, -1, 2**63 - 1, -(2**63), 0):
+        asking.put("pages", (book, page), {})
+    scanned = keys(asking.walk("pages", partition=book, limit=2))
+    assert scanned == [[book, page] for page in (-(2**63), -1, 0, 9, 10, 2**63 - 1)]
+
+
+@pytest.mark.parametrize("partition", ["a%", "a+b", "a/b", "%2F", "ü&="])
+def test_a_partition_may_be_any_string(asking: Asking, partition: str) -> None:
+    partition = fresh() + partition
+    asking.put("visits", (partition, "d"), {})
+    assert keys(asking.walk("visits", partition=partition)) == [[partition, "d"]]
+
+
+def test_a_partition_needs_a_composite_key_and_a_legal_part(asking: Asking, filled: str) -> None:
+    check_refused(asking.scan(filled, partition="a"), 422, "invalid_operation")
+    check_refused(asking.scan("visits", partition=""), 422, "invalid_operation")
+
+
+def test_a_prefix_needs_a_part_that_is_a_string(asking: Asking) -> None:
+    check_refused(asking.scan("numbers", prefix="1"), 422, "invalid_operation")
+    check_refused(asking.scan("pages", partition="a", prefix="1"), 422, "invalid_operation")
+
+
+# Limits and cursors
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", "", "1e3", "٣"])
+def test_a_limit_is_an_integer_from_1_on(asking: Asking, filled: str, limit: str) -> None:
+    check_refused(asking.scan(filled, limit=limit), 400, "malformed_request")
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "ü", "AAAA", "A" * 1000, "%", "null", "=", "a b"])
+def test_a_bad_cursor_is_malformed(asking: Asking, filled: str, cursor: str) -> None:
+    check_refused(asking.scan(filled, cursor=cursor), 400, "malformed_request")
+
+
+def test_a_changed_cursor_is_malformed(asking: Asking, filled: str) -> None:
+    cursor = asking.scan(filled, limit=1).json()["cursor"]
+    other = "B" if cursor[0] == "A" else "A"
+    for changed in (cursor[:-4], cursor + "AAAA", other + cursor[1:]):
+        check_refused(asking.scan(filled, cursor=changed), 400, "malformed_request")
+
+
+def test_the_cursor_of_another_scan_is_malformed(asking: Asking, filled: str) -> None:
+    cursor = asking.scan(filled, limit=1, prefix="record").json()["cursor"]
+    other = fresh("other")
+    asking.put(other, "record", {})
+    check_refused(asking.scan(filled, cursor=cursor), 400, "malformed_request")
+    check_refused(asking.scan(filled, cursor=cursor, prefix="z"), 400, "malformed_request")
+    check_refused(asking.scan(other, cursor=cursor, prefix="record"), 400, "malformed_request")
+    assert asking.scan(filled, cursor=cursor, prefix="record", limit=7).status_code == 200
+
+
+# Splits
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 50, 1000])
+def test_splits_are_disjoint_and_cover_the_table(asking: Asking, filled: str, count: int) -> None:
+    response = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
+    splits = response.json()["splits"]
+    assert 1 <= len(splits) <= count
+    parts = [keys(asking.walk(filled, split=split, limit=20)) for split in splits]
+    together = [key for part in parts for key in part]
+    assert len(together) == len(set(together)) == COUNT + 6
+    if count <= 8:
+        assert len(splits) == count
+        assert max(map(len, parts)) < 3 * (COUNT + 6) / count
+
+
+def test_splits_of_every_kind_of_key_cover_the_table(asking: Asking) -> None:
+    for n in range(30):
+        asking.put("numbers", n * 7919 - 100_000, {})
+        asking.put("visits", (f"splits-{n % 3}", f"{n:02}"), {})
+    for table in ("numbers", "visits"):
+        splits = asking.client.get(f"/v1/tables/{table}/splits", params={"count": 4}).json()["splits"]
+        parts = [key for split in splits for key in keys(asking.walk(table, split=split))]
+        assert sorted(parts) == sorted(keys(asking.walk(table)))
+
+
+def test_a_record_written_after_the_splits_were_made_is_in_one_of_them(asking: Asking) -> None:
+    table = fresh("growing")
+    asking.put(table, "m", {})
+    splits = asking.client.get(f"/v1/tables/{table}/splits").json()["splits"]
+    for key in ("a", "z", "😀", "\x01"):
+        asking.put(table, key, {})
+    assert sorted(key for split in splits for key in keys(asking.walk(table, split=split))) == [
+        "\x01",
+        "a",
+        "m",
+        "z",
+        "😀",
+    ]
+
+
+def test_a_split_and_a_prefix_hold_together(asking: Asking, filled: str) -> None:
+    splits = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
+    found = [key for split in splits for key in keys(asking.walk(filled, split=split, prefix="record-1"))]
+    assert found == [f"record-{n}" for n in range(100, COUNT)]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "1.5", ""])
+def test_a_count_of_splits_is_an_integer_from_1_on(asking: Asking, filled: str, count: str) -> None:
+    response = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
+    check_refused(response, 400, "malformed_request")
+
+
+def test_the_split_of_another_table_is_malformed(asking: Asking, filled: str) -> None:
+    other = fresh("other")
+    asking.put(other, "a", {})
+    [split] = asking.client.get(f"/v1/tables/{other}/splits").json()["splits"]
+    for wrong in (split, "x", "", split[:-1]):
+        check_refused(asking.scan(filled, split=wrong), 400, "malformed_request")
+
+
+# As Arrow
+
+
+def arrow_page(asking: Asking, table: str, **query: Any) -> tuple[Any, str | None]:
+    response = asking.client.get(f"/v1/tables/{table}/records", params=query, headers={"Accept": ARROW})
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == ARROW
+    page = read(response.content)
+    cursor = (page.schema.metadata or {}).get(b"cursor")
+    assert response.headers.get("Tableside-Cursor") == (None if cursor is None else cursor.decode())
+    return page, response.headers.get("Tableside-Cursor")
+
+
+def test_arrow_pages_hold_what_json_pages_hold(asking: Asking, filled: str) -> None:
+    rows, cursor = arrow_page(asking, filled, limit=10)
+    pages = 1
+    assert {field.name: field.type for field in rows.schema} == {
+        "key": pa.utf8(),
+        "value": pa.binary(),
+        "etag": pa.utf8(),
+    }
+    records = rows.to_pylist()
+    while cursor is not None:
+        rows, cursor = arrow_page(asking, filled, limit=10, cursor=cursor)
+        records += rows.to_pylist()
+        pages += 1
+    assert pages >= 15
+    assert [{**row, "value": json.loads(row["value"])} for row in records] == asking.walk(filled)
+
+
+def test_an_empty_arrow_page_has_its_columns(asking: Asking, filled: str) -> None:
+    page, cursor = arrow_page(asking, filled, prefix="nothing")
+    assert cursor is None
+    assert page.num_rows == 0
+    assert page.column_names == ["key", "value", "etag"]
+
+
+def test_keys_in_arrow_pages_have_the_types_of_the_table(asking: Asking) -> None:
+    asking.put("numbers", 3, {})
+    asking.put("pages", ("typed", 3), {})
+    assert arrow_page(asking, "numbers")[0].schema.field("key").type == pa.int64()
+    page, _ = arrow_page(asking, "pages", partition="typed")
+    assert page.column("key").to_pylist() == [{"book": "typed", "page": 3}]
+
+
+def test_arrow_pages_show_expiries_and_choose_fields(asking: Asking) -> None:
+    table = fresh("expiring")
+    asking.put(table, "a", {"n": 1, "m": 2}, params={"ttl_s": 100})
+    asking.put(table, "b", {"n": 1, "m": 2})
+    first, second = arrow_page(asking, table, fields="n")[0].to_pylist()
+    assert first["value"] == b'{"n":1}'
+    assert first["expires_at"] == asking.get(table, "a").headers["Tableside-Expires-At"]
+    assert second["expires_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        ("*/*", JSON),
+        (JSON, JSON),
+        ("application/*", JSON),
+        (f"{ARROW}, {JSON}", JSON),
+        (f"{ARROW}, {JSON};q=0.9", ARROW),
+        (f"{ARROW}, */*;q=0.1", ARROW),
+        (f"{JSON};q=0, */*", ARROW),
+        ("text/html, */*;q=0.1", JSON),
+    ],
+)
+def test_the_media_type_is_what_the_caller_likes_best(asking: Asking, filled: str, accept: str, media: str) -> None:
+    response = asking.client.get(f"/v1/tables/{filled}/records", params={"limit": 1}, headers={"Accept": accept})
+    assert response.headers["Content-Type"] == media
+    assert response.headers["Vary"] == "Accept"
+
+
+@pytest.mark.parametrize("accept", ["text/html", f"{JSON};q=0", "image/*"])
+def test_another_media_type_is_not_acceptable(asking: Asking, filled: str, accept: str) -> None:
+    response = asking.client.get(f"/v1/tables/{filled}/records", headers={"Accept": accept})
+    check_refused(response, 406, "not_acceptable")
