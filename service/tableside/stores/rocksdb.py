@@ -46,7 +46,7 @@ class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     """Where the database is, and how much memory it may take; sizes in bytes, times in seconds."""
 
     path: str = Field(min_length=1)
-    block_cache_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    block_cache_bytes: int = Field(default=256 * 2**20, ge=2**20)
     write_buffer_bytes: int = Field(default=64 * 2**20, ge=2**20)
     sweep_every_s: float = Field(default=60.0, gt=0)
 
