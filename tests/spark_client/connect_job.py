@@ -1,0 +1,56 @@
+"""What `test_spark_connect` runs in a process of its own: a Connect session cannot live beside a classic one."""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.functions import col, lit
+
+from tableside_spark import Table, TableWriteError
+
+
+def main(url: str, directory: Path) -> None:
+    """Every verb, the format and a stream, through Spark Connect."""
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    table = Table("connect", url, in_flight_max=1)
+    rows = spark.range(1_000).select((col("id") % 50).cast("string").alias("k"), col("id").alias("n"))
+    for fold in (True, False):
+        update = {"$inc": {"n": col("n"), "count": lit(1)}, "$push": {"all": col("n")}, "$set": {"last": col("n")}}
+        summary = table.update(rows, "k", update, default={"n": 0}, order_by="n", fold=fold)
+        assert (summary.operations, summary.sent, summary.applied) == (50, 1_000, 1_000), summary
+    found = table.join(rows.select("k").distinct(), "k", "n long, count long, all array<long>, last long", "inner")
+    totals = found.agg(F.sum("n"), F.sum("count"), F.sum(F.size("all")), F.max("last")).collect()[0]
+    assert tuple(totals) == (999_000, 2_000, 2_000, 999), totals
+
+    bad = rows.limit(10).withColumn("f", F.when(col("n") == 3, lit(float("nan"))).otherwise(lit(1.0)))
+    collected = table.put(bad, "k", on_error="collect")
+    assert (collected.applied, collected.failed) == (9, 1), collected
+    assert collected.failures is not None
+    assert [row.k for row in collected.failures.collect()] == ["3"]
+    try:
+        table.put(bad, "k")
+    except TableWriteError as error:
+        assert error.failed >= 1, error
+    else:
+        raise AssertionError("a failed row went unnoticed")
+
+    writer = rows.write.format("tableside").option("url", url).option("table", "connect_source").option("key", "k")
+    writer.mode("append").save()
+    assert spark.read.format("tableside").option("url", url).option("table", "connect_source").load().count() == 50
+
+    rows.select("k").write.parquet(str(directory / "in"))
+    joined = table.join(spark.readStream.schema("k string").parquet(str(directory / "in")), "k", how="left_semi")
+    query = joined.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
+    query.trigger(availableNow=True).start(str(directory / "out")).awaitTermination()
+    assert spark.read.parquet(str(directory / "out")).count() == 1_000
+
+    assert table.delete(rows, "k").applied == 1_000
+    assert table.join(rows, "k", how="left_semi").count() == 0
+    spark.stop()
+    print("every verb works through Connect")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

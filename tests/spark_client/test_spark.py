@@ -1,0 +1,280 @@
+"""Frames joined with tables and written to them, in one process of Spark, on a running service."""
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.functions import col, lit
+
+from running import Service, free_port
+from spark_client.sessions import session
+from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
+from tableside_spark.retries import Retries
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2,4]") as started:
+        yield started
+
+
+def stored(service: Service, table: str) -> dict[Any, Any]:
+    with TableClient(service.url) as client:
+        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    return {row["key"]: json.loads(row["value"]) for row in rows}
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count).select(F.concat(lit("k"), "id").alias("k"), col("id").alias("n"))
+
+
+def test_what_is_put_is_joined(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_join", service.url, chunk=ChunkSize(300))
+    summary = table.put(numbers(spark, 5_000), key="k")
+    assert (summary.sent, summary.applied, summary.failed, summary.operations) == (5_000, 5_000, 0, 5_000)
+    asked = spark.range(10_000).select(
+        F.when(col("id") % 10 != 0, F.concat(lit("k"), (col("id") % 7_000).cast("string"))).alias("k"), "id"
+    )
+    left = table.join(asked, on="k", schema="n long, missing string")
+    assert left.columns == ["k", "id", "n", "missing"]
+    known = (col("id") % 7_000 < 5_000) & (col("id") % 10 != 0)
+    assert left.count() == 10_000
+    assert left.where(known & (col("n") != col("id") % 7_000)).count() == 0
+    assert left.where(~known & col("n").isNotNull()).count() == 0
+    matching = asked.where(known).count()
+    assert table.join(asked, "k", "n long", "inner").where(col("n") == col("id") % 7_000).count() == matching
+    assert table.join(asked, "k", how="left_semi").count() == matching
+    anti = table.join(asked, "k", how="left_anti")
+    assert (anti.columns, anti.count()) == (["k", "id"], 10_000 - matching)
+    assert json.loads(table.join(asked.where("id = 1"), "k").collect()[0].value) == {"n": 1}
+
+
+def test_a_value_that_does_not_fit_fails_or_is_null(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_misfit", service.url)
+    table.put(numbers(spark, 3), "k")
+    with pytest.raises(Exception, match=r"MALFORMED_RECORD|FAILFAST"):
+        table.join(numbers(spark, 3).select("k"), "k", "n boolean").collect()
+    nulls = table.join(numbers(spark, 3).select("k"), "k", "n boolean", on_mismatch="null")
+    assert [row.n for row in nulls.collect()] == [None, None, None]
+
+
+def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_refused", service.url)
+    frame = numbers(spark, 3)
+    refusals: list[tuple[Callable[[], object], str]] = [
+        (lambda: table.join(frame, "k", "N long"), "two columns are named"),
+        (lambda: table.join(frame, "x"), "no column 'x'"),
+        (lambda: table.join(frame.withColumn("k", col("n") * 0.5), "k"), "a string or an integer"),
+        (lambda: table.join(frame, "k", how="outer"), "how is one of"),
+        (lambda: table.put(frame.withColumn("b", col("k").cast("binary")), "k"), "column b is binary"),
+        (lambda: table.put(frame.withColumn("m", F.create_map("n", "n")), "k"), "a JSON member's name is a string"),
+        (lambda: table.put(frame.withColumn("d", col("n").cast("decimal(20,2)")), "k"), "decimals="),
+        (lambda: table.update(frame, "k", {"$inc": {"n": col("k")}}), r"\$inc n does not take string"),
+        (lambda: table.update(frame, "k", {"$set": {"a": 1}, "b": 2}), "operators"),
+        (lambda: table.update(frame, "k", {"$set": {"a": 1}, "$inc": {"a.b": 2}}), "two operators meet"),
+        (lambda: table.update(frame, "k", {"$set": {"a": float("nan")}}), "JSON cannot hold nan"),
+        (lambda: table.put(spark.readStream.format("rate").load(), "value"), "streaming"),
+        (lambda: Table("t", "http://user:secret@host"), "use a token"),
+    ]
+    for refused, match in refusals:
+        with pytest.raises(ValueError, match=match):
+            refused()
+    assert "geheim" not in repr(Table("t", service.url, token="geheim"))
+
+
+def test_every_type_is_written_as_json(spark: SparkSession, service: Service) -> None:
+    row = spark.sql(
+        """select 'a' k, 9223372036854775807 l, cast(1.5 as float) f, true b, cast(null as int) z,
+           timestamp'2013-07-01 05:15:00.000001' ts, timestamp_ntz'2013-07-01 05:15:00' ntz, date'2013-07-01' d,
+           cast(12345678901234567890.12 as decimal(22,2)) big,
+           named_struct('x', cast(null as int), 'y', array(1, null)) s, map('m', 1.25BD) m"""
+    )
+    Table("spark_types", service.url).put(row, "k", decimals="string")
+    expected = {
+        "l": 2**63 - 1, "f": 1.5, "b": True, "z": None, "ts": "2013-07-01T09:15:00.000001Z",
+        "ntz": "2013-07-01T05:15:00.000000", "d": "2013-07-01", "big": "12345678901234567890.12",
+        "s": {"x": None, "y": [1, None]}, "m": {"m": "1.25"},
+    }  # fmt: skip
+    assert stored(service, "spark_types") == {"a": expected}
+    Table("spark_types", service.url).put(row.select("k", "s", "z"), "k", nulls="omit")
+    assert stored(service, "spark_types") == {"a": {"s": {"y": [1, None]}}}
+    back = Table("spark_types", service.url).join(row.select("k"), "k", "s struct<y: array<int>>").collect()
+    assert back[0].s.y == [1, None]
+
+
+def test_values_from_a_column_and_the_last_row_by_order(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_values", service.url)
+    frame = spark.range(100).select(
+        (col("id") % 3).alias("k"), col("id").alias("n"), F.to_json(F.struct("id")).alias("j")
+    )
+    frame = frame.withColumn("k", col("k").cast("string"))
+    summary = table.put(frame, "k", columns=["n"], order_by="n")
+    assert (summary.operations, summary.sent, summary.applied) == (3, 100, 100)
+    assert stored(service, "spark_values") == {"0": {"n": 99}, "1": {"n": 97}, "2": {"n": 98}}
+    table.put(frame, "k", value="j", order_by=-col("n"))
+    assert stored(service, "spark_values") == {"0": {"id": 0}, "1": {"id": 1}, "2": {"id": 2}}
+
+
+def test_rows_that_json_cannot_hold_are_failures_and_never_sent(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_failures", service.url)
+    bad = numbers(spark, 10).select(
+        F.when(col("n") != 4, col("k")).alias("k"),
+        F.array(F.when(col("n") < 3, lit(float("nan"))).otherwise(col("n").cast("double"))).alias("n"),
+    )
+    summary = table.put(bad, "k", on_error="collect")
+    assert (summary.sent, summary.applied, summary.failed) == (6, 6, 4)
+    assert summary.failures is not None
+    found = {(row.k, row.code, row.detail) for row in summary.failures.collect()}
+    assert found == {(f"k{n}", "invalid_operation", "column n holds a NaN or an infinity") for n in range(3)} | {
+        (None, "invalid_operation", "key column k is null")
+    }
+    assert len(stored(service, "spark_failures")) == 6
+    with pytest.raises(TableWriteError, match=r"table spark_failures: 4 rows failed.*NaN or an infinity \(3 like it\)"):
+        table.put(bad, "k")
+
+
+def test_the_services_refusals_come_back_as_failures(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_outcomes", service.url)
+    table.put(numbers(spark, 5), "k")
+    summary = table.update(numbers(spark, 8), "k", {"$inc": {"n": lit(1)}}, on_error="collect")
+    assert (summary.sent, summary.applied, summary.failed) == (8, 5, 3)
+    assert summary.failures is not None
+    assert {(row.k, row.code) for row in summary.failures.collect()} == {
+        (f"k{n}", "record_not_found") for n in (5, 6, 7)
+    }
+    with pytest.raises(TableWriteError) as caught:
+        table.update(numbers(spark, 8), "k", {"$inc": {"n": lit(1)}})
+    assert (caught.value.code, caught.value.failed) == ("record_not_found", caught.value.summary.failed)
+
+
+def an_update() -> dict[str, Any]:
+    return {
+        "$inc": {"count": lit(1), "sum": col("n"), "small": col("n").cast("short")},
+        "$min": {"least": col("n"), "first": F.timestamp_micros(col("n") * 1_000_000)},
+        "$max": {"most": (col("n") / 8), "text": F.concat(lit("t"), "n")},
+        "$set": {"last.n": col("n"), "last.k": col("k"), "fixed": [1, "a", {"x": None}],
+                 "maybe": F.when(col("n") % 2 == 0, 1)},
+        "$push": {"all": col("n"), "some": F.when(col("n") % 3 == 0, col("n")), "each": {"$each": F.array("n", "n")}},
+        "$addToSet": {"rest": (col("n") % 5), "structs": F.struct((col("n") % 2).alias("x"), lit("y").alias("y"))},
+        "$unset": ["gone"],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.range(2_000).select((col("id") % 20).cast("string").alias("k"), col("id").alias("n"))
+
+
+@pytest.mark.parametrize("nulls", ["write", "omit"])
+def test_folded_and_listed_updates_leave_equal_tables(rows: DataFrame, service: Service, nulls: Any) -> None:
+    tables = []
+    for fold in (True, False):
+        table = Table(f"spark_fold_{nulls}_{fold}", service.url)
+        summary = table.update(
+            rows, "k", an_update(), default={"gone": 1, "count": 0}, order_by="n", fold=fold, nulls=nulls
+        )
+        assert (summary.operations, summary.sent, summary.applied) == (20, 2_000, 2_000)
+        tables.append(stored(service, table.name))
+    assert tables[0] == tables[1]
+    record = tables[0]["7"]
+    assert (record["count"], record["sum"], record["least"]) == (100, sum(range(7, 2_000, 20)), 7)
+    assert record["last"] == {"n": 1987, "k": "7"}
+    assert record["all"] == list(range(7, 2_000, 20))
+    assert record["first"] == "1970-01-01T00:00:07.000000Z"
+    assert "gone" not in record
+    assert ("maybe" in record) == (nulls == "write")
+    assert len(record["some"]) == (100 if nulls == "write" else len([n for n in range(7, 2_000, 20) if n % 3 == 0]))
+
+
+def test_merge_patches_floats_and_opaque_updates(spark: SparkSession, rows: DataFrame, service: Service) -> None:
+    for fold in (True, False):
+        patched = Table(f"spark_patch_{fold}", service.url)
+        patched.update(rows, "k", {"a": {"n": col("n"), "x": None}, "b": "c"}, default={"a": {"x": 1, "y": 2}},
+                       order_by="n", fold=fold)  # fmt: skip
+        assert stored(service, patched.name)["7"] == {"a": {"n": 1987, "y": 2}, "b": "c"}
+    added = Table("spark_floats", service.url)
+    added.update(rows, "k", {"$inc": {"f": col("n") / 7}}, default={}, order_by="n")
+    total = 0.0
+    for n in range(7, 2_000, 20):
+        total += n / 7
+    assert stored(service, "spark_floats")["7"] == {"f": total}
+    text = F.format_string('{"$inc": {"n": %d}}', col("n"))
+    Table("spark_text", service.url).update(rows, "k", text, default=F.lit('{"n": 1}'))
+    assert stored(service, "spark_text")["7"] == {"n": 1 + sum(range(7, 2_000, 20))}
+    listed: list[dict[str, Any]] = [{"$inc": {"n": lit(1)}}, {"m": col("n")}]
+    Table("spark_list", service.url).update(rows, "k", listed, default={}, order_by="n")
+    assert stored(service, "spark_list")["7"] == {"n": 100, "m": 1987}
+
+
+def test_null_operands_and_sums_beyond_64_bits_fail_their_key_alone(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_overflow", service.url)
+    frame = spark.createDataFrame([("a", 1), ("b", 2**62), ("b", 2**62), ("c", None), ("c", 1)], "k string, n long")
+    summary = table.update(frame, "k", {"$inc": {"n": col("n")}}, default={"n": 0}, on_error="collect")
+    assert (summary.applied, summary.failed) == (1, 4)
+    assert summary.failures is not None
+    failures = {row.k: (row.rows, row.code) for row in summary.failures.collect()}
+    assert failures == {"b": (2, "invalid_operation"), "c": (2, "invalid_operation")}
+    assert stored(service, "spark_overflow") == {"a": {"n": 1}}
+
+
+def test_a_repeated_call_with_its_token_changes_nothing(rows: DataFrame, service: Service) -> None:
+    table = Table("spark_token", service.url)
+    for expected in ("applied", "replayed"):
+        summary = table.update(rows, "k", {"$inc": {"n": lit(1)}}, default={"n": 0}, token="nightly/2026-11-20")
+        assert getattr(summary, expected) == 2_000
+    assert stored(service, "spark_token")["7"] == {"n": 100}
+    assert table.delete(rows, "k").applied == 2_000
+    assert stored(service, "spark_token") == {}
+
+
+def test_a_service_that_is_not_there_fails_within_bounds(spark: SparkSession) -> None:
+    quick = Retries(attempts_max=2, first_s=0.01, longest_s=0.02, total_s=1.0)
+    table = Table("t", f"http://127.0.0.1:{free_port()}", retries=quick)
+    with pytest.raises(Exception, match="service_unreachable"):
+        table.join(numbers(spark, 3), "k", "x int").collect()
+
+
+def test_a_stream_is_joined(spark: SparkSession, service: Service, tmp_path: Path) -> None:
+    table = Table("spark_stream", service.url)
+    table.put(numbers(spark, 100), "k")
+    numbers(spark, 200).select("k").write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("k string").parquet(str(tmp_path / "in"))
+    query = (
+        table.join(stream, "k", "n long", "inner")
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).agg(F.count("n"), F.sum("n")).collect()[0] == (100, 4950)
+
+
+def test_the_format_reads_by_splits_what_it_wrote(spark: SparkSession, service: Service) -> None:
+    frame = spark.range(3_000).select(
+        F.concat(lit("k"), "id").alias("id"), col("id").alias("n"),
+        F.timestamp_micros(col("id") * 1_234_567).alias("ts"),
+        F.array(F.struct(F.lit(dt.date(2013, 7, 1)).alias("d"), F.lit(None).cast("int").alias("z"))).alias("a"),
+        F.lit(Decimal("1.25")).alias("dec"),
+    )  # fmt: skip
+    writer = frame.write.format("tableside").option("url", service.url).option("table", "spark_source")
+    writer.option("key", "id").mode("append").save()
+    reader = spark.read.format("tableside").option("url", service.url).option("table", "spark_source")
+    typed = reader.option("key", "id").schema(frame.schema).load()
+    assert typed.rdd.getNumPartitions() > 1
+    assert typed.exceptAll(frame).count() == frame.exceptAll(typed).count() == 0
+    plain = spark.read.format("tableside").option("url", service.url).option("table", "spark_source").load()
+    assert (plain.columns, plain.count()) == (["key", "value"], 3_000)
+    with pytest.raises(Exception, match="a token is no option"):
+        reader.option("token", "geheim").load().count()
+    with pytest.raises(Exception, match="append"):
+        frame.write.format("tableside").option("url", service.url).option("key", "id").mode("overwrite").save("t")
