@@ -179,7 +179,7 @@ def changed(member: Any, operator: str, operand: Any) -> Any:
         total = member + operand
         if isinstance(total, int) and not -(2**63) <= total < 2**63:
             raise No("invalid_operation")
-        return int(total) if isinstance(total, float) and total.is_integer() and abs(total) < 2**63 else total
+        return int(total) if isinstance(total, float) and total.is_integer() and -(2**63) <= total < 2**63 else total
     if operator in ("$min", "$max"):
         if member is MISSING:
             return operand
