@@ -136,7 +136,8 @@ CHECKS = [
 
 def test_random_requests_are_answered_as_the_document_says(fuzzed: Service) -> None:
     """Examples, borders, random and wrong data, and walks along the links, over HTTP, in both media types."""
-    faults, seen = [], Counter[tuple[str, str, int]]()
+    faults: list[str] = []
+    seen = Counter[tuple[str, str, int]]()
     for event in from_schema(loaded(fuzzed)).execute():
         assert not isinstance(event, (events.NonFatalError, events.FatalError)), event
         if isinstance(event, events.ScenarioFinished):
@@ -171,6 +172,8 @@ def settings() -> dict[str, Any]:
         "checks": {"enabled": False, **{name: {"enabled": True} for name in CHECKS}}
         | {"positive_data_acceptance": acceptance},
         "operations": exceptions,
+        # What it holds for legal at the borders does not always fit the patterns of headers.
+        "phases": {"coverage": {"checks": off("positive_data_acceptance")}},
     }
 
 
@@ -184,15 +187,18 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         case.query = {}  # The document says in words only that these are for Arrow.
 
 
-def faults_of(event: events.ScenarioFinished) -> list[str]:
-    return [
-        f"{event.recorder.interactions[case].request.method} {event.recorder.interactions[case].request.uri} "
-        f"{event.recorder.interactions[case].request.body!r:.300} {type(check.failure_info.failure).__name__}: "
-        f"{check.failure_info.failure}"
-        for case, checks in event.recorder.checks.items()
-        for check in checks
-        if check.failure_info is not None
-    ]
+def faults_of(event: events.ScenarioFinished) -> Iterator[str]:
+    for case, checks in event.recorder.checks.items():
+        for check in checks:
+            if check.failure_info is not None:
+                failure = check.failure_info.failure
+                yield f"{told(event.recorder.interactions[case])}\n{type(failure).__name__}: {failure}"
+
+
+def told(interaction: Any) -> str:
+    request, response = interaction.request, interaction.response
+    sent = f"{request.method} {request.uri:.300}\n{request.headers}\n{request.body!r:.300}"
+    return sent if response is None else f"{sent}\n{response.status_code} {response.content!r:.300}"
 
 
 def answered(event: events.ScenarioFinished) -> Iterator[tuple[str, str, int]]:

@@ -2,6 +2,9 @@
 
 from .parts import ARROW, JSON, OF_A_TABLE, Described, answer, parameters, refusals, schema
 
+INTEGER_MAX = 10**18 - 1
+"""The greatest of so many digits as are read; what is above a page's own limit counts as that limit."""
+
 
 def _query(name: str, description: str, schema: Described) -> Described:
     return {"name": name, "in": "query", "description": description, "schema": schema}
@@ -18,7 +21,11 @@ _SCAN: Described = {
             "prefix", "What the first part of the key begins with; with a partition, the second.", {"type": "string"}
         ),
         _query("partition", "For a composite key: its first part.", {"type": "string", "minLength": 1}),
-        _query("limit", "How many records a page may have.", {"type": "integer", "minimum": 1, "default": 1000}),
+        _query(
+            "limit",
+            "How many records a page may have.",
+            {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "default": 1000},
+        ),
         _query("cursor", "From the page before, whose other parameters these are.", {"type": "string"}),
         _query("split", "One of the table's splits: only its records.", {"type": "string"}),
         *parameters("fields", "Prefer"),
@@ -51,7 +58,11 @@ _SPLITS: Described = {
     "description": "The parts are disjoint and together cover the table.",
     "tags": ["scans"],
     "parameters": [
-        _query("count", "How many parts there may be.", {"type": "integer", "minimum": 1, "default": 8}),
+        _query(
+            "count",
+            "How many parts there may be.",
+            {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "default": 8},
+        ),
         *parameters("Prefer"),
     ],
     "responses": {

@@ -15,6 +15,7 @@ from ..operations import Get, Operation, Put, Record
 from ..store import TableSpec
 from . import members
 from .answers import Answer, Fields, rfc3339
+from .arrow_buffers import decompressed_bytes
 from .arrow_size import size_bytes
 from .json_batch import Batch
 
@@ -41,6 +42,8 @@ EXPIRES_AT = pa.field("expires_at", pa.utf8())
 def read(body: bytes, bytes_max: int) -> pa.Table:
     """Read an Arrow stream. Raise MalformedRequest if it is none, TooLarge if it is too much once decompressed."""
     try:
+        if decompressed_bytes(body) > bytes_max:
+            raise _too_much(bytes_max)
         with pa.ipc.open_stream(body) as reader:
             table = pa.Table.from_batches(_bounded(reader, bytes_max), reader.schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -127,9 +130,13 @@ def _bounded(reader: Any, bytes_max: int) -> list[pa.RecordBatch]:
         batch.validate(full=True)
         total_bytes += size_bytes(batch)
         if total_bytes > bytes_max:
-            raise TooLarge(f"a body may have {bytes_max} bytes once it is decompressed")
+            raise _too_much(bytes_max)
         batches.append(batch)
     return batches
+
+
+def _too_much(bytes_max: int) -> TooLarge:
+    return TooLarge(f"a body may have {bytes_max} bytes once it is decompressed")
 
 
 def _check_columns(table: pa.Table, op: str | None, writer: str | None) -> None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from service.http.asking import ARROW, JSON, Asking, check_refused, fresh, read, statuses, stream
+from tableside.wire.arrow_buffers import decompressed_bytes
 
 T = "arrow"
 
@@ -166,6 +167,20 @@ def test_bytes_are_counted_after_decompression(asking: Asking, compression: str)
     body = stream({"key": [fresh()], "value": ['{"text":"%s"}' % ("x" * 300_000)]}, compression)
     assert len(body) < 20_000
     check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 413, "too_large")
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize("of", ["column", "dictionary"])
+def test_what_would_become_too_large_is_not_decompressed(compression: str, of: str) -> None:
+    text = pa.array([b"\0" * 50_000_000], pa.large_binary())
+    body = stream({"key": ["a"], "value": text if of == "column" else text.dictionary_encode()}, compression)
+    before = pa.total_allocated_bytes()
+    assert decompressed_bytes(body) >= 50_000_000
+    assert pa.total_allocated_bytes() - before < 1_000_000
+
+
+def test_buffers_that_are_not_compressed_count_nothing_before_they_are_read() -> None:
+    assert decompressed_bytes(stream({"key": ["a"] * 1000, "value": ["{}"] * 1000})) == 0
 
 
 @pytest.mark.parametrize("of", ["dictionary", "view"])
