@@ -20,6 +20,7 @@ from demo.service import Service, running
 from demo.session import session
 
 AIRCRAFT_SHOWN = "N725MQ"
+PLAIN_WIDTH = 120
 
 
 class Different(Exception):
@@ -30,7 +31,7 @@ def main() -> None:
     """Run the demonstration as the command line says; exit with 1 if a figure is wrong."""
     options = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    progress = Progress(Console())
+    progress = Progress(Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
     try:
         with _folder(options.data, keep=options.keep) as folder:
             with running(folder, options.port, keep=options.keep) as service:
@@ -104,16 +105,15 @@ def _steps(spark: SparkSession, scratch: Path, url: str, progress: Progress) -> 
         expected = check.expected_join(spark, data.every, scratch)
         step.rows = _verify(check.compare(expected, spark.read.parquet(joined)), "joined flights", progress)
     with progress.step("scan again and ask for the planes of the busiest") as step:
-        busiest = job.busiest(aircraft, url).collect()
+        busiest = job.busiest(aircraft, url)
         step.rows = len(busiest)
     progress.console.print(_table(busiest), progress.costs())
 
 
 def _verify(comparison: check.Comparison, what: str, progress: Progress) -> int:
     """Say that all is equal, and return how many rows were compared; raise if anything differs."""
-    if not comparison.equal:
-        lines = [f"  only Spark has {row}" for row in comparison.missing]
-        lines += [f"  only the service has {row}" for row in comparison.surplus]
+    if comparison.differing:
+        lines = [f"  {row.expected} times by Spark, {row.actual} by the service: {row}" for row in comparison.differing]
         raise Different("\n".join([f"among {comparison.rows:,} {what}, for example", *lines]))
     progress.say(f"  EQUAL: {comparison.rows:,} {what}, {comparison.figures:,} figures, none differs")
     return comparison.rows
@@ -121,17 +121,17 @@ def _verify(comparison: check.Comparison, what: str, progress: Progress) -> int:
 
 def _table(busiest: list[Row]) -> Table:
     table = Table(title="The busiest aircraft", title_justify="left")
-    for heading in ("aircraft", "plane"):
-        table.add_column(heading)
-    for heading in ("flights", "miles", "cancelled", "worst delay, min", "destinations"):
+    table.add_column("aircraft", no_wrap=True)
+    table.add_column("plane", no_wrap=True, max_width=24)
+    for heading in ("flights", "miles", "cancelled", "worst delay", "destinations"):
         table.add_column(heading, justify="right")
-    for heading in ("first departure", "last departure"):
-        table.add_column(heading)
+    for heading in ("first", "last"):
+        table.add_column(heading, no_wrap=True)
     for row in busiest:
-        plane = f"{row.manufacturer} {row.model}, {row.seats} seats" if row.manufacturer else "not in the table"
-        figures = (row.flights, row.miles, row.cancelled, row.worst_delay_min, len(row.destinations))
-        cells = (row.tailnum, plane, *(f"{figure:,}" for figure in figures))
-        table.add_row(*cells, row.first_departure, row.last_departure)
+        plane = f"{row.manufacturer} {row.model}" if row.manufacturer else "(not in the table)"
+        figures = [f"{figure:,}" for figure in (row.flights, row.miles, row.cancelled)]
+        days = row.first_departure[:10], row.last_departure[:10]
+        table.add_row(row.tailnum, plane, *figures, f"{row.worst_delay_min} min", str(len(row.destinations)), *days)
     return table
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.functions import col, lit
 
@@ -18,16 +18,12 @@ AIRCRAFT = (
 
 @dataclass(frozen=True)
 class Flights:
-    """The flights, parted by what an aircraft's record can take from them."""
+    """All flights, and the same parted by what an aircraft's record can take from them."""
 
+    every: DataFrame
     departed: DataFrame
     cancelled: DataFrame
     unassigned: DataFrame  # cancelled before an aircraft was named: no key, so in no record
-
-    @property
-    def every(self) -> DataFrame:
-        """Return all of them."""
-        return self.departed.unionByName(self.cancelled).unionByName(self.unassigned)
 
 
 def read_flights(spark: SparkSession, folder: Path) -> Flights:
@@ -38,6 +34,7 @@ def read_flights(spark: SparkSession, folder: Path) -> Flights:
     flights = flights.withColumn("departed_at", sql.date_format(departed_at, "yyyy-MM-dd'T'HH:mm:ss'Z'"))
     assigned = flights.where(col("tailnum").isNotNull())
     return Flights(
+        every=flights,
         departed=assigned.where(col("departed_at").isNotNull()),
         cancelled=assigned.where(col("departed_at").isNull()),
         unassigned=flights.where(col("tailnum").isNull()),
@@ -87,13 +84,12 @@ def keep_count(flights: Flights, url: str) -> int:
 
 def read_aircraft(spark: SparkSession, url: str) -> DataFrame:
     """Scan the table of aircraft."""
-    reader = spark.read.format("tableside").option("url", url).option("table", "aircraft")
-    return reader.schema(AIRCRAFT).load()
+    options = {"url": url, "table": "aircraft", "key": "tailnum"}
+    return spark.read.format("tableside").options(**options).schema(AIRCRAFT).load()
 
 
-def busiest(aircraft: DataFrame, url: str, count: int = 10) -> DataFrame:
+def busiest(aircraft: DataFrame, url: str, count: int = 10) -> list[Row]:
     """Return the aircraft with the most flights, and what the table of planes knows of each."""
     most = aircraft.orderBy(sql.desc("flights"), "tailnum").limit(count)
-    planes = Table("planes", url=url)
-    named = planes.join(most, on="tailnum", schema="manufacturer string, model string, seats int")
-    return named.orderBy(sql.desc("flights"), "tailnum")
+    named = Table("planes", url=url).join(most, on="tailnum", schema="manufacturer string, model string, seats int")
+    return sorted(named.collect(), key=lambda row: (-row.flights, row.tailnum))

@@ -37,9 +37,11 @@ class Service:
 
 
 @contextlib.contextmanager
-def running(folder: Path, port: int | None, *, keep: bool) -> Iterator[Service]:
+def running(
+    folder: Path, port: int | None = None, *, keep: bool = False, config: Path | None = None
+) -> Iterator[Service]:
     """Run the service with its records under `folder`; stop it at the end, or `keep` it if all went well."""
-    service = _start(folder, port or free_port())
+    service = _start(folder, port or free_port(), config)
     try:
         _wait_until_ready(service)
         yield service
@@ -61,10 +63,12 @@ def free_port() -> int:
     raise OSError(f"no free port on {HOST}")
 
 
-def _start(folder: Path, port: int) -> Service:
+def _start(folder: Path, port: int, config: Path | None) -> Service:
     """Start the process, in a session of its own: Ctrl-C is for the job, which then ends the service itself."""
     log = folder / "service.log"
     command = [sys.executable, "-m", "tableside", "serve", "--host", HOST, "--port", str(port)]
+    if config is not None:
+        command += ["--config", str(config)]
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command,

