@@ -10,8 +10,8 @@ import pyarrow as pa
 class ChunkSize:
     """Upper bounds of one chunk. A single row may exceed the bytes, since it cannot be cut."""
 
-    rows_max: int = 2_000
-    bytes_max: int = 2 * 1024 * 1024
+    rows_max: int = 5_000
+    bytes_max: int = 4 * 1024 * 1024
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: ChunkSize) -> Iterator[pa.RecordBatch]:
