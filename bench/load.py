@@ -1,0 +1,71 @@
+"""Send prepared HTTP requests as fast as they are answered, from threads with one connection each."""
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that can be sent again and again."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    media_type: str = "application/json"
+
+
+def requests_per_second(url: str, requests: Sequence[Request], *, connections: int, seconds: float) -> float:
+    """Return how many requests per second are answered over that many connections. Any other status than 2xx raises."""
+    counts = [0] * connections
+    failures: list[Exception] = []
+    until = time.perf_counter() + seconds
+
+    def work(index: int) -> None:
+        try:
+            connection = _connected(url)
+            position = index * len(requests) // connections
+            while time.perf_counter() < until:
+                _send(connection, requests[position % len(requests)])
+                counts[index] += 1
+                position += 1
+        except Exception as error:  # noqa: BLE001  # shown to whoever asked
+            failures.append(error)
+
+    started = time.perf_counter()
+    _in_threads(work, connections)
+    if failures:
+        raise failures[0]
+    return sum(counts) / (time.perf_counter() - started)
+
+
+def send_all(url: str, requests: Sequence[Request]) -> None:
+    """Send every request once."""
+    connection = _connected(url)
+    for request in requests:
+        _send(connection, request)
+
+
+def _connected(url: str) -> http.client.HTTPConnection:
+    parts = urlsplit(url)
+    return http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=60)
+
+
+def _send(connection: http.client.HTTPConnection, request: Request) -> bytes:
+    connection.request(request.method, request.path, request.body or None, {"Content-Type": request.media_type})
+    response = connection.getresponse()
+    body = response.read()
+    if response.status >= 300:
+        raise RuntimeError(f"{request.method} {request.path}: {response.status} {body[:200]!r}")
+    return body
+
+
+def _in_threads(work: Callable[[int], None], count: int) -> None:
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

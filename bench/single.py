@@ -1,0 +1,101 @@
+"""Single GET and PUT over 32 connections, against a bare Starlette route in the same kind of server."""
+
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import which
+from statistics import median
+
+from demo.service import free_port, running
+
+from . import records
+from .load import send_all
+from .report import Result, group
+
+CONNECTIONS = 32
+RECORDS = 5000
+TARGETS = {"GET, RocksDB": 0.5}
+
+BARE = textwrap.dedent(
+    f"""
+    import sys, uvicorn
+    from starlette.applications import Starlette
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def record(request):
+        return Response({records.value(0)!r}, media_type="application/json")
+
+    app = Starlette(routes=[Route("/v1/tables/{{table}}/records/{{key:path}}", record, methods=["GET"])])
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), access_log=False, log_level="warning")
+    """
+)
+
+GET = """
+math.randomseed(os.time())
+request = function()
+  return wrk.format("GET", string.format("/v1/tables/%s/records/N%%06d", math.random(0, %d)))
+end
+"""
+
+PUT = """
+wrk.headers["Content-Type"] = "application/json"
+request = function()
+  local body = '{"manufacturer":"BOEING","seats":' .. math.random(0, 300) .. '}'
+  return wrk.format("PUT", string.format("/v1/tables/%s/records/N%%06d", math.random(0, %d)), nil, body)
+end
+"""
+
+
+def run(seconds: float, rounds: int = 3) -> list[Result]:
+    """Measure every way in turn, several times over, and return the medians in requests per second."""
+    if which("wrk") is None:
+        raise SystemExit("bench: the load generator wrk is missing: apt-get install wrk")
+    rates: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as service, _bare() as bare:
+        send_all(service.url, list(records.puts(RECORDS)))
+        for _ in range(rounds):
+            rates.setdefault("GET, a bare Starlette route", []).append(_wrk(bare, GET, seconds))
+            rates.setdefault("GET, RocksDB", []).append(_wrk(service.url, GET, seconds))
+            rates.setdefault("PUT, RocksDB, durable", []).append(_wrk(service.url, PUT, seconds))
+    return group("single, 32 connections", "requests", [(way, median(rate)) for way, rate in rates.items()], TARGETS)
+
+
+@contextmanager
+def _bare() -> Iterator[str]:
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-c", BARE, str(port)])
+    try:
+        _wait_until_listening(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_until_listening(port: int) -> None:
+    for _ in range(100):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise RuntimeError("the bare route did not start")
+
+
+def _wrk(url: str, script: str, seconds: float) -> float:
+    """Return the requests per second that wrk got answered. Raise if any was answered otherwise than 2xx."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(script % (records.TABLE, RECORDS - 1))
+        file.flush()
+        duration = f"{max(1, round(seconds))}s"
+        command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{duration}", "-s", file.name, url]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in printed or (rate := re.search(r"Requests/sec:\s+([0-9.]+)", printed)) is None:
+        raise RuntimeError(f"wrk saw failures:\n{printed}")
+    return float(rate[1])

@@ -1,0 +1,87 @@
+"""How much memory the service takes while clients send batches at full speed: its resident size, second by second."""
+
+import json
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from demo.service import running
+
+from . import records
+from .load import Request, requests_per_second
+
+RECORDS = 100_000
+BATCH = 1000
+CONNECTIONS = 4
+CONFIG = """
+stores: {{r: {{kind: rocksdb, path: {path}, block_cache_bytes: 67108864, write_buffer_bytes: 16777216}}}}
+tables: {{{table}: {{store: r}}}}
+"""
+
+
+def run(seconds: float) -> dict[str, float]:
+    """Send batches of gets, puts and updates for so long; return the resident size when idle, at most, and at the end.
+
+    Sizes are in MB. RocksDB has 64 MB of block cache and 16 MB write buffers, up to two of them: what is above is the service's own.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "soak.yaml"
+        config.write_text(CONFIG.format(path=Path(folder) / "data", table=records.TABLE))
+        with running(Path(folder), config=config) as service:
+            process = psutil.Process(service.process.pid)
+            idle = _resident_mb(process)
+            sizes: list[float] = []
+            done = threading.Event()
+            watcher = threading.Thread(target=_watch, args=(process, sizes, done))
+            watcher.start()
+            try:
+                rate = requests_per_second(service.url, _mixed(), connections=CONNECTIONS, seconds=seconds)
+            finally:
+                done.set()
+                watcher.join()
+            return {"idle_mb": idle, "max_mb": max(sizes), "end_mb": sizes[-1], "operations_per_s": rate * BATCH}
+
+
+def _mixed() -> list[Request]:
+    chance = random.Random(1)
+    return [request for _ in range(20) for request in (_gets(chance), _puts(chance), _updates(chance))]
+
+
+def _keys(chance: random.Random) -> list[str]:
+    return [records.key(index) for index in chance.sample(range(RECORDS), BATCH)]
+
+
+def _gets(chance: random.Random) -> Request:
+    return records.gets_as_arrow(_keys(chance))
+
+
+def _puts(chance: random.Random) -> Request:
+    keys = _keys(chance)
+    columns: dict[str, Sequence[Any]] = {"key": keys, "value": [records.value(int(key[1:])) for key in keys]}
+    return Request("POST", f"/v1/tables/{records.TABLE}/batch?op=put", records.stream(columns), records.ARROW)
+
+
+def _updates(chance: random.Random) -> Request:
+    update = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    body = json.dumps({"operations": [{**update, "key": key} for key in _keys(chance)]})
+    return Request("POST", f"/v1/tables/{records.TABLE}/batch", body.encode())
+
+
+def _watch(process: psutil.Process, sizes: list[float], done: threading.Event) -> None:
+    while not done.is_set():
+        sizes.append(_resident_mb(process))
+        time.sleep(0.5)
+    sizes.append(_resident_mb(process))
+
+
+def _resident_mb(process: psutil.Process) -> float:
+    return float(process.memory_info().rss) / 1e6
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(120.0), indent=2))

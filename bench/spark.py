@@ -1,0 +1,116 @@
+"""From PySpark on all cores: join and put of a million rows, against what a job would do without the service."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from demo.service import running
+from demo.session import session
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tableside_spark import Table
+
+from . import records
+from .report import Result, group
+
+SCHEMA = "manufacturer string, seats int, year int"
+
+
+def run(rows: int) -> list[Result]:
+    """Measure every way once, after a warm-up, and return rows per second."""
+    with tempfile.TemporaryDirectory() as folder:
+        _fill_in(Path(folder))
+        with running(Path(folder) / "service") as service, session(Path(folder) / "spark") as spark:
+            spark.conf.set("spark.sql.shuffle.partitions", 8)
+            table = Table(records.TABLE, url=service.url)
+            puts = _rate(rows, lambda: _put(spark, table, rows))
+            frames = {
+                "join, keys unique": _frame(spark, rows, rows, step=1),
+                "join, keys unique, in no order": _frame(spark, rows, rows, step=7919),
+                "join, 1 key in 100 unique": _frame(spark, rows, rows // 100, step=7919),
+            }
+            results = [
+                result
+                for name, frame in frames.items()
+                for result in _joins(name, spark, table, service.url, frame, rows)
+            ]
+    return [*results, *group("put", "rows", [("put, through the service, durable", puts)], {})]
+
+
+def _fill_in(folder: Path) -> None:
+    for name in ("service", "spark"):
+        (folder / name).mkdir()
+
+
+def _put(spark: SparkSession, table: Table, rows: int) -> None:
+    frame = spark.range(rows).select(
+        f.format_string("N%06d", "id").alias("tailnum"),
+        f.lit("BOEING").alias("manufacturer"),
+        f.format_string("737-%d", "id").alias("model"),
+        (f.col("id") % 300).alias("seats"),
+        (f.col("id") % 50 + 1970).alias("year"),
+        f.lit("Fixed wing multi engine").alias("type"),
+    )
+    summary = table.put(frame, key="tailnum")
+    assert summary.applied == rows, summary
+
+
+def _frame(spark: SparkSession, rows: int, keys: int, step: int) -> DataFrame:
+    key = f.format_string("N%06d", f.col("id") * step % keys)
+    return spark.range(rows).select(key.alias("tailnum"), "id")
+
+
+def _joins(name: str, spark: SparkSession, table: Table, url: str, frame: DataFrame, rows: int) -> list[Result]:
+    def service() -> DataFrame:
+        return table.join(frame, on="tailnum", schema=SCHEMA, how="inner")
+
+    def source() -> DataFrame:
+        read = spark.read.format("tableside").option("url", url).option("table", records.TABLE)
+        return frame.join(read.schema(f"key string, {SCHEMA}").load(), frame["tailnum"] == f.col("key"))
+
+    values = _broadcast(spark, frame)
+    ways: dict[str, Callable[[], DataFrame]] = {
+        "through the service": service,
+        "dictionary broadcast to the workers": lambda: _from_dictionary(frame, values),
+        "table read by the data source, joined in Spark": source,
+    }
+    rates = [(way, _rate(rows, partial(_consume, joined, rows))) for way, joined in ways.items()]
+    values.unpersist()
+    return group(name, "rows", rates, {})
+
+
+def _broadcast(spark: SparkSession, frame: DataFrame) -> Any:
+    keys = [row[0] for row in frame.select("tailnum").distinct().collect()]
+    return spark.sparkContext.broadcast({key: records.value(int(key[1:])) for key in keys})
+
+
+def _from_dictionary(frame: DataFrame, values: Any) -> DataFrame:
+    def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = [values.value.get(key) for key in batch["tailnum"].to_pylist()]
+            yield batch.append_column("value", pa.array(found, pa.string()))
+
+    joined = frame.mapInArrow(look_up, "tailnum string, id long, value string")
+    return joined.select("tailnum", "id", f.from_json("value", SCHEMA).alias("value")).select(
+        "tailnum", "id", "value.*"
+    )
+
+
+def _consume(joined: Callable[[], DataFrame], rows: int) -> None:
+    [row] = joined().agg(f.count("manufacturer"), f.sum("seats"), f.max("year")).collect()
+    assert row[0] == rows, row
+
+
+def _rate(rows: int, work: Callable[[], None], rounds: int = 2) -> float:
+    """Return rows per second of the best round; the first one warms Spark's workers and the service up."""
+    times = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return rows / min(times)
