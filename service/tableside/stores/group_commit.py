@@ -5,7 +5,7 @@ Reading, deciding and writing inside one piece of work is therefore atomic among
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -51,7 +51,11 @@ class GroupCommit(Generic[Result]):
         loop = asyncio.get_running_loop()
         while self._waiting:
             group, self._waiting = self._waiting[: self._group_max], self._waiting[self._group_max :]
-            results = await loop.run_in_executor(self._thread, self._commit, [work for work, _ in group])
+            results: Sequence[Result | Exception]
+            try:
+                results = await loop.run_in_executor(self._thread, self._commit, [work for work, _ in group])
+            except Exception as error:  # noqa: BLE001  # the thread has ended, or worse: nobody may wait for ever
+                results = [error] * len(group)
             for (_, answer), result in zip(group, results, strict=True):
                 if answer.cancelled():
                     continue

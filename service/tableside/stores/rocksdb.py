@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, Field
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
-from ..errors import RecordUnreadable, StoreUnavailable, TableError
+from ..errors import Applied, RecordUnreadable, StoreUnavailable, TableError
 from ..keys import after_all_with
 from ..operations import Get, Key, Operation, Outcome, Record, Write, Written
 from ..ranges import Range, between, of_scan
@@ -165,11 +165,17 @@ class RocksdbBackend:
     async def _sweep_forever(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            position: bytes | None = b""
-            while position is not None:
-                started = time.perf_counter()
-                position = await self._sweep_some(position)
-                await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
+            try:
+                await self._sweep()
+            except Exception:
+                log.exception("what has expired could not be removed; the next sweep tries again")
+
+    async def _sweep(self) -> None:
+        position: bytes | None = b""
+        while position is not None:
+            started = time.perf_counter()
+            position = await self._sweep_some(position)
+            await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
 
     async def _sweep_some(self, low: bytes, keys_max: int = 2000) -> bytes | None:
         """Look at some records from `low` on, remove those that have expired, return where to go on."""
@@ -215,17 +221,25 @@ class RocksdbStore:
             return await self._backend.commit(partial(self._write, operations))
         except Exception as error:
             log.exception("RocksDB failed")
-            unavailable = StoreUnavailable(f"RocksDB failed: {_first_line(error)}", applied="unknown")
-            return [unavailable] * len(operations)
+            return [_unavailable(error, operation) for operation in operations]
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys."""
-        return await self._backend.read(partial(self._page, scan))
+        return await self._looked_up(partial(self._page, scan))
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table at keys that lie evenly between others."""
-        boundaries = await self._backend.read(partial(self._boundaries, count_max))
+        boundaries = await self._looked_up(partial(self._boundaries, count_max))
         return [part.to_split() for part in between(boundaries)]
+
+    async def _looked_up(self, work: Callable[[], Result]) -> Result:
+        try:
+            return await self._backend.read(work)
+        except TableError:
+            raise
+        except Exception as error:
+            log.exception("RocksDB failed")
+            raise _unavailable(error) from error
 
     async def _read(self, operations: Sequence[Operation]) -> list[Outcome]:
         if len(operations) <= INLINE_KEYS_MAX:
@@ -356,6 +370,11 @@ def _midpoint(first: bytes, last: bytes) -> bytes:
 def _not_durable(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:
     unknown = StoreUnavailable(f"RocksDB could not sync: {_first_line(error)}", applied="unknown")
     return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]
+
+
+def _unavailable(error: Exception, operation: Operation | None = None) -> StoreUnavailable:
+    applied: Applied = "no" if operation is None or isinstance(operation, Get) else "unknown"
+    return StoreUnavailable(f"RocksDB failed: {_first_line(error)}", applied=applied)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The RocksDB store passes the shared suite; and what is its own: reopening, the sweep, records of other tools."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from rocksdict import Options, Rdict
 
 from store_contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
 from tableside.errors import RecordUnreadable, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Token, Written
+from tableside.operations import Delete, Get, Operation, Token, Written
+from tableside.ranges import Range
 from tableside.store import Scan, Store, TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 from tableside.stores.rocksdb_records import pack, unpack
@@ -123,6 +124,43 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(tmp_path: Path) -
         assert all(isinstance(answer, Written) for answer in answers[1::2])
         await written(store, update("a", {"$inc": {"n": 1}}, {}))
         assert (await value(store, "a"))["n"] >= 26
+
+
+async def test_a_store_that_fails_answers_so_and_does_not_raise(tmp_path: Path) -> None:
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        await written(store, put("a"))
+        await backend.close()
+        many = [Get(f"{index}") for index in range(100)]
+        calls: list[Sequence[Operation]] = [[Get("a")], many, [put("a"), Get("b"), Delete("c")]]
+        for operations in calls:
+            outcomes = await asyncio.wait_for(store.apply(operations), 5)
+            assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+            assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == [
+                "no" if isinstance(operation, Get) else "unknown" for operation in operations
+            ]
+        with pytest.raises(StoreUnavailable):
+            await store.scan(Scan(10))
+        with pytest.raises(StoreUnavailable):
+            await store.splits(4)
+
+
+async def test_a_sweep_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = Time(real=False)
+    async with database(tmp_path, time, sweep_every_s=0.02) as backend:
+        store = backend.store(TableSpec("t"))
+        await store.apply([put("a", ttl_s=1), put("b")])
+        await time.passes(1.0)
+
+        def fails(wanted: Range) -> Iterator[tuple[bytes, bytes]]:
+            raise OSError("unreadable")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "items", fails)
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)
+    async with raw(tmp_path) as found:
+        assert [key for key, _ in found.items()] == [b"t\0b"]
 
 
 async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Path) -> None:

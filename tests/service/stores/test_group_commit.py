@@ -1,0 +1,138 @@
+"""Group commit: order, one sync for many, failures where they belong, and an end that finishes what was accepted."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from tableside.stores.group_commit import GroupCommit
+
+
+class Disk:
+    """Counts syncs, and can be slow or fail."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.fails = False
+        self.open = threading.Event()
+        self.open.set()
+
+    def sync(self) -> None:
+        assert self.open.wait(10)
+        self.syncs += 1
+        if self.fails:
+            raise OSError("disk full")
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+async def group(disk: Disk) -> AsyncIterator[GroupCommit[str]]:
+    commits: GroupCommit[str] = GroupCommit(disk.sync, lambda error, result: f"{result}: {error}", group_max=100)
+    yield commits
+    disk.open.set()
+    await commits.close()
+
+
+async def test_work_is_done_in_its_order_on_one_thread(group: GroupCommit[str]) -> None:
+    done: list[int] = []
+    threads = set()
+
+    def work(number: int) -> str:
+        done.append(number)
+        threads.add(threading.get_ident())
+        return str(number)
+
+    answers = await asyncio.gather(*(group.run(partial(work, number)) for number in range(500)))
+    assert answers == [str(number) for number in range(500)]
+    assert done == list(range(500))
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+async def test_what_waits_for_the_disk_shares_one_sync(group: GroupCommit[str], disk: Disk) -> None:
+    disk.open.clear()
+    first = asyncio.create_task(group.run(lambda: "first"))
+    await asyncio.sleep(0.05)
+    others = [asyncio.create_task(group.run(lambda: "other")) for _ in range(100)]
+    await asyncio.sleep(0.05)
+    assert not first.done()
+    disk.open.set()
+    await asyncio.gather(first, *others)
+    assert disk.syncs == 2
+
+
+async def test_a_group_has_a_limit(group: GroupCommit[str], disk: Disk) -> None:
+    await asyncio.gather(*(group.run(lambda: "x") for _ in range(250)))
+    assert disk.syncs == 3
+
+
+async def test_work_that_fails_fails_alone(group: GroupCommit[str]) -> None:
+    def fails() -> str:
+        raise ValueError("this one")
+
+    answers = await asyncio.gather(
+        group.run(lambda: "a"), group.run(fails), group.run(lambda: "b"), return_exceptions=True
+    )
+    assert [answers[0], answers[2]] == ["a", "b"]
+    assert isinstance(answers[1], ValueError)
+
+
+async def test_a_sync_that_fails_is_told_to_all_of_its_group_and_to_no_other(
+    group: GroupCommit[str], disk: Disk
+) -> None:
+    disk.fails = True
+    first, second = await asyncio.gather(group.run(lambda: "a"), group.run(lambda: "b"))
+    assert (first, second) == ("a: disk full", "b: disk full")
+    disk.fails = False
+    assert await group.run(lambda: "c") == "c"
+
+
+async def test_work_whose_caller_is_gone_is_done_all_the_same(group: GroupCommit[str], disk: Disk) -> None:
+    done: list[str] = []
+
+    def work() -> str:
+        done.append("work")
+        return "work"
+
+    disk.open.clear()
+    first, given_up = asyncio.create_task(group.run(lambda: "first")), asyncio.create_task(group.run(work))
+    await asyncio.sleep(0.02)
+    given_up.cancel()
+    disk.open.set()
+    assert await first == "first"
+    assert await group.run(lambda: "later") == "later"
+    assert done == ["work"]
+
+
+async def test_what_was_accepted_is_finished_before_the_end(group: GroupCommit[str]) -> None:
+    tasks = [asyncio.create_task(group.run(lambda: "x")) for _ in range(300)]
+    await asyncio.sleep(0)
+    await group.close()
+    assert {await task for task in tasks} == {"x"}
+
+
+async def test_after_the_end_work_is_refused_at_once(group: GroupCommit[str]) -> None:
+    await group.close()
+    with pytest.raises(RuntimeError):
+        await asyncio.wait_for(group.run(lambda: "late"), 5)
+
+
+async def test_a_fault_of_the_group_itself_reaches_every_caller(disk: Disk) -> None:
+    def faulty(error: Exception, result: str) -> str:
+        raise LookupError("a fault")
+
+    commits: GroupCommit[str] = GroupCommit(disk.sync, faulty)
+    disk.fails = True
+    answers = await asyncio.wait_for(
+        asyncio.gather(commits.run(lambda: "a"), commits.run(lambda: "b"), return_exceptions=True), 5
+    )
+    assert [type(answer) for answer in answers] == [LookupError] * 2
+    disk.fails = False
+    assert await commits.run(lambda: "c") == "c"
+    await commits.close()
