@@ -27,7 +27,7 @@ tables: {{{table}: {{store: r}}}}
 def run(seconds: float) -> dict[str, float]:
     """Send batches of gets, puts and updates for so long; return the resident size when idle, at most, and at the end.
 
-    Sizes are in MB. RocksDB has 64 MB of block cache and two write buffers of 16 MB: what is above is the service's own.
+    Sizes are in MB. RocksDB has a block cache of 64 and two write buffers of 16: what is above is the service's own.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "soak.yaml"
