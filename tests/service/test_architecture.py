@@ -14,7 +14,7 @@ SERVICE = ROOT / "service" / "tableside"
 CLIENT = ROOT / "spark_client" / "tableside_spark"
 
 ORDER = [
-    ["errors", "within"],
+    ["errors"],
     ["values"],
     ["updates"],
     ["operations"],
