@@ -1,0 +1,149 @@
+"""Updates of single records: merge patches, operators, defaults, and what is refused."""
+
+import pytest
+
+from service.http.asking import JSON, MERGE_PATCH, Asking, check_refused, fresh, path_of
+
+T = "records"
+REPRESENTATION = {"Prefer": "return=representation"}
+
+
+@pytest.mark.parametrize(
+    ("value", "patch", "expected"),
+    [
+        ({"a": 1, "b": 2}, {"a": None, "c": 3}, {"b": 2, "c": 3}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": None}}, {"a": {"c": 2}}),
+        ({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ({"a": 1}, {}, {"a": 1}),
+        ({"a": 1}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
+    ],
+)
+def test_a_merge_patch_is_rfc_7396(asking: Asking, value: object, patch: object, expected: object) -> None:
+    key = fresh()
+    asking.put(T, key, value)
+    response = asking.merge(T, key, patch)
+    assert response.status_code == 204
+    assert response.headers["ETag"]
+    assert asking.value(T, key) == expected
+
+
+@pytest.mark.parametrize(
+    ("update", "expected"),
+    [
+        ({"$inc": {"n": 2}}, {"n": 3, "l": [1]}),
+        ({"$set": {"a.b": 1}}, {"n": 1, "l": [1], "a": {"b": 1}}),
+        ({"$unset": ["n"]}, {"l": [1]}),
+        ({"$unset": {"n": ""}}, {"l": [1]}),
+        ({"$min": {"n": 0}, "$push": {"l": 2}}, {"n": 0, "l": [1, 2]}),
+        ({"$max": {"n": 0}, "$addToSet": {"l": {"$each": [1, 2]}}}, {"n": 1, "l": [1, 2]}),
+        ([{"$inc": {"n": 1}}, {"l": None}, {"$inc": {"n": 1}}], {"n": 3}),
+        ({"m": 1}, {"n": 1, "l": [1], "m": 1}),
+        ([], {"n": 1, "l": [1]}),
+    ],
+)
+def test_an_update_changes_the_record(asking: Asking, update: object, expected: object) -> None:
+    key = fresh()
+    asking.put(T, key, {"n": 1, "l": [1]})
+    assert asking.update(T, key, {"update": update}).status_code == 204
+    assert asking.value(T, key) == expected
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"$inc": {"s": 1}},
+        {"$inc": {"n": 2**63 - 1}},
+        {"$set": {"l.a": 1}},
+        {"$push": {"n": 1}},
+        {"$min": {"n": "a"}},
+        {"$set": {"n": 1}, "m": 1},
+        {"$what": {"n": 1}},
+        {"$set": {"n": 1}, "$inc": {"n": 1}},
+        {"$set": {"a": 1, "a.b": 1}},
+        {"$push": {"l": {"$each": [1], "$slice": 1}}},
+        {"$set": {"_ts": 1}},
+        [{"$inc": {"n": 1}}, {"$inc": {"s": 1}}],
+        7,
+        "text",
+        [7],
+        None,
+    ],
+)
+def test_an_update_that_does_not_fit_leaves_the_record_as_it_was(asking: Asking, update: object) -> None:
+    key, value = fresh(), {"n": 1, "s": "", "l": [1]}
+    etag = asking.put(T, key, value).headers["ETag"]
+    check_refused(asking.update(T, key, {"update": update}), 422, "invalid_operation")
+    assert asking.get(T, key).json() == value
+    assert asking.get(T, key).headers["ETag"] == etag
+
+
+def test_an_update_of_an_absent_record_without_a_default_is_not_found(asking: Asking) -> None:
+    asking.put(T, fresh(), {})
+    check_refused(asking.merge(T, fresh(), {"n": 1}), 404, "record_not_found")
+    check_refused(asking.update(T, fresh(), {"update": {"$inc": {"n": 1}}}), 404, "record_not_found")
+
+
+def test_a_default_is_where_an_absent_record_starts(asking: Asking) -> None:
+    key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 10}}
+    assert asking.update(T, key, body).status_code == 201
+    assert asking.update(T, key, body).status_code == 204
+    assert asking.value(T, key) == {"n": 12}
+
+
+def test_an_empty_update_inserts_the_default(asking: Asking) -> None:
+    key = fresh()
+    made = asking.update(T, key, {"update": {}, "default": {"n": 1}}, headers=REPRESENTATION)
+    assert made.status_code == 201
+    assert made.json() == {"n": 1}
+
+
+@pytest.mark.parametrize("default", [{"_ts": 1}, [], 1, {"": 1}, {"n": 2**64}, {"n": "x"}])
+def test_a_default_that_cannot_be_written_is_the_outcome(asking: Asking, default: object) -> None:
+    key = fresh()
+    response = asking.update(T, key, {"update": {"$inc": {"n": 1}}, "default": default})
+    check_refused(response, 422, "invalid_operation")
+    check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+def test_an_update_answers_the_value_if_asked(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {"n": 1})
+    response = asking.update(T, key, {"update": {"$inc": {"n": 1}}}, headers=REPRESENTATION)
+    assert response.status_code == 200
+    assert response.json() == {"n": 2}
+    assert response.headers["Preference-Applied"] == "return=representation"
+
+
+def test_if_match_guards_an_update(asking: Asking) -> None:
+    key = fresh()
+    etag = asking.put(T, key, {"n": 1}).headers["ETag"]
+    assert asking.merge(T, key, {"n": 2}, headers={"If-Match": etag}).status_code == 204
+    check_refused(asking.merge(T, key, {"n": 3}, headers={"If-Match": etag}), 412, "precondition_failed")
+    assert asking.value(T, key) == {"n": 2}
+
+
+@pytest.mark.parametrize("body", [{}, {"default": {}}, {"update": {}, "other": 1}, [], 7, None])
+def test_an_update_request_is_an_object_with_an_update_and_nothing_unknown(asking: Asking, body: object) -> None:
+    check_refused(asking.update(T, fresh(), body), 422, "invalid_operation")
+
+
+@pytest.mark.parametrize("patch", [[], 7, None, {"$inc": {"n": 1}}, {"_ts": 1}, {"n": 2**64}])
+def test_what_is_no_merge_patch_is_refused(asking: Asking, patch: object) -> None:
+    key = fresh()
+    asking.put(T, key, {"n": 1})
+    check_refused(asking.merge(T, key, patch), 422, "invalid_operation")
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/json; charset=latin-1", ""])
+def test_an_update_in_another_media_type_is_told_which_there_are(asking: Asking, media: str) -> None:
+    response = asking.client.patch(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
+    check_refused(response, 415, "unsupported_media_type")
+    assert response.headers["Accept-Patch"] == f"{JSON}, {MERGE_PATCH}"
+
+
+@pytest.mark.parametrize(
+    "media", ["application/JSON", "application/json; charset=UTF-8", "application/json;charset=utf-8"]
+)
+def test_a_media_type_may_be_written_in_several_ways(asking: Asking, media: str) -> None:
+    response = asking.client.put(path_of(T, fresh()), content=b"{}", headers={"Content-Type": media})
+    assert response.status_code == 204

@@ -1,0 +1,68 @@
+"""Values: what is kept, and what is refused."""
+
+import pytest
+
+from service.http.asking import Asking, check_refused, fresh, path_of
+
+T = "records"
+REPRESENTATION = {"Prefer": "return=representation"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (b'{"n":1.0}', b'{"n":1}'),
+        (b'{"n":-0.0}', b'{"n":0}'),
+        (b'{"n":1e3}', b'{"n":1000}'),
+        (b'{"n":9223372036854775807}', b'{"n":9223372036854775807}'),
+        (b'{"n":-9223372036854775808}', b'{"n":-9223372036854775808}'),
+        (b'{"n":-9223372036854775808.0}', b'{"n":-9223372036854775808}'),
+        (b'{"n":0.1}', b'{"n":0.1}'),
+        (b'{"n":1e-400}', b'{"n":0}'),
+        (b'{"a":1,"a":2}', b'{"a":2}'),
+        (b'{"a":null,"b":true}', b'{"a":null,"b":true}'),
+        (b'{"a":{"_ts":1}}', b'{"a":{"_ts":1}}'),
+        (b'{"a":"\\u00fc\\ud83d\\ude00"}', '{"a":"ü😀"}'.encode()),
+        (b" {} ", b"{}"),
+        (b'{"a":' * 29 + b"{}" + b"}" * 29, b'{"a":' * 29 + b"{}" + b"}" * 29),
+    ],
+)
+def test_a_value_is_kept(asking: Asking, sent: bytes, read: bytes) -> None:
+    key = fresh()
+    response = asking.client.put(path_of(T, key), content=sent)
+    assert response.status_code == 204, response.text
+    assert asking.get(T, key).content == read
+
+
+@pytest.mark.parametrize("number", [1e20, 1.5e300, 5e-324, 1.7976931348623157e308, 9223372036854775808.0])
+def test_a_double_is_kept_exactly(asking: Asking, number: float) -> None:
+    key = fresh()
+    asking.client.put(path_of(T, key), content=b'{"n":%s}' % repr(number).encode())
+    assert asking.value(T, key) == {"n": number}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"n":9223372036854775808}',
+        b'{"n":-9223372036854775809}',
+        b'{"n":' + b"9" * 300 + b"}",
+        b'{"a":"\\u0000"}',
+        b'{"a\\u0000":1}',
+        b'{"":1}',
+        b'{"a":{"":1}}',
+        b'{"_ts":1}',
+        b'{"_tsanything":1}',
+        b"[]",
+        b"1",
+        b'"a"',
+        b"null",
+        b"true",
+        b'{"a":' * 30 + b"{}" + b"}" * 30,
+        b'{"a":' + b"[" * 30 + b"]" * 30 + b"}",
+    ],
+)
+def test_a_value_that_is_not_legal_is_refused(asking: Asking, body: bytes) -> None:
+    key = fresh()
+    check_refused(asking.client.put(path_of(T, key), content=body), 422, "invalid_operation")
+    check_refused(asking.get(T, key), 404, "record_not_found")
