@@ -43,6 +43,7 @@ def main() -> None:
     except Different as different:
         sys.exit(f"DIFFERENT: {different}")
     except KeyboardInterrupt:
+        progress.say("interrupted; the service is stopped")
         sys.exit(130)
 
 
@@ -123,7 +124,7 @@ def _table(busiest: list[Row]) -> Table:
     table = Table(title="The busiest aircraft", title_justify="left")
     table.add_column("aircraft", no_wrap=True)
     table.add_column("plane", no_wrap=True, max_width=24)
-    for heading in ("flights", "miles", "cancelled", "worst delay", "destinations"):
+    for heading in ("flights", "miles", "cancelled", "max delay", "places"):
         table.add_column(heading, justify="right")
     for heading in ("first", "last"):
         table.add_column(heading, no_wrap=True)

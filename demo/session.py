@@ -1,6 +1,8 @@
 """A Spark session for one machine that says little and leaves nothing behind."""
 
 import contextlib
+import logging
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +26,13 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": sys.stderr.isatty(),
     }
     spark = SparkSession.builder.master("local[*]").appName("flights").config(map=settings).getOrCreate()
+    # On Ctrl-C stop at once: PySpark would call the JVM from within the call that is being interrupted, and log that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.disable()
     try:
         yield spark
-    finally:
-        spark.stop()
+    except BaseException:
+        with contextlib.suppress(Exception):  # an interrupted call leaves the talk with the JVM out of step
+            spark.stop()
+        raise
+    spark.stop()
