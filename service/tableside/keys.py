@@ -24,6 +24,7 @@ _INTEGER = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _SIGN = 1 << 63
 _TERMINATOR = b"\0"
+_BETWEEN = "\0"
 
 
 class KeyField(msgspec.Struct, frozen=True):
@@ -50,6 +51,14 @@ class KeySchema(msgspec.Struct, frozen=True):
         if not isinstance(raw, (list, tuple)) or len(raw) != len(self.fields):
             raise InvalidOperation(f"a key of this table is an array of {len(self.fields)} parts")
         return tuple(checked_part(part, field.type) for part, field in zip(raw, self.fields, strict=True))
+
+    def all_legal(self, raws: list[object]) -> bool:
+        """Whether every one is a legal key as it stands; may say no where all are. Cheap for short ASCII strings."""
+        if self.composite or self.fields[0].type != "string" or set(map(type, raws)) != {str}:
+            return False
+        strings: list[str] = raws  # type: ignore[assignment]  # just seen
+        together = _BETWEEN.join(strings)
+        return together.isascii() and together.count(_BETWEEN) == len(raws) - 1 and _lengths_fit(strings)
 
     def from_path(self, segments: Sequence[bytes]) -> Key:
         """Return the key whose parts are these percent-encoded path segments."""
@@ -171,6 +180,10 @@ def _checked_string(raw: str) -> str:
     if "\0" in raw:
         raise InvalidOperation("a key holds U+0000")
     return raw
+
+
+def _lengths_fit(strings: list[str]) -> bool:
+    return min(map(len, strings)) >= 1 and max(map(len, strings)) <= STRING_BYTES_MAX
 
 
 def _encode_integer(part: int) -> bytes:

@@ -243,14 +243,16 @@ def _arrow_batch(request: Request, body: bytes, spec: TableSpec, query: Any) -> 
 
 
 def _table_for(request: Request, name: str, operations: Sequence[Operation]) -> Any:
-    writes = any(type(operation) is not Get for operation in operations)
+    writes = set(map(type, operations)) - {Get}
     return _catalog(request).table_to_write(name) if writes else _catalog(request).table(name)
 
 
 def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
     """Return the records if every outcome is one, with nothing beside its value; else none."""
-    records = [outcome for outcome in outcomes if type(outcome) is Record and not outcome.expires_ms]
-    if len(records) != len(outcomes) or sum(len(found.value) for found in records) > bytes_max:
+    if set(map(type, outcomes)) != {Record}:
+        return []
+    records: list[Record] = outcomes  # type: ignore[assignment]  # just seen
+    if any(found.expires_ms for found in records) or sum(len(found.value) for found in records) > bytes_max:
         return []
     return records
 

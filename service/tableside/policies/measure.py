@@ -66,13 +66,14 @@ def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> di
     if len(operations) == 1:
         return {(_KINDS[type(operations[0])], _label(outcomes[0])): 1}
     counted: Counter[tuple[str, str]] = Counter()
-    kinds = Counter(zip(map(type, operations), map(type, outcomes), strict=True))
-    for (kind, outcome), count in kinds.items():
+    for (kind, outcome), count in Counter(zip(map(type, operations), map(type, outcomes), strict=True)).items():
         if outcome is Record or outcome is type(None):
             counted[_KINDS[kind], "found" if outcome is Record else "absent"] += count
-    for operation, answer in zip(operations, outcomes, strict=True):
-        if isinstance(answer, (Written, TableError)):
-            counted[_KINDS[type(operation)], _label(answer)] += 1
+        else:
+            alike = zip(operations, outcomes, strict=True)
+            counted.update(
+                (_KINDS[kind], _label(answer)) for one, answer in alike if type(one) is kind and type(answer) is outcome
+            )
     return counted
 
 

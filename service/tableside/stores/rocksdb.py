@@ -22,7 +22,7 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, Writ
 
 from ..errors import Applied, RecordUnreadable, StoreUnavailable, TableError
 from ..keys import after_all_with
-from ..operations import Get, Key, Operation, Outcome, Record, Write, Written
+from ..operations import Get, Key, Operation, Outcome, Put, Record, Update, Write, Written
 from ..ranges import Range, between, of_scan
 from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..transition import Changed, Stored, transition
@@ -216,7 +216,7 @@ class RocksdbStore:
     async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
         """Read in one call, write in one batch that is durable when this returns."""
         try:
-            if all(type(operation) is Get for operation in operations):
+            if set(map(type, operations)) <= {Get}:
                 return await self._read(operations)
             return await self._backend.commit(partial(self._write, operations))
         except Exception as error:
@@ -268,11 +268,22 @@ class RocksdbStore:
         try:
             stored = None if raw is None else unpack(raw)
         except RecordUnreadable as error:
-            return error
+            return self._replaced(batch, key, operation, now) or error
+        return self._stepped(batch, key, stored, operation, now)
+
+    def _stepped(self, batch: WriteBatch, key: bytes, stored: Stored | None, operation: Write, now: int) -> Outcome:
         step = transition(stored, operation, self._spec, now_ms=now, etag=self._backend.next_etag())
         if isinstance(step, Changed):
             _keep(batch, key, step.stored)
         return step.outcome
+
+    def _replaced(self, batch: WriteBatch, key: bytes, operation: Write, now: int) -> Outcome:
+        """Let an unreadable record be replaced or removed by what need not know it; None is for all else."""
+        conditional = operation.if_match is not None or (isinstance(operation, Put) and operation.if_absent)
+        if conditional or isinstance(operation, Update):
+            return None
+        _keep(batch, key, None)
+        return self._stepped(batch, key, None, operation, now)
 
     def _page(self, scan: Scan) -> Page:
         now, skip = self._backend.now_ms(), len(self._prefix)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import values
-from ..errors import InvalidOperation, MalformedRequest, TableError, TooLarge
+from ..errors import MalformedRequest, TableError, TooLarge
 from ..operations import Get, Operation, Put, Record
 from ..store import TableSpec
 from . import members
@@ -199,11 +199,9 @@ def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
 
 
 def _gets(keys: list[Any], spec: TableSpec) -> list[Operation | TableError]:
-    from_json = spec.key.from_json
-    try:
-        return [Get(from_json(key)) for key in keys]
-    except InvalidOperation:
-        return [_operation(spec, {"op": "get", "key": key}) for key in keys]
+    if spec.key.all_legal(keys):
+        return list(map(Get, keys))
+    return [_operation(spec, {"op": "get", "key": key}) for key in keys]
 
 
 def _puts(keys: list[Any], texts: list[Any], spec: TableSpec) -> list[Operation | TableError]:

@@ -237,6 +237,18 @@ async def test_what_is_no_record_is_unreadable_and_never_absent(tmp_path: Path, 
         assert len(await store.splits(4)) >= 1
 
 
+@pytest.mark.parametrize("repair", [put("a", {"n": 1}), Delete("a"), Delete("a", token=Token("w", 1))], ids=str)
+async def test_what_is_no_record_can_be_replaced_or_deleted(tmp_path: Path, repair: Operation) -> None:
+    async with raw(tmp_path) as found:
+        found[b"t\0a"] = b"junk"
+    async with database(tmp_path) as backend:
+        store = backend.store(TableSpec("t"))
+        for conditional in (put("a", {}, if_absent=True), put("a", {}, if_match=("x",)), Delete("a", if_match=("*",))):
+            assert refused(await one(store, conditional), RecordUnreadable)
+        await written(store, repair)
+        assert await scanned(store) == ([] if isinstance(repair, Delete) else ["a"])
+
+
 async def test_an_answer_about_a_sync_that_failed_says_that_nobody_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
