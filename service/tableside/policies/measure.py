@@ -65,6 +65,8 @@ class Measure(Policy):
 def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
     if len(operations) == 1:
         return {(_KINDS[type(operations[0])], _label(outcomes[0])): 1}
+    if set(map(type, operations)) == {Get} and (found := list(map(type, outcomes)).count(Record)) == len(outcomes):
+        return {("get", "found"): found}
     counted: Counter[tuple[str, str]] = Counter()
     for (kind, outcome), count in Counter(zip(map(type, operations), map(type, outcomes), strict=True)).items():
         if outcome is Record or outcome is type(None):

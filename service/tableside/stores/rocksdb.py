@@ -27,7 +27,7 @@ from ..ranges import Range, between, of_scan
 from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..transition import Changed, Stored, transition
 from .group_commit import GroupCommit
-from .rocksdb_records import pack, read, unpack
+from .rocksdb_records import pack, read, read_all, unpack
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ class RocksdbStore:
     def _found(self, operations: Sequence[Operation]) -> list[Outcome]:
         now, prefix, encode = self._backend.now_ms(), self._prefix, self._encode
         raws = self._backend.get([prefix + encode(operation.key) for operation in operations])
-        return [read(raw, now) for raw in raws]
+        return read_all(raws, now)
 
     def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
         now, batch = self._backend.now_ms(), WriteBatch(raw_mode=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ..errors import RecordNotFound, TableError, TooLarge
-from ..operations import Get, Operation, Outcome, Record, Written
+from ..operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from ..values import project
 from .problems import status
 
@@ -25,6 +25,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 ABSENT = RecordNotFound("there is no such record")
+
+_OPERATIONS = frozenset({Get, Put, Update, Delete})
 
 _BEYOND = TooLarge("the answer is beyond the limit of bytes: ask for this record again", retriable=True)
 
@@ -80,8 +82,10 @@ def _bounded(found: list[Answer], operations: Sequence[object], bytes_max: int) 
     return bounded
 
 
-def valid(operations: Sequence[Operation | TableError]) -> list[Operation]:
+def valid(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
     """Return those that could be read as operations."""
+    if set(map(type, operations)) <= _OPERATIONS:
+        return operations  # type: ignore[return-value]  # just seen
     return [operation for operation in operations if not isinstance(operation, TableError)]
 
 
