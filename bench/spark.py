@@ -22,7 +22,7 @@ SCHEMA = "manufacturer string, seats int, year int"
 
 
 def run(rows: int) -> list[Result]:
-    """Measure every way once, after a warm-up, and return rows per second."""
+    """Measure every way several times and return the best, in rows per second."""
     with tempfile.TemporaryDirectory() as folder:
         _fill_in(Path(folder))
         with running(Path(folder) / "service") as service, session(Path(folder) / "spark") as spark:
@@ -106,8 +106,8 @@ def _consume(joined: Callable[[], DataFrame], rows: int) -> None:
     assert row[0] == rows, row
 
 
-def _rate(rows: int, work: Callable[[], None], rounds: int = 2) -> float:
-    """Return rows per second of the best round; the first one warms Spark's workers and the service up."""
+def _rate(rows: int, work: Callable[[], None], rounds: int = 4) -> float:
+    """Return rows per second of the best round; the first ones warm the JVM, the workers and the service up."""
     times = []
     for _ in range(rounds):
         started = time.perf_counter()

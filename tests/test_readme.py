@@ -1,0 +1,143 @@
+"""The README is true: its demonstration is run, and its commands answer what it says they do."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEMONSTRATION_S = 600
+SAID_URL = "http://127.0.0.1:8080"
+ETAG = re.compile(r"\b[0-9a-f]{16}\b")
+FIGURES = re.compile(r"EQUAL: .*|│ N\w+ +│.*")
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What the demonstration printed, and the service that it left running."""
+
+    printed: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the README with what it prints, errors included."""
+
+    line: str
+    printed: str
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[Command]:
+    """Return the commands in all consoles, in order."""
+    found = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            match = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL)
+            assert match is not None
+            found.append(Command(match[1].replace("\\\n", " "), match[2]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def demonstration() -> Iterator[Demonstration]:
+    """Run the demonstration to its end, and leave its service running for the tests of this module."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-m", "demo", "--keep"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEMONSTRATION_S,
+    )
+    started = re.search(r"the service runs at (\S+), process (\d+)", done.stdout)
+    assert started is not None, done.stdout + done.stderr
+    try:
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield Demonstration(done.stdout, started[1])
+    finally:
+        os.kill(int(started[2]), signal.SIGTERM)
+
+
+def test_the_demonstration_finds_the_figures_that_the_readme_shows(demonstration: Demonstration) -> None:
+    [shown] = [block for block in blocks("text") if "The busiest aircraft" in block]
+    assert len(FIGURES.findall(shown)) == 12
+    assert FIGURES.findall(demonstration.printed) == FIGURES.findall(shown)
+
+
+def test_every_command_answers_what_the_readme_says(demonstration: Demonstration, tmp_path: Path) -> None:
+    environment = {**os.environ, "TABLESIDE_URL": demonstration.url}
+    for command in commands():
+        if command.line.startswith("cat "):
+            (tmp_path / command.line.removeprefix("cat ")).write_text(command.printed)
+            continue
+        line = _as_run_here(command.line, demonstration.url)
+        done = subprocess.run(
+            line, cwd=tmp_path, env=environment, shell=True, capture_output=True, text=True, timeout=60
+        )
+        assert _comparable(done.stdout + done.stderr) == _comparable(command.printed), command.line
+
+
+def test_every_verb_of_the_command_line_is_shown() -> None:
+    from tableside.cli import app
+
+    verbs = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
+    shown = {shlex.split(command.line)[1] for command in commands() if command.line.startswith("tableside ")}
+    assert verbs - {"serve"} == shown
+    assert "`tableside serve`" in README
+
+
+@pytest.mark.spark
+def test_the_spark_example_runs(demonstration: Demonstration) -> None:
+    [example] = blocks("python")
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", value=False).getOrCreate()
+    try:
+        flights = spark.createDataFrame([("N1", 100, "JFK"), ("N1", 50, "BOS"), ("N328AA", 7, "LAX")], FLIGHTS)
+        names: dict[str, Any] = {"spark": spark, "flights": flights}
+        exec(example.replace(SAID_URL, demonstration.url).replace('Table("aircraft"', 'Table("example"'), names)
+        named = {row.tailnum: row.manufacturer for row in names["named"].collect()}
+        assert named == {"N1": None, "N328AA": "BOEING"}
+        assert names["every"].count() > 4000
+        counted = {row.tailnum: (row.flights, row.miles) for row in _table(spark, demonstration.url).collect()}
+        assert counted == {"N1": (2, 150), "N328AA": (1, 7)}
+    finally:
+        spark.stop()
+
+
+FLIGHTS = "tailnum string, distance long, dest string"
+
+
+def _table(spark: SparkSession, url: str) -> Any:
+    source = spark.read.format("tableside").options(url=url, table="example", key="tailnum")
+    return source.schema("tailnum string, flights long, miles long").load()
+
+
+def _as_run_here(line: str, url: str) -> str:
+    line = line.replace(SAID_URL, url).replace("curl ", "curl --silent ")
+    return re.sub(r"^tableside ", f"{shlex.quote(sys.executable)} -m tableside ", line)
+
+
+def _comparable(printed: str) -> Any:
+    """Return output without what is new in every run: the etags. JSON is compared as JSON."""
+    text = ETAG.sub("an etag", printed.strip())
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.splitlines()
