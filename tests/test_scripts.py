@@ -209,9 +209,7 @@ def build_wheel(folder: Path) -> Path:
 
 def make_environment(folder: Path) -> Path:
     """Make an empty virtual environment and return its Python."""
-    uv = find_uv()
-    make = [uv, "venv", "--quiet", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
-    made = run([*make, str(folder)])
+    made = run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     assert made.returncode == 0, made.stderr
     return folder / "bin" / "python"
 
@@ -220,15 +218,9 @@ def install_locked(python: Path, requirement: str) -> None:
     """Install a requirement with its dependencies, in the versions that are locked."""
     pins = python.parent / "pins.txt"  # without hashes: the wheel that was just built has none
     pins.write_text("".join(f"{name}=={found[0]}\n" for name, found in locked_versions().items() if len(found) == 1))
-    uv = find_uv()
-    install = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
     installed = run([*install, "--constraint", str(pins), requirement])
     assert installed.returncode == 0, installed.stderr
-
-
-def find_uv() -> str | None:
-    """Return uv, beside this Python or on the path."""
-    return shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
