@@ -4,9 +4,13 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from pydantic import BaseModel
 
-from tableside.settings import Settings, SettingsError, checked, default_settings, load
+from tableside.keys import KeyField
+from tableside.settings import LimitSettings, Settings, SettingsError, TableSettings, checked, default_settings, load
 from tableside.stores.rocksdb import RocksdbSettings
+
+DOCUMENTATION = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 def loaded(tmp_path: Path, text: str, **environment: str) -> Settings:
@@ -217,3 +221,17 @@ def test_a_fault_does_not_show_what_was_written(tmp_path: Path) -> None:
 
 def test_the_first_store_is_the_default() -> None:
     assert checked({"stores": {"one": {"kind": "memory"}}, "auto_create": True}).default_store == "one"
+
+
+def test_the_documented_configuration_has_no_faults(tmp_path: Path) -> None:
+    file = tmp_path / "documented.yaml"
+    file.write_text(DOCUMENTATION.split("```yaml\n")[1].split("```")[0])
+    found = load(file)
+    assert found.tables["visits"].spec("visits").key.fields == (KeyField("user", "string"), KeyField("day", "integer"))
+    assert found.default_store == "scratch"
+
+
+@pytest.mark.parametrize("model", [TableSettings, LimitSettings], ids=lambda model: model.__name__)
+def test_every_setting_is_documented(model: type[BaseModel]) -> None:
+    for name in model.model_fields:
+        assert f"`{name}`" in DOCUMENTATION or f"`limits.{name}`" in DOCUMENTATION, name
