@@ -1,10 +1,16 @@
 """What tests share: a running service."""
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from running import Service, running
+
+
+# Spark's workers are to be this Python, whichever way the tests are started.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 @pytest.fixture(scope="session")
