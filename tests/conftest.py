@@ -8,7 +8,6 @@ import pytest
 
 from running import Service, running
 
-
 # Spark's workers are to be this Python, whichever way the tests are started.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
