@@ -12,7 +12,7 @@ NAMES = ("batch", "single", "spark")
 def main() -> None:
     """Run what was asked for, print the table, write the JSON."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=NAMES, default=[], help="which; all of them by default")
+    parser.add_argument("names", nargs="*", type=_name, metavar="|".join(NAMES), help="which; all by default")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each way is measured in a round")
     parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows Spark sends")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="where the results go")
@@ -23,6 +23,12 @@ def main() -> None:
         results += _run(name, arguments)
     show(results)
     write(results, arguments.json)
+
+
+def _name(text: str) -> str:
+    if text not in NAMES:
+        raise argparse.ArgumentTypeError(f"is one of {', '.join(NAMES)}")
+    return text
 
 
 def _run(name: str, arguments: argparse.Namespace) -> list[Result]:

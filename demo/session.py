@@ -25,6 +25,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": sys.stderr.isatty(),
     }
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[*]").appName("flights").config(map=settings).getOrCreate()
     # On Ctrl-C stop at once: PySpark would call the JVM from within the call that is being interrupted, and log that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
