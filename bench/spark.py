@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from demo.service import running
 from demo.session import session
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from tableside_spark import Table
@@ -30,9 +30,9 @@ def run(rows: int) -> list[Result]:
             table = Table(records.TABLE, url=service.url)
             puts = _rate(rows, lambda: _put(spark, table, rows))
             frames = {
-                "join, keys unique": _frame(spark, rows, rows, step=1),
-                "join, keys unique, in no order": _frame(spark, rows, rows, step=7919),
-                "join, 1 key in 100 unique": _frame(spark, rows, rows // 100, step=7919),
+                "join, keys unique": _frame(spark, rows, f.col("id")),
+                "join, keys unique, in no order": _frame(spark, rows, f.col("id") * 7919 % rows),
+                "join, 1 key in 100 unique": _frame(spark, rows, f.pmod(f.hash("id"), f.lit(rows // 100))),
             }
             results = [
                 result
@@ -60,9 +60,8 @@ def _put(spark: SparkSession, table: Table, rows: int) -> None:
     assert summary.applied == rows, summary
 
 
-def _frame(spark: SparkSession, rows: int, keys: int, step: int) -> DataFrame:
-    key = f.format_string("N%06d", f.col("id") * step % keys)
-    return spark.range(rows).select(key.alias("tailnum"), "id")
+def _frame(spark: SparkSession, rows: int, number: Column) -> DataFrame:
+    return spark.range(rows).select(f.format_string("N%06d", number).alias("tailnum"), "id")
 
 
 def _joins(name: str, spark: SparkSession, table: Table, url: str, frame: DataFrame, rows: int) -> list[Result]:
