@@ -1,28 +1,60 @@
 """The open tables, by name: the one place where settings become stores with policies around them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeAlias
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from . import stores
-from .errors import StoreUnavailable, TableNotFound, TooLarge
+from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge
 from .policies.measure import Measure, Metrics
 from .settings import Settings, TableSettings
 from .store import Backend, Store, TableSpec
 from .table import Table
+from .together import together
+
+log = logging.getLogger(__name__)
+
+OpenStore: TypeAlias = Callable[[TableSpec], Awaitable[Store]]
 
 AUTO_TABLES_MAX = 1000
 """How many tables `auto_create` makes."""
 
+OPENED_AT_ONCE = 8
 
-class Entry(msgspec.Struct, frozen=True):
-    """An open table, and where it is."""
 
-    table: Table
-    store: str
-    kind: str
+class Entry:
+    """A table of the catalog: where it is, and the open table from when its store could first be asked."""
+
+    def __init__(self, spec: TableSpec, settings: TableSettings, kind: str, open_store: OpenStore) -> None:
+        self.spec = spec
+        self.store = settings.store
+        self.kind = kind
+        self.deadline_s = settings.deadline_s
+        self.table: Table | None = None
+        self._open_store = open_store
+        self._opening = asyncio.Lock()
+
+    async def opened(self) -> Table:
+        """Return the table, opened now if it is not yet; callers that come meanwhile wait for the one opening.
+
+        Raise what `Backend.store` raises, and StoreUnavailable too if it takes longer than an operation may.
+        """
+        if self.table is None:
+            try:
+                async with asyncio.timeout(self.deadline_s), self._opening:
+                    if self.table is None:
+                        self._open(await self._open_store(self.spec))
+            except TimeoutError:
+                raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
+        assert self.table is not None
+        return self.table
+
+    def _open(self, store: Store) -> None:
+        self.spec = store.spec
+        self.table = Table(store, deadline_s=self.deadline_s)
 
 
 class Catalog:
@@ -38,21 +70,27 @@ class Catalog:
 
     @classmethod
     async def open(cls, settings: Settings, registry: CollectorRegistry) -> "Catalog":
-        """Open every store. Raise StoreUnavailable if one cannot be opened, leaving none open."""
+        """Open every store and table, and none if that fails.
+
+        A store that cannot be reached now does not fail it: its tables are opened when they are first asked for. A
+        table that its store has not, or has otherwise than the settings say, is a TableError that names it.
+        """
         backends: dict[str, Backend] = {}
         try:
             for name, store in settings.stores.items():
                 backends[name] = await stores.backend_type(store.kind).open(store.options)
+            catalog = cls(settings, backends, registry)
+            await catalog._open_tables()
+            await catalog._find_tables()
         except BaseException:
             await _close(backends.values())
             raise
-        catalog = cls(settings, backends, registry)
-        await catalog._find_tables()
         return catalog
 
-    def table(self, name: str) -> Table:
-        """Return a table. Raise TableNotFound if there is none of that name."""
-        return self.entry(name).table
+    async def table(self, name: str) -> Table:
+        """Return a table. Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now."""
+        entry = self.entry(name)
+        return entry.table or await entry.opened()
 
     def entry(self, name: str) -> Entry:
         """Return a table and where it is. Raise TableNotFound if there is none of that name."""
@@ -61,19 +99,25 @@ class Catalog:
         except KeyError:
             raise TableNotFound("no table has that name") from None
 
-    def spec(self, name: str) -> TableSpec:
+    async def spec(self, name: str) -> TableSpec:
         """Return what is known of a table, also of one that a write would make. Raise TableNotFound if neither."""
         if name in self._entries or not self._settings.auto_create:
-            return self.entry(name).table.spec
-        return TableSpec(name)
+            return (await self.table(name)).spec
+        return _automatic(name)
 
-    def table_to_write(self, name: str) -> Table:
+    async def table_to_write(self, name: str) -> Table:
         """Return a table, made now if the settings allow that."""
-        if name not in self._entries and self._settings.auto_create:
-            if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
-                raise TooLarge(f"auto_create makes {AUTO_TABLES_MAX} tables at most")
-            self._add_automatic(name)
-        return self.table(name)
+        if name in self._entries or not self._settings.auto_create:
+            return await self.table(name)
+        if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
+            raise TooLarge(f"auto_create makes {AUTO_TABLES_MAX} tables at most")
+        entry = self._add_automatic(name)
+        try:
+            return await entry.opened()
+        except BaseException:
+            if entry.table is None:
+                self._entries.pop(name, None)
+            raise
 
     def entries(self) -> list[Entry]:
         """Return every table, by name."""
@@ -87,28 +131,55 @@ class Catalog:
         """Let every store finish what it accepted, and close it."""
         await _close(self._backends.values())
 
+    async def _open_tables(self) -> None:
+        await together([_tried(entry) for entry in self.entries()], OPENED_AT_ONCE)
+
     async def _find_tables(self) -> None:
         """Add the tables that `auto_create` made in earlier runs."""
         default = self._settings.default_store
-        if self._settings.auto_create and default is not None:
-            places = {(table.store, table.name or name) for name, table in self._settings.tables.items()}
-            for name in await self._backends[default].tables():
-                if (default, name) not in places:
-                    self._add_automatic(name)
+        if not self._settings.auto_create or default is None:
+            return
+        places = {(table.store, table.name or name) for name, table in self._settings.tables.items()}
+        try:
+            names = await self._backends[default].tables()
+        except StoreUnavailable as error:
+            log.warning("store %s cannot be asked for its tables: %s", default, error.detail)
+            return
+        for name in names:
+            if (default, name) not in places and name not in self._entries:
+                self._add_automatic(name)
+        await self._open_tables()
 
-    def _add_automatic(self, name: str) -> None:
-        self._add(TableSpec(name), TableSettings(store=self._settings.default_store or ""))
+    def _add_automatic(self, name: str) -> Entry:
+        return self._add(_automatic(name), TableSettings(store=self._settings.default_store or ""))
 
-    def _add(self, spec: TableSpec, settings: TableSettings) -> None:
-        backend = self._backends[settings.store]
-        store = stack(backend.store(spec), self._metrics, spec)
-        table = Table(spec, store, deadline_s=settings.deadline_s)
-        self._entries[spec.name] = Entry(table, settings.store, backend.kind)
+    def _add(self, spec: TableSpec, settings: TableSettings) -> Entry:
+        backend, kind = self._backends[settings.store], self._settings.stores[settings.store].kind
+
+        async def open_store(spec: TableSpec) -> Store:
+            return stack(await backend.store(spec), self._metrics)
+
+        entry = Entry(spec, settings, kind, open_store)
+        self._entries[spec.name] = entry
+        return entry
 
 
-def stack(store: Store, metrics: Metrics, spec: TableSpec) -> Store:
+def stack(store: Store, metrics: Metrics) -> Store:
     """Put the policies around a store, the innermost first."""
-    return Measure(store, metrics, spec.name)
+    return Measure(store, metrics, store.spec.name)
+
+
+def _automatic(name: str) -> TableSpec:
+    return TableSpec(name, create=True)
+
+
+async def _tried(entry: Entry) -> None:
+    try:
+        await entry.opened()
+    except StoreUnavailable as error:
+        log.warning("table %s is opened when it is asked for: %s", entry.spec.name, error.detail)
+    except TableError as error:
+        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
 
 
 async def _pinged(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable | None:

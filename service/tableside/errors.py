@@ -11,6 +11,7 @@
     ├── RecordUnreadable        a record that another tool wrote, and no JSON object
     ├── Contended               compare-and-set gave up; retriable
     ├── Overloaded              shed, or draining; retriable
+    ├── Throttled               a rate limit, ours or the store's; retriable
     ├── StoreUnavailable        the store could not be asked, or did not answer; retriable
     ├── DeadlineExceeded        retriable
     └── Internal                a fault of ours
@@ -117,6 +118,14 @@ class Overloaded(TableError):
     """The service has too much to do, or is about to stop."""
 
     code = "overloaded"
+    retriable = True
+    retry_after_default_s = 1.0
+
+
+class Throttled(TableError):
+    """A rate limit is reached, the service's or the store's."""
+
+    code = "throttled"
     retriable = True
     retry_after_default_s = 1.0
 

@@ -23,6 +23,7 @@ from .keys import part_from_text
 from .operations import Get, Operation, Outcome, Record
 from .settings import NAME
 from .store import Scan, TableSpec
+from .table import Table
 from .wire import arrow_batch, headers, json_batch, members, pages, problems
 from .wire.answers import Answer, answer, answers, rfc3339, valid, with_refused
 from .wire.cursors import open_sealed, seal
@@ -89,7 +90,7 @@ async def record(request: Request) -> Response:
 async def get_record(request: Request) -> Response:
     """Answer one record."""
     name, segments = _path(request)
-    found_table = _catalog(request).table(name)
+    found_table = await _catalog(request).table(name)
     query = headers.query(request, ("fields",))
     headers.check_accepts(request, JSON)
     operation = Get(found_table.spec.key.from_path(segments))
@@ -143,12 +144,13 @@ _RECORD = {
 
 async def _write(request: Request, given: dict[str, Any]) -> Response:
     name, segments = _path(request)
-    spec = _catalog(request).spec(name)
+    spec = await _catalog(request).spec(name)
     preferences = headers.preferences(request)
     operation = members.build(
         spec, given["op"], spec.key.from_path(segments), _with_headers(request, given, preferences)
     )
-    outcome = await _catalog(request).table_to_write(name).one(operation, preferences.wait_s)
+    found = await _catalog(request).table_to_write(name)
+    outcome = await found.one(operation, preferences.wait_s)
     response = _single(answer(outcome))
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
@@ -204,7 +206,7 @@ class _RecordResponse(Response):
 async def batch(request: Request) -> Response:
     """Do many operations; the answer is in the request's media type."""
     name, _ = _path(request)
-    spec = _catalog(request).spec(name)
+    spec = await _catalog(request).spec(name)
     media = headers.media_type(request, (JSON, ARROW), default=JSON)
     headers.check_accepts(request, media)
     query = headers.query(request, ("op", "writer", "return", "fields") if media == ARROW else ())
@@ -213,7 +215,7 @@ async def batch(request: Request) -> Response:
     asked = json_batch.decode(body, spec, _limits(request).operations_max) if media == JSON else None
     asked = asked or _arrow_batch(request, body, spec, query)
     operations = valid(asked.operations)
-    outcomes: Sequence[Outcome] = await _table_for(request, name, operations).batch(operations, wait_s)
+    outcomes: Sequence[Outcome] = await (await _table_for(request, name, operations)).batch(operations, wait_s)
     if len(operations) != len(asked.operations):
         outcomes = with_refused(asked.operations, outcomes)
     bytes_max = _limits(request).response_bytes_max
@@ -242,9 +244,9 @@ def _arrow_batch(request: Request, body: bytes, spec: TableSpec, query: Any) -> 
     )
 
 
-def _table_for(request: Request, name: str, operations: Sequence[Operation]) -> Any:
+async def _table_for(request: Request, name: str, operations: Sequence[Operation]) -> Table:
     writes = set(map(type, operations)) - {Get}
-    return _catalog(request).table_to_write(name) if writes else _catalog(request).table(name)
+    return await (_catalog(request).table_to_write(name) if writes else _catalog(request).table(name))
 
 
 def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
@@ -263,7 +265,7 @@ def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
 async def scan(request: Request) -> Response:
     """Answer one page of a table's records."""
     name, _ = _path(request)
-    found = _catalog(request).table(name)
+    found = await _catalog(request).table(name)
     query = headers.query(request, ("prefix", "partition", "fields", "limit", "cursor", "split"))
     media = headers.preferred(request, (JSON, ARROW))
     scope = (name, query.get("prefix"), query.get("partition"), query.get("split"))
@@ -299,7 +301,7 @@ def _partition(text: str, spec: TableSpec) -> Any:
 async def splits(request: Request) -> Response:
     """Answer disjoint parts that together cover a table."""
     name, _ = _path(request)
-    found = _catalog(request).table(name)
+    found = await _catalog(request).table(name)
     count = headers.query(request, ("count",)).get("count", str(SPLITS_DEFAULT))
     headers.check_accepts(request, JSON)
     parts = await found.splits(headers.integer(count, "count", 1, SPLITS_MAX), headers.preferences(request).wait_s)

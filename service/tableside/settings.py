@@ -40,11 +40,22 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     ttl_s: float | None = Field(default=None, gt=0)
     consistency: Literal["strong", "eventual"] = "strong"
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
+    options: BaseModel | None = Field(default=None, exclude=True)
+    """What only this kind of store can be told of a table; in the file its members stand among the others."""
 
     def spec(self, name: str) -> TableSpec:
         """Return what a store must know of this table."""
         fields = tuple(KeyField(field, kind) for field, kind in self.key.items()) if self.key else (KeyField(),)
-        return TableSpec(name, KeySchema(fields), self.name, self.ttl_s)
+        return TableSpec(
+            name,
+            KeySchema(fields),
+            stored_as=self.name,
+            ttl_s=self.ttl_s,
+            key_given=self.key is not None,
+            create=self.create,
+            consistency=self.consistency,
+            options=self.options,
+        )
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -135,7 +146,11 @@ class _Reader:
     def settings(self, data: dict[str, Any]) -> Settings:
         top = self._model(_Top, data, "") or self._without_the_rest(data)
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
-        tables = {name: self._table(name, entry, data.get("stores")) for name, entry in top.tables.items()}
+        known = data.get("stores")
+        tables = {
+            name: self._table(name, entry, known if isinstance(known, dict) else {})
+            for name, entry in top.tables.items()
+        }
         self._check_defaults(top)
         self._check_places({name: table for name, table in tables.items() if table})
         return Settings(
@@ -172,13 +187,21 @@ class _Reader:
         options = self._model(model, {key: value for key, value in entry.items() if key != "kind"}, path)
         return StoreSettings(str(kind), options) if options else None
 
-    def _table(self, name: str, entry: object, known: object) -> TableSettings | None:
+    def _table(self, name: str, entry: object, known: dict[str, Any]) -> TableSettings | None:
         path = f"tables.{name}"
         self._check_name(name, path)
-        store = entry.get("store") if isinstance(entry, dict) else None
-        if isinstance(store, str) and isinstance(known, dict) and store not in known:
+        if not isinstance(entry, dict):
+            return self._model(TableSettings, entry, path)
+        store = entry.get("store")
+        if isinstance(store, str) and store not in known:
             self._fault(f"{path}.store", f"no store has the name {store!r}")
-        return self._model(TableSettings, entry, path)
+        options_type = _table_options(known.get(store)) if isinstance(store, str) else None
+        if options_type is None or "options" in entry:
+            return self._model(TableSettings, entry, path)
+        common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
+        own = {member: value for member, value in entry.items() if member not in common}
+        table, options = self._model(TableSettings, common, path), self._model(options_type, own, path)
+        return table.model_copy(update={"options": options}) if table and options else None
 
     def _check_defaults(self, top: _Top) -> None:
         if top.default_store is not None and top.default_store not in top.stores:
@@ -209,6 +232,15 @@ class _Reader:
         if path in self._unset:
             return  # What stands there is not what will stand there.
         self._faults.append(Fault(path, message))
+
+
+def _table_options(store: object) -> type[BaseModel] | None:
+    """Return what can be said of a table in a store of the file; None where the store is itself at fault."""
+    kind = store.get("kind") if isinstance(store, dict) else None
+    try:
+        return stores.backend_type(kind).TableOptions if kind in stores.kinds() else None
+    except ImportError:
+        return None
 
 
 class _UniqueLoader(yaml.SafeLoader):

@@ -6,16 +6,17 @@ Operations are values, so a store has one verb. The promise of `apply`, which th
 2. No key occurs twice in a call: `Table` sees to it.
 3. It answers, it does not raise: trouble with the store is an outcome. An exception is a bug, or cancellation.
 4. Operations succeed or fail singly. "The store did not get to it" is its own outcome, never "absent".
-5. An error says whether the write may have happened.
+5. An error says whether the write may have happened, and a store that has to wait answers by the time it was given.
 6. Get of nothing is None. Update of nothing without a default is RecordNotFound; with one it is a single atomic step.
 7. A call may hold more than the backend accepts in one request: the store splits it.
 
 Knows nothing of HTTP, of settings or of any backend.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -24,12 +25,21 @@ from .operations import Key, Operation, Outcome, Part, Record
 
 
 class TableSpec(msgspec.Struct, frozen=True):
-    """What a store must know of a table: its name, its name in the store, its keys, and its default expiry."""
+    """What a store must know of a table: its name, its name in the store, its keys, and its default expiry.
+
+    `key_given` says that the configuration names the key; else a store may take it from the table that it finds.
+    `create` lets the store make its table. `options` are what only this kind of store can be told of a table: an
+    object of the backend class's `TableOptions`, or None for their defaults.
+    """
 
     name: str
     key: KeySchema = KeySchema()
     stored_as: str | None = None
     ttl_s: float | None = None
+    key_given: bool = False
+    create: bool = False
+    consistency: Literal["strong", "eventual"] = "strong"
+    options: Any = None
 
     @property
     def name_in_store(self) -> str:
@@ -46,6 +56,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     prefix_scan: bool = True
     sorted_scan: bool = True
     splits: bool = True
+    native_update: bool = False
+    """Whether the backend itself evaluates updates, where its own expressions mean exactly the same."""
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -67,12 +79,24 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """The records of one table."""
+    """The records of one table, as `spec` describes it."""
 
-    capabilities: Capabilities
+    @property
+    def spec(self) -> TableSpec:
+        """Return what the table is, its key taken from the backend where only that knows it."""
+        ...
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """Do the operations, each by itself, and say what became of each."""
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what can be done beyond the four operations."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        """Do the operations, each by itself, and say what became of each.
+
+        `until` is a time of the running loop's clock. What is unfinished then ends as DeadlineExceeded, while what is
+        finished keeps its outcome; a store that never waits for another process need not look at it.
+        """
         ...
 
     async def scan(self, scan: Scan) -> Page:
@@ -89,11 +113,20 @@ class Policy:
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
-        self.capabilities = inner.capabilities
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+    @property
+    def spec(self) -> TableSpec:
+        """Return what the table is."""
+        return self._inner.spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what can be done beyond the four operations."""
+        return self._inner.capabilities
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on."""
-        return await self._inner.apply(operations)
+        return await self._inner.apply(operations, until)
 
     async def scan(self, scan: Scan) -> Page:
         """Hand the scan on."""
@@ -107,11 +140,14 @@ class Policy:
 class Backend(Protocol):
     """What a `stores` entry of the configuration opens: one connection or database, shared by its tables' stores."""
 
-    kind: str
     single_process: bool
 
-    def store(self, spec: TableSpec) -> Store:
-        """Return the records of one table."""
+    async def store(self, spec: TableSpec) -> Store:
+        """Return the records of one table.
+
+        Raise StoreUnavailable if the backend cannot be asked now, TableNotFound if it has no such table and may not
+        make it, Unsupported if the table cannot be what `spec` asks for.
+        """
         ...
 
     async def tables(self) -> list[str]:

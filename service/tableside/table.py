@@ -12,10 +12,13 @@ import msgspec
 
 from .errors import Applied, DeadlineExceeded, TableError
 from .operations import Get, Key, Operation, Outcome, Put, Update, Written
-from .store import Page, Scan, Store, TableSpec
+from .store import Capabilities, Page, Scan, Store, TableSpec
 from .updates import fold, members
 
 Result = TypeVar("Result")
+
+GRACE_S = 0.1
+"""How long after the deadline a store is still waited for: it ends by itself then, and knows what it has finished."""
 
 TOGETHER_MAX = 256
 """How many operations on one key become one: folding each of n into one takes time that grows with n * n."""
@@ -24,11 +27,15 @@ TOGETHER_MAX = 256
 class Table:
     """A named set of records."""
 
-    def __init__(self, spec: TableSpec, store: Store, *, deadline_s: float = 10.0) -> None:
-        self.spec = spec
-        self.capabilities = store.capabilities
+    def __init__(self, store: Store, *, deadline_s: float = 10.0) -> None:
+        self.spec: TableSpec = store.spec
         self.deadline_s = deadline_s
         self._store = store
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what can be done beyond the four operations."""
+        return self._store.capabilities
 
     async def one(self, operation: Operation, deadline_s: float | None = None) -> Outcome:
         """Do one operation; an expected failure is the outcome, not an exception."""
@@ -82,8 +89,8 @@ class Table:
         if until <= asyncio.get_running_loop().time():
             return [self._too_late("no")] * len(operations)
         try:
-            async with asyncio.timeout_at(until):
-                return await self._store.apply(operations)
+            async with asyncio.timeout_at(until + GRACE_S):
+                return await self._store.apply(operations, until)
         except TimeoutError:
             return [self._too_late("no" if isinstance(operation, Get) else "unknown") for operation in operations]
 

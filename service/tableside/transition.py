@@ -7,9 +7,10 @@ record everywhere. Knows nothing of where records are kept.
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from . import updates, values
-from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, TableError, TooLarge
+from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError, TooLarge
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
 from .store import TableSpec
 
@@ -65,8 +66,17 @@ def record(stored: Stored | None, now_ms: int) -> Record | None:
     return Record(stored.value, stored.etag, stored.expires_ms)
 
 
-def transition(stored: Stored | None, write: Write, spec: TableSpec, *, now_ms: int, etag: str) -> Transition:
-    """Decide what a write does to what is stored now; `etag` is the new version's."""
+def transition(
+    stored: Stored | RecordUnreadable | None, write: Write, spec: TableSpec, *, now_ms: int, etag: str
+) -> Transition:
+    """Decide what a write does to what is stored now; `etag` is the new version's.
+
+    What cannot be read can be replaced or removed by a write that need not know it.
+    """
+    if isinstance(stored, RecordUnreadable):
+        if isinstance(write, Update) or not unconditional(write):
+            return Kept(stored)
+        stored = Stored(b"", "")  # something is there, and of no further interest
     if stored is not None and not stored.live(now_ms):
         stored = None
     try:
@@ -83,6 +93,19 @@ def transition(stored: Stored | None, write: Write, spec: TableSpec, *, now_ms: 
     except TableError as error:
         return Kept(error)
     assert_never(write)
+
+
+def unconditional(write: Write) -> bool:
+    """Whether a write asks for no version, nor for absence."""
+    return write.if_match is None and not (isinstance(write, Put) and write.if_absent)
+
+
+def with_etag(changed: Changed, etag: str) -> Changed:
+    """Return the same with another version: for stores where that is known only when the value is."""
+    assert isinstance(changed.outcome, Written)
+    if changed.stored is None or changed.stored.value is None:
+        return changed
+    return Changed(replace(changed.stored, etag=etag), replace(changed.outcome, etag=etag))
 
 
 def _seen(stored: Stored, token: Token) -> bool:

@@ -1,6 +1,6 @@
 """The open tables: where they are, which are made when they are written to, and that everything is closed."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -33,62 +33,64 @@ def rocksdb(path: Path) -> dict[str, Any]:
 
 async def test_a_table_that_was_set_up_is_open() -> None:
     async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast", "key": {"id": "integer"}}}}) as catalog:
-        table = catalog.table("t")
+        table = await catalog.table("t")
         assert isinstance(await table.one(put(1, {"n": 1})), Written)
         assert isinstance(await table.one(Get(1)), Record)
         [entry] = catalog.entries()
         assert (entry.table, entry.store, entry.kind) == (table, "fast", "memory")
-        assert catalog.spec("t") is table.spec
+        assert await catalog.spec("t") is table.spec
 
 
 async def test_a_table_that_is_not_there_is_not_found_and_not_made() -> None:
     async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
-        ways: list[Callable[[str], object]] = [catalog.table, catalog.table_to_write, catalog.entry, catalog.spec]
+        ways: list[Callable[[str], Awaitable[object]]] = [catalog.table, catalog.table_to_write, catalog.spec]
         for way in ways:
             with pytest.raises(TableNotFound):
-                way("u")
-        assert [entry.table.spec.name for entry in catalog.entries()] == ["t"]
+                await way("u")
+        with pytest.raises(TableNotFound):
+            catalog.entry("u")
+        assert [entry.spec.name for entry in catalog.entries()] == ["t"]
 
 
 async def test_a_table_is_made_by_the_first_write_and_not_by_a_read() -> None:
     async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
         with pytest.raises(TableNotFound):
-            catalog.table("t")
-        assert catalog.spec("t").name == "t"
+            await catalog.table("t")
+        assert (await catalog.spec("t")).name == "t"
         with pytest.raises(TableNotFound):
-            catalog.table("t")
-        made = catalog.table_to_write("t")
-        assert catalog.table("t") is made
-        assert catalog.table_to_write("t") is made
+            await catalog.table("t")
+        made = await catalog.table_to_write("t")
+        assert await catalog.table("t") is made
+        assert await catalog.table_to_write("t") is made
 
 
 async def test_the_tables_that_are_made_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_module, "AUTO_TABLES_MAX", 3)
     async with opened({"stores": MEMORY, "tables": {"set": {"store": "fast"}}, "auto_create": True}) as catalog:
         for name in ("a", "b", "c", "a", "set"):
-            catalog.table_to_write(name)
+            await catalog.table_to_write(name)
         with pytest.raises(TooLarge, match="3 tables"):
-            catalog.table_to_write("d")
+            await catalog.table_to_write("d")
 
 
 async def test_a_table_that_was_made_is_there_after_a_restart(tmp_path: Path) -> None:
     data = {"stores": {"local": rocksdb(tmp_path)}, "auto_create": True}
     async with opened(data) as catalog:
-        await catalog.table_to_write("kept").one(put("a", {"n": 1}))
-        catalog.table_to_write("empty")
+        await (await catalog.table_to_write("kept")).one(put("a", {"n": 1}))
+        await catalog.table_to_write("empty")
     async with opened(data) as catalog:
-        assert [entry.table.spec.name for entry in catalog.entries()] == ["kept"]
-        assert isinstance(await catalog.table("kept").one(Get("a")), Record)
+        assert [entry.spec.name for entry in catalog.entries()] == ["kept"]
+        assert isinstance(await (await catalog.table("kept")).one(Get("a")), Record)
 
 
 async def test_the_place_of_a_table_that_was_set_up_is_no_table_of_its_own(tmp_path: Path) -> None:
     data: dict[str, Any] = {"stores": {"local": rocksdb(tmp_path)}, "auto_create": True}
     data["tables"] = {"called": {"store": "local", "name": "stored"}, "plain": {"store": "local"}}
     async with opened(data) as catalog:
-        await catalog.table("called").one(put("a"))
-        await catalog.table("plain").one(put("a"))
+        await (await catalog.table("called")).one(put("a"))
+        await (await catalog.table("plain")).one(put("a"))
     async with opened(data) as catalog:
-        assert [entry.table.spec.name for entry in catalog.entries()] == ["called", "plain"]
+        assert [entry.spec.name for entry in catalog.entries()] == ["called", "plain"]
 
 
 async def test_a_store_that_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:
@@ -114,8 +116,8 @@ async def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
 async def test_operations_of_every_table_are_measured_under_its_name() -> None:
     registry = CollectorRegistry()
     async with opened({"stores": MEMORY, "auto_create": True}, registry) as catalog:
-        await catalog.table_to_write("t").one(put("a"))
-        await catalog.table_to_write("u").batch([put("a"), put("b")])
+        await (await catalog.table_to_write("t")).one(put("a"))
+        await (await catalog.table_to_write("u")).batch([put("a"), put("b")])
     labels = {"operation": "put", "outcome": "written"}
     assert registry.get_sample_value("tableside_operations_total", {"table": "t", **labels}) == 1
     assert registry.get_sample_value("tableside_operations_total", {"table": "u", **labels}) == 2

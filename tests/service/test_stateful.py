@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
         self.naive = Naive(ttl_s)
         self.spec = TableSpec("t", ttl_s=ttl_s)
         self.backend = self.run(self.opened())
-        self.table = Table(self.spec, self.backend.store(self.spec))
+        self.table = Table(self.run(self.backend.store(self.spec)))
 
     @rule(batch=st.lists(operations(), min_size=1, max_size=12))
     def batch(self, batch: list[tuple[Asked, str | None]]) -> None:
@@ -217,7 +217,7 @@ class RocksdbMachine(Machine):
     def reopen(self) -> None:
         self.run(self.backend.close())
         self.backend = self.run(self.opened())
-        self.table = Table(self.spec, self.backend.store(self.spec))
+        self.table = Table(self.run(self.backend.store(self.spec)))
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 60), (RocksdbMachine, 20)])

@@ -1,6 +1,7 @@
 """A table: operations on one key in their order, folded where that is exact; deadlines; what follows a failure."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ class Watched(Policy):
         self.fails: Callable[[Operation], TableError | None] = lambda operation: None
         self.takes_s = 0.0
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         keys = [operation.key for operation in operations]
         assert len(set(keys)) == len(keys), "a key occurs twice in a call"
         self.calls.append(list(operations))
@@ -59,7 +60,7 @@ def store() -> Watched:
 
 @pytest.fixture
 def table(store: Watched) -> Table:
-    return Table(TableSpec("t"), store)
+    return Table(store)
 
 
 async def value(table: Table, key: str) -> Any:
@@ -238,7 +239,7 @@ async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standin
 
 async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(store: Watched) -> None:
     spec = TableSpec("t", COMPOSITE)
-    table = Table(spec, MemoryStore(spec))
+    table = Table(MemoryStore(spec))
     key = ("u", 1)
     await table.one(put(key, {"n": 1}))
     outcomes = await table.batch(
@@ -253,7 +254,7 @@ async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(stor
 async def test_a_table_with_named_keys_folds_what_does_not_touch_them() -> None:
     spec = TableSpec("t", KeySchema(COMPOSITE.fields))
     store = Watched(spec)
-    ok(await Table(spec, store).batch([update(("u", 1), {"$inc": {"n": 1}}, {}) for _ in range(10)]))
+    ok(await Table(store).batch([update(("u", 1), {"$inc": {"n": 1}}, {}) for _ in range(10)]))
     assert len(store.calls) == 1
 
 
@@ -372,7 +373,7 @@ async def test_rounds_share_one_deadline(table: Table, store: Watched) -> None:
 
 
 async def test_a_callers_deadline_only_shortens_the_tables(store: Watched) -> None:
-    table = Table(TableSpec("t"), store, deadline_s=0.05)
+    table = Table(store, deadline_s=0.05)
     store.takes_s = 5
     started = time.monotonic()
     assert isinstance(await table.one(Get("a"), deadline_s=3600), DeadlineExceeded)

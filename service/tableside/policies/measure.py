@@ -1,5 +1,6 @@
 """Counts operations and times calls, by table, operation and outcome; never by key."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -42,10 +43,10 @@ class Measure(Policy):
         self._table = table
         self._children: dict[tuple[str, str], tuple[Metric, Histogram]] = {}
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on, and count what became of them."""
         started = time.perf_counter()
-        outcomes = await self._inner.apply(operations)
+        outcomes = await self._inner.apply(operations, until)
         seconds = time.perf_counter() - started
         for (operation, outcome), count in _counted(operations, outcomes).items():
             counter, histogram = self._child(operation, outcome)

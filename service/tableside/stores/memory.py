@@ -4,6 +4,7 @@ Everything is lost when the process ends. Nothing waits, so a call is one atomic
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from pydantic import BaseModel
@@ -13,6 +14,7 @@ from ..operations import Get, Key, Operation, Outcome, Record
 from ..ranges import Range, between, of_scan
 from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..transition import Changed, Stored, record, transition
+from . import NoOptions
 
 SWEPT_PER_WRITE = 2
 """How many records each write looks at, to remove what has expired: expired records stay fewer than live ones."""
@@ -26,7 +28,7 @@ class MemoryBackend:
     """The tables that this process holds in memory."""
 
     Settings = MemorySettings
-    kind = "memory"
+    TableOptions = NoOptions
     single_process = True
 
     def __init__(self, clock: Clock = now_ms) -> None:
@@ -38,7 +40,7 @@ class MemoryBackend:
         """Return a backend with no records."""
         return cls()
 
-    def store(self, spec: TableSpec) -> "MemoryStore":
+    async def store(self, spec: TableSpec) -> "MemoryStore":
         """Return the records of one table."""
         return self._tables.setdefault(spec.name_in_store, MemoryStore(spec, self._clock))
 
@@ -60,27 +62,27 @@ class MemoryStore:
     capabilities = Capabilities()
 
     def __init__(self, spec: TableSpec, clock: Clock = now_ms) -> None:
-        self._spec = spec
+        self.spec = spec
         self._clock = clock
         self._records = SortedDict()
         self._etags = itertools.count(clock())
         self._swept = 0
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Do the operations; none waits for another."""
         now = self._clock()
         return [self._applied(operation, now) for operation in operations]
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys."""
-        now, wanted = self._clock(), of_scan(self._spec, scan)
+        now, wanted = self._clock(), of_scan(self.spec, scan)
         records: list[tuple[Key, Record]] = []
         size_bytes = 0
         for key in self._keys(wanted):
             if len(records) == scan.limit or size_bytes > scan.bytes_max:
-                return Page(records, self._spec.key.encode(records[-1][0]))
+                return Page(records, self.spec.key.encode(records[-1][0]))
             if (found := record(self._records[key], now)) is not None:
-                records.append((self._spec.key.decode(key), found))
+                records.append((self.spec.key.decode(key), found))
                 size_bytes += len(found.value)
         return Page(records, None)
 
@@ -98,11 +100,11 @@ class MemoryStore:
         return keys
 
     def _applied(self, operation: Operation, now: int) -> Outcome:
-        key = self._spec.key.encode(operation.key)
+        key = self.spec.key.encode(operation.key)
         stored: Stored | None = self._records.get(key)
         if isinstance(operation, Get):
             return record(stored, now)
-        step = transition(stored, operation, self._spec, now_ms=now, etag=f"{next(self._etags):x}")
+        step = transition(stored, operation, self.spec, now_ms=now, etag=f"{next(self._etags):x}")
         if isinstance(step, Changed):
             self._keep(key, step.stored)
             self._sweep(now)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +23,11 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, Writ
 
 from ..errors import Applied, RecordUnreadable, StoreUnavailable, TableError
 from ..keys import after_all_with
-from ..operations import Get, Key, Operation, Outcome, Put, Record, Update, Write, Written
+from ..operations import Get, Key, Operation, Outcome, Record, Write, Written
 from ..ranges import Range, between, of_scan
 from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..transition import Changed, Stored, transition
+from . import NoOptions
 from .group_commit import GroupCommit
 from .rocksdb_records import pack, read, read_all, unpack
 
@@ -55,7 +57,7 @@ class RocksdbBackend:
     """One database, open in this process only."""
 
     Settings = RocksdbSettings
-    kind = "rocksdb"
+    TableOptions = NoOptions
     single_process = True
 
     def __init__(self, database: Rdict, settings: RocksdbSettings, clock: Clock) -> None:
@@ -79,7 +81,7 @@ class RocksdbBackend:
             raise StoreUnavailable(f"the RocksDB database cannot be opened: {_first_line(error)}") from error
         return cls(database, settings, clock)
 
-    def store(self, spec: TableSpec) -> "RocksdbStore":
+    async def store(self, spec: TableSpec) -> "RocksdbStore":
         """Return the records of one table."""
         return RocksdbStore(self, spec)
 
@@ -209,11 +211,11 @@ class RocksdbStore:
 
     def __init__(self, backend: RocksdbBackend, spec: TableSpec) -> None:
         self._backend = backend
-        self._spec = spec
+        self.spec = spec
         self._encode = spec.key.encode
         self._prefix = spec.name_in_store.encode() + b"\0"
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Read in one call, write in one batch that is durable when this returns."""
         try:
             if set(map(type, operations)) <= {Get}:
@@ -265,31 +267,21 @@ class RocksdbStore:
         return outcomes
 
     def _decided(self, batch: WriteBatch, key: bytes, raw: bytes | None, operation: Write, now: int) -> Outcome:
+        stored: Stored | RecordUnreadable | None
         try:
             stored = None if raw is None else unpack(raw)
         except RecordUnreadable as error:
-            return self._replaced(batch, key, operation, now) or error
-        return self._stepped(batch, key, stored, operation, now)
-
-    def _stepped(self, batch: WriteBatch, key: bytes, stored: Stored | None, operation: Write, now: int) -> Outcome:
-        step = transition(stored, operation, self._spec, now_ms=now, etag=self._backend.next_etag())
+            stored = error
+        step = transition(stored, operation, self.spec, now_ms=now, etag=self._backend.next_etag())
         if isinstance(step, Changed):
             _keep(batch, key, step.stored)
         return step.outcome
-
-    def _replaced(self, batch: WriteBatch, key: bytes, operation: Write, now: int) -> Outcome:
-        """Let an unreadable record be replaced or removed by what need not know it; None is for all else."""
-        conditional = operation.if_match is not None or (isinstance(operation, Put) and operation.if_absent)
-        if conditional or isinstance(operation, Update):
-            return None
-        _keep(batch, key, None)
-        return self._stepped(batch, key, None, operation, now)
 
     def _page(self, scan: Scan) -> Page:
         now, skip = self._backend.now_ms(), len(self._prefix)
         records: list[tuple[Key, Record]] = []
         size_bytes = 0
-        wanted = of_scan(self._spec, scan)
+        wanted = of_scan(self.spec, scan)
         if wanted.empty:
             return Page([], None)
         for key, raw in self._backend.items(self._in_database(wanted)):
@@ -299,7 +291,7 @@ class RocksdbStore:
             if isinstance(found, TableError):
                 raise found
             if found is not None:
-                records.append((self._spec.key.decode(key[skip:]), found))
+                records.append((self.spec.key.decode(key[skip:]), found))
                 size_bytes += len(found.value)
         return Page(records, None)
 

@@ -9,18 +9,18 @@ from ..values import JsonObject
 
 
 def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
-    """Return a table's description."""
-    spec = entry.table.spec
+    """Return a table's description; `capabilities` is null until its store could first be asked."""
+    spec, table = entry.spec, entry.table
     return {
         "name": spec.name,
         "store": {"name": entry.store, "kind": entry.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
-        "capabilities": msgspec.to_builtins(entry.table.capabilities),
+        "capabilities": None if table is None else msgspec.to_builtins(table.capabilities),
         "limits": {
             "operations_max": limits.operations_max,
             "body_bytes_max": limits.body_bytes_max,
             "response_bytes_max": limits.response_bytes_max,
             "value_bytes_max": VALUE_BYTES_MAX,
         },
-        "policies": {"ttl_s": spec.ttl_s, "deadline_s": entry.table.deadline_s},
+        "policies": {"ttl_s": spec.ttl_s, "consistency": spec.consistency, "deadline_s": entry.deadline_s},
     }

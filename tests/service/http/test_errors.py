@@ -1,6 +1,7 @@
 """Every way in which a request is refused: one kind of body, and the codes that a running service can show."""
 
 import asyncio
+import math
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -273,14 +274,14 @@ class Answering(Policy):
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.asked) >= times)
 
-    async def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         async with self._changed:
             self.asked += [operation.key for operation in operations]
             self._changed.notify_all()
         if self.waits is not None:
             await self.waits.wait()
         through = [operation for operation in operations if operation.key not in self.answers]
-        outcomes = iter(await self._inner.apply(through))
+        outcomes = iter(await self._inner.apply(through, until))
         return [
             self.answers[operation.key]() if operation.key in self.answers else next(outcomes)
             for operation in operations
@@ -308,9 +309,10 @@ async def running_site(**limits: int) -> AsyncIterator[Site]:
     app = create_app(checked(data))
     transport = ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
-        entries = app.state.catalog._entries
-        store = Answering(entries["t"].table._store)
-        entries["t"] = Entry(Table(entries["t"].table.spec, store), "local", "memory")
+        entry: Entry = app.state.catalog.entry("t")
+        assert entry.table is not None
+        store = Answering(entry.table._store)
+        entry.table = Table(store)
         yield Site(app, client, store)
 
 

@@ -14,7 +14,7 @@ class TestMemory(StoreContract):
         @asynccontextmanager
         async def opened() -> AsyncIterator[Store]:
             backend = MemoryBackend(time.now_ms)
-            yield backend.store(spec)
+            yield await backend.store(spec)
             await backend.close()
 
         return opened()
@@ -22,17 +22,17 @@ class TestMemory(StoreContract):
 
 async def test_tables_are_kept_apart() -> None:
     backend = await MemoryBackend.open(MemorySettings())
-    one, other = backend.store(TableSpec("one")), backend.store(TableSpec("other"))
+    one, other = await backend.store(TableSpec("one")), await backend.store(TableSpec("other"))
     await written(one, put("a", {"n": 1}))
     assert (await other.scan(_all())).records == []
-    assert (await record(backend.store(TableSpec("one")), "a")).value == b'{"n":1}'
+    assert (await record(await backend.store(TableSpec("one")), "a")).value == b'{"n":1}'
     assert await backend.tables() == ["one", "other"]
 
 
 async def test_a_table_has_another_name_in_the_store() -> None:
     backend = await MemoryBackend.open(MemorySettings())
-    await written(backend.store(TableSpec("called", stored_as="kept")), put("a", {"n": 1}))
-    assert (await record(backend.store(TableSpec("kept")), "a")).value == b'{"n":1}'
+    await written(await backend.store(TableSpec("called", stored_as="kept")), put("a", {"n": 1}))
+    assert (await record(await backend.store(TableSpec("kept")), "a")).value == b'{"n":1}'
 
 
 async def test_it_can_always_be_reached_and_be_closed_twice() -> None:

@@ -23,7 +23,7 @@ class TestRocksdb(StoreContract):
         @asynccontextmanager
         async def opened() -> AsyncIterator[Store]:
             async with database(directory, time) as backend:
-                yield backend.store(spec)
+                yield await backend.store(spec)
 
         return opened()
 
@@ -52,13 +52,13 @@ async def test_records_expiry_versions_and_tokens_outlive_the_process(tmp_path: 
     time = Time(real=False)
     increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 3))
     async with database(tmp_path, time) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         await written(store, increment)
         await store.apply([put("b", {"n": 2}, ttl_s=60), put("c", {}), Delete("d", token=Token("w", 1))])
         await written(store, Delete("c"))
         before = await record(store, "a")
     async with database(tmp_path, time) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         assert await record(store, "a") == before
         assert (await record(store, "b")).expires_ms == time.now_ms() + 60_000
         assert await scanned(store) == ["a", "b"]
@@ -71,7 +71,7 @@ async def test_an_etag_of_an_earlier_run_never_comes_again(tmp_path: Path) -> No
     seen = []
     for _ in range(3):
         async with database(tmp_path) as backend:
-            store = backend.store(TableSpec("t"))
+            store = await backend.store(TableSpec("t"))
             for _ in range(100):
                 seen.append((await written(store, put("a", {}))).etag)  # noqa: PERF401  # each waits for the one before
     assert len(set(seen)) == len(seen)
@@ -80,7 +80,7 @@ async def test_an_etag_of_an_earlier_run_never_comes_again(tmp_path: Path) -> No
 async def test_tables_are_kept_apart_though_one_name_begins_with_the_other(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
         names = ["t", "t2", "t-", "T", "t.t"]
-        stores = {name: backend.store(TableSpec(name)) for name in names}
+        stores = {name: (await backend.store(TableSpec(name))) for name in names}
         for name, store in stores.items():
             await store.apply([put("a", {"in": name}), put(f"only {name}", {})])
         for name, store in stores.items():
@@ -102,7 +102,7 @@ async def test_a_database_belongs_to_one_process_at_a_time(tmp_path: Path) -> No
 
 async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         tasks = [asyncio.create_task(one(store, put(f"{index:04}", {"n": index}))) for index in range(500)]
         await asyncio.sleep(0)
         await backend.close()
@@ -110,12 +110,12 @@ async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path:
         acknowledged = [key for key, task in enumerate(tasks) if not isinstance(await task, TableError)]
     assert len(acknowledged) == 500
     async with database(tmp_path) as backend:
-        assert len(await scanned(backend.store(TableSpec("t")), limit=1000)) == 500
+        assert len(await scanned(await backend.store(TableSpec("t")), limit=1000)) == 500
 
 
 async def test_a_caller_that_gives_up_does_not_stop_the_others(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         tasks = [asyncio.create_task(one(store, update("a", {"$inc": {"n": 1}}, {}))) for _ in range(50)]
         await asyncio.sleep(0)
         for task in tasks[::2]:
@@ -128,7 +128,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(tmp_path: Path) -
 
 async def test_a_store_that_fails_answers_so_and_does_not_raise(tmp_path: Path) -> None:
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         await written(store, put("a"))
         await backend.close()
         many = [Get(f"{index}") for index in range(100)]
@@ -148,7 +148,7 @@ async def test_a_store_that_fails_answers_so_and_does_not_raise(tmp_path: Path) 
 async def test_a_sweep_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.02) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         await store.apply([put("a", ttl_s=1), put("b")])
         await time.passes(1.0)
 
@@ -166,7 +166,7 @@ async def test_a_sweep_that_fails_is_tried_again(tmp_path: Path, monkeypatch: py
 async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         await store.apply([put(f"{index:04}", {}, ttl_s=1 if index % 3 == 0 else None) for index in range(5000)])
         await written(store, Delete("z", token=Token("w", 1)))
         await time.passes(1.0)
@@ -180,7 +180,7 @@ async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Pat
 async def test_a_record_that_was_renewed_is_not_swept(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         await store.apply([put(f"{index}", {}, ttl_s=1) for index in range(100)])
         await time.passes(1.0)
         await store.apply([put(f"{index}", {}) for index in range(0, 100, 2)])
@@ -193,7 +193,7 @@ async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> N
         found[b"t\0a"] = b'{ "n" : 1.0, "s": "x" }'
         found[b"t\0b"] = b'{ "n" : 5 }'
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         assert await value(store, "a") == {"n": 1, "s": "x"}
         version = await etag(store, "a")
         assert version == await etag(store, "a")
@@ -224,7 +224,7 @@ async def test_what_is_no_record_is_unreadable_and_never_absent(tmp_path: Path, 
     async with raw(tmp_path) as found:
         found[b"t\0a"] = junk
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         outcomes = await store.apply([Get("a"), Get("b")])
         assert refused(outcomes[0], RecordUnreadable)
         assert outcomes[1] is None
@@ -242,7 +242,7 @@ async def test_what_is_no_record_can_be_replaced_or_deleted(tmp_path: Path, repa
     async with raw(tmp_path) as found:
         found[b"t\0a"] = b"junk"
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         for conditional in (put("a", {}, if_absent=True), put("a", {}, if_match=("x",)), Delete("a", if_match=("*",))):
             assert refused(await one(store, conditional), RecordUnreadable)
         await written(store, repair)
@@ -253,7 +253,7 @@ async def test_an_answer_about_a_sync_that_failed_says_that_nobody_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with database(tmp_path) as backend:
-        store = backend.store(TableSpec("t"))
+        store = await backend.store(TableSpec("t"))
         await written(store, put("a", {"n": 1}))
 
         def fails() -> None:

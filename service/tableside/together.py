@@ -1,0 +1,52 @@
+"""Work cut into parts and done side by side, a bounded number at once. Knows nothing of what the work is."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def parts(
+    items: Sequence[Item], count_max: int, bytes_max: int | None = None, size: Callable[[Item], int] = lambda item: 0
+) -> Iterator[Sequence[Item]]:
+    """Cut items, in order, into parts of at most `count_max` items and `bytes_max` bytes; each has one at least."""
+    if bytes_max is None:
+        yield from (items[start : start + count_max] for start in range(0, len(items), count_max))
+        return
+    start, size_bytes = 0, 0
+    for index, item in enumerate(items):
+        own_bytes = size(item)
+        if index > start and (index - start == count_max or size_bytes + own_bytes > bytes_max):
+            yield items[start:index]
+            start, size_bytes = index, 0
+        size_bytes += own_bytes
+    if items:
+        yield items[start:]
+
+
+async def together(works: Sequence[Coroutine[Any, Any, Result]], at_once: int) -> list[Result]:
+    """Do works side by side, at most `at_once` of them, and return their results in the same order.
+
+    An exception of one, or cancellation, cancels the rest.
+    """
+    if len(works) < 2:
+        return [await work for work in works]
+    results: dict[int, Result] = {}
+    waiting = iter(enumerate(works))
+
+    async def worker() -> None:
+        for index, work in waiting:
+            results[index] = await work
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(at_once, len(works))):
+                group.create_task(worker())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        for work in works:
+            work.close()
+    return [results[index] for index in range(len(works))]
