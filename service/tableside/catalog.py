@@ -66,7 +66,7 @@ class Catalog:
         self._metrics = Metrics(registry)
         self._entries: dict[str, Entry] = {}
         for name, table in settings.tables.items():
-            self._add(table.spec(name), table)
+            self._add(table.spec(name, settings.options.get(name)), table)
 
     @classmethod
     async def open(cls, settings: Settings, registry: CollectorRegistry) -> "Catalog":

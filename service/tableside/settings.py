@@ -40,11 +40,9 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     ttl_s: float | None = Field(default=None, gt=0)
     consistency: Literal["strong", "eventual"] = "strong"
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
-    options: BaseModel | None = Field(default=None, exclude=True)
-    """What only this kind of store can be told of a table; in the file its members stand among the others."""
 
-    def spec(self, name: str) -> TableSpec:
-        """Return what a store must know of this table."""
+    def spec(self, name: str, options: BaseModel | None = None) -> TableSpec:
+        """Return what a store must know of this table; `options` are what only its kind of store can be told."""
         fields = tuple(KeyField(field, kind) for field, kind in self.key.items()) if self.key else (KeyField(),)
         return TableSpec(
             name,
@@ -54,7 +52,7 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
             key_given=self.key is not None,
             create=self.create,
             consistency=self.consistency,
-            options=self.options,
+            options=options,
         )
 
 
@@ -73,6 +71,8 @@ class Settings(msgspec.Struct, frozen=True):
     limits: LimitSettings = LimitSettings()
     auto_create: bool = False
     default_store: str | None = None
+    options: dict[str, BaseModel] = {}
+    """By table, what only its kind of store can be told of it; in the file it stands among the table's members."""
 
     @property
     def single_process(self) -> bool:
@@ -141,6 +141,7 @@ class _Reader:
 
     def __init__(self, faults: list[Fault]) -> None:
         self._faults = faults
+        self._options: dict[str, BaseModel] = {}
         self._unset = {fault.path for fault in faults}
 
     def settings(self, data: dict[str, Any]) -> Settings:
@@ -159,6 +160,7 @@ class _Reader:
             top.limits,
             top.auto_create,
             top.default_store or next(iter(stores), None),
+            self._options,
         )
 
     def _without_the_rest(self, data: dict[str, Any]) -> _Top:
@@ -196,12 +198,13 @@ class _Reader:
         if isinstance(store, str) and store not in known:
             self._fault(f"{path}.store", f"no store has the name {store!r}")
         options_type = _table_options(known.get(store)) if isinstance(store, str) else None
-        if options_type is None or "options" in entry:
+        if options_type is None:
             return self._model(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
         own = {member: value for member, value in entry.items() if member not in common}
-        table, options = self._model(TableSettings, common, path), self._model(options_type, own, path)
-        return table.model_copy(update={"options": options}) if table and options else None
+        if (options := self._model(options_type, own, path)) is not None:
+            self._options[name] = options
+        return self._model(TableSettings, common, path)
 
     def _check_defaults(self, top: _Top) -> None:
         if top.default_store is not None and top.default_store not in top.stores:
