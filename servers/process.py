@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .install import ensure_command
+
 HOST = "127.0.0.1"
 START_MAX_S = 60.0
 STOP_MAX_S = 20.0
@@ -85,7 +87,8 @@ def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
 
 def _dying_with_us(order: signal.Signals) -> list[str]:
     """Return the words before a command that have the kernel send it this signal when its parent has died."""
-    return ["setpriv", "--pdeathsig", order.name.removeprefix("SIG"), "--"]
+    setpriv = ensure_command("setpriv", "util-linux")
+    return [str(setpriv), "--pdeathsig", order.name.removeprefix("SIG"), "--"]
 
 
 def _wait_until_ready(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -1,0 +1,242 @@
+"""A TCP proxy between a client and a server that makes the faults of a network, one kind at a time, when told to.
+
+Runs in the caller's event loop. Knows nothing of what is said: what arrives together counts as one request or answer.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Self
+
+from .process import HOST
+
+GARBAGE_BYTES = 256
+
+
+class Mode(Enum):
+    """What the proxy does with connections and with what comes on them."""
+
+    PASS_ON = auto()
+    CUT = auto()
+    HANG = auto()
+    GARBAGE = auto()
+    ANSWER_LOST = auto()
+
+
+class FaultProxy:
+    """Listens on `port`, a free one of the loopback interface, and passes everything on until it is told otherwise."""
+
+    def __init__(self, host: str, port: int, *, noise: Callable[[int], bytes] = os.urandom) -> None:
+        self.port = 0
+        self.noise = noise
+        self.server = (host, port)
+        self.mode = Mode.PASS_ON
+        self.delay_s = 0.0
+        self.connections: set[Connection] = set()
+        self.connections_total = 0
+        self._once = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def open_connections(self) -> int:
+        """How many clients' connections are open now; `connections_total` counts all that ever were."""
+        return len(self.connections)
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: _Client(Connection(self)), HOST, 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        self.cut()
+        await self._empty.wait()
+        await self._listener.wait_closed()
+
+    def pass_on(self) -> None:
+        """Be a good network again; what was held back is passed on now."""
+        self._switch(Mode.PASS_ON)
+
+    def delay(self, seconds: float) -> None:
+        """Pass everything on, but each answer so much later."""
+        self._switch(Mode.PASS_ON)
+        self.delay_s = seconds
+
+    def cut(self) -> None:
+        """Break every connection now, and each new one as soon as it is made."""
+        self._switch(Mode.CUT)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def hang(self) -> None:
+        """Keep connections and accept new ones, but hold everything back that comes on them, both ways."""
+        self._switch(Mode.HANG)
+
+    def garbage(self) -> None:
+        """Answer every request with random bytes; the server does not see it."""
+        self._switch(Mode.GARBAGE)
+
+    def answer_lost(self, *, once: bool = False) -> None:
+        """Pass requests on, and break the connection instead of passing the answer: what was asked has been done.
+
+        With `once`, be a good network again after the first answer that was lost.
+        """
+        self._switch(Mode.ANSWER_LOST)
+        self._once = once
+
+    def opened(self, connection: "Connection") -> None:
+        """Take note of a client's connection."""
+        self.connections.add(connection)
+        self.connections_total += 1
+        self._empty.clear()
+
+    def closed(self, connection: "Connection") -> None:
+        """Take note that a client's connection is over."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._empty.set()
+
+    def lost(self) -> None:
+        """Take note that an answer was lost."""
+        if self._once:
+            self.pass_on()
+
+    def _switch(self, mode: Mode) -> None:
+        self.mode, self.delay_s, self._once = mode, 0.0, False
+        for connection in list(self.connections):
+            connection.release()
+
+
+class Connection:
+    """A client's connection, and the one to the server that is made for it."""
+
+    def __init__(self, proxy: FaultProxy) -> None:
+        self._proxy = proxy
+        self._client: asyncio.Transport | None = None
+        self._server: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._requests: list[bytes] = []  # held back: the network hangs, or the server is not reached yet
+        self._answers: list[bytes] = []
+        self._due = 0.0
+
+    def opened(self, client: asyncio.Transport) -> None:
+        """A client has connected."""
+        self._client = client
+        self._proxy.opened(self)
+        if self._proxy.mode is Mode.CUT:
+            self.abort()
+        else:
+            self._connecting = asyncio.create_task(self._connect())
+
+    def requested(self, data: bytes) -> None:
+        """A client has sent something."""
+        match self._proxy.mode:
+            case Mode.HANG:
+                self._requests.append(data)
+            case Mode.GARBAGE:
+                self._write(self._client, self._proxy.noise(GARBAGE_BYTES))
+            case Mode.PASS_ON | Mode.ANSWER_LOST if self._server is None:
+                self._requests.append(data)
+            case Mode.PASS_ON | Mode.ANSWER_LOST:
+                self._write(self._server, data)
+            case Mode.CUT:
+                pass
+
+    def answered(self, data: bytes) -> None:
+        """The server has sent something."""
+        match self._proxy.mode:
+            case Mode.HANG:
+                self._answers.append(data)
+            case Mode.ANSWER_LOST:
+                self.abort()
+                self._proxy.lost()
+            case Mode.PASS_ON:
+                self._later(lambda: self._write(self._client, data))
+            case Mode.GARBAGE | Mode.CUT:
+                pass
+
+    def release(self) -> None:
+        """Treat what was held back as if it came now."""
+        requests, self._requests = self._requests, []
+        answers, self._answers = self._answers, []
+        for data in answers:
+            self.answered(data)
+        for data in requests:
+            self.requested(data)
+
+    def abort(self) -> None:
+        """Break both connections, so that the client sees a reset or an end in the middle."""
+        for transport in (self._client, self._server):
+            if transport is not None:
+                transport.abort()
+
+    def client_left(self) -> None:
+        """The client's connection is over: end the server's when it has been sent everything."""
+        self._proxy.closed(self)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    def server_left(self) -> None:
+        """The server's connection is over: end the client's when it has been sent everything."""
+        if self._client is not None:
+            self._later(self._client.close)
+
+    async def _connect(self) -> None:
+        """Connect to the server, and send it what the client has said meanwhile."""
+        assert self._client is not None
+        try:
+            self._server, _ = await asyncio.get_running_loop().create_connection(
+                lambda: _Server(self), *self._proxy.server
+            )
+        except OSError:
+            self._client.abort()
+        else:
+            self.release()
+
+    def _later(self, act: Callable[[], None]) -> None:
+        """Act after the delay, but not before what was to happen earlier."""
+        loop = asyncio.get_running_loop()
+        if self._proxy.delay_s == 0 and self._due <= loop.time():
+            act()
+        else:
+            self._due = max(self._due + 1e-6, loop.time() + self._proxy.delay_s)
+            loop.call_at(self._due, act)
+
+    def _write(self, transport: asyncio.Transport | None, data: bytes) -> None:
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+
+class _Client(asyncio.Protocol):
+    """The client's side, as asyncio calls it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._connection.opened(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.requested(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._connection.client_left()
+
+
+class _Server(asyncio.Protocol):
+    """The server's side, as asyncio calls it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.answered(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._connection.server_left()
