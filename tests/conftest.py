@@ -1,12 +1,15 @@
-"""What tests share: a running service."""
+"""What tests share: a running service, and the servers of the stores that are elsewhere."""
 
 import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+from servers.fixtures import dynalite_url, dynamodb_url, postgres_dsn, redis_cluster_urls, redis_url
 
 from running import Service, running
+
+__all__ = ["dynalite_url", "dynamodb_url", "postgres_dsn", "redis_cluster_urls", "redis_url", "service"]
 
 # Spark's workers are to be this Python, whichever way the tests are started.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

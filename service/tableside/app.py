@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from . import __version__, openapi
 from .catalog import Catalog
-from .edge import Edge
-from .errors import Internal, MalformedRequest
+from .edge import Edge, StartError
+from .errors import Internal, MalformedRequest, TableError
 from .routes import problem_response, routes
 from .settings import Settings
 from .wire.problems import MethodNotAllowed, NotFound
@@ -25,7 +25,10 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.catalog = await Catalog.open(settings, registry)
+        try:
+            app.state.catalog = await Catalog.open(settings, registry)
+        except TableError as error:
+            raise StartError(" ".join(error.detail.split())) from error
         try:
             yield
         finally:

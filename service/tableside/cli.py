@@ -1,8 +1,9 @@
 """The command line: serve, check a configuration, and the operations against a running service."""
 
 import logging
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +12,14 @@ from . import settings as configuration
 from .cli_load import load
 from .settings import Settings, SettingsError
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+CONFIG_VARIABLE = "TABLESIDE_CONFIG"
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-ConfigOption = Annotated[Path | None, typer.Option(envvar="TABLESIDE_CONFIG", help="The configuration file.")]
+ConfigOption = Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help="The configuration file.")]
 
 KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection, so that they never send on one that is being closed."""
@@ -35,7 +41,7 @@ def serve(
         _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
     if not _is_loopback(host) and not insecure:
         _refuse(f"without authentication the service listens on loopback only; say --insecure to listen on {host}")
-    _run(chosen, host, port)
+    _run(chosen, config, host, port, workers)
 
 
 @app.command()
@@ -45,16 +51,29 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
     typer.echo(f"{file}: no faults")
 
 
-def _run(chosen: Settings, host: str, port: int) -> None:
+def worker() -> "FastAPI":
+    """Return the application of one of several processes, which finds its configuration in the environment."""
+    from .app import create_app
+
+    _log()
+    return create_app(configuration.load(os.environ[CONFIG_VARIABLE]))
+
+
+def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: int) -> None:
     # Only here: the other verbs start in half the time without a server.
     import uvicorn
 
     from .app import create_app
     from .protocol import Protocol
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    _log()
+    if workers > 1:
+        assert config is not None  # without one, the store is one that a single process owns
+        os.environ[CONFIG_VARIABLE] = str(config)
     uvicorn.run(
-        create_app(chosen),
+        create_app(chosen) if workers == 1 else f"{__name__}:{worker.__name__}",
+        factory=workers > 1,
+        workers=workers,
         host=host,
         port=port,
         http=Protocol,
@@ -63,6 +82,10 @@ def _run(chosen: Settings, host: str, port: int) -> None:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
 def _settings(config: Path | None) -> Settings:

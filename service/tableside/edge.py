@@ -19,6 +19,10 @@ _PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
+class StartError(Exception):
+    """The service cannot start, for a reason that the message gives in one line."""
+
+
 class Edge:
     """Wraps the application; pure ASGI, since it runs for every request.
 
@@ -35,7 +39,7 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or shed it; answer what goes wrong as a problem."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _without_traceback(send))
             return
         request_id = _request_id(scope)
         started = False
@@ -71,6 +75,19 @@ class Edge:
                 await route.handle(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _without_traceback(send: Send) -> Send:
+    """Say in one line why the service does not start, where that is expected trouble."""
+
+    async def send_short(message: Message) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            lines = str(message.get("message", "")).splitlines() or [""]
+            _, expected, why = lines[-1].partition(f"{StartError.__name__}: ")
+            message = {**message, "message": f"cannot start: {why}"} if expected else message
+        await send(message)
+
+    return send_short
 
 
 def _refusal(error: Exception, scope: Scope, request_id: bytes) -> Response:

@@ -1,5 +1,6 @@
 """The open tables: where they are, which are made when they are written to, and that everything is closed."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +12,11 @@ from prometheus_client import CollectorRegistry
 from store_contract import put
 from tableside import catalog as catalog_module
 from tableside.catalog import Catalog
-from tableside.errors import StoreUnavailable, TableNotFound, TooLarge
+from tableside.errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from tableside.operations import Get, Record, Written
 from tableside.settings import checked
+from tableside.store import TableSpec
+from tableside.stores.memory import MemoryBackend, MemoryStore
 
 MEMORY = {"fast": {"kind": "memory"}}
 
@@ -121,3 +124,74 @@ async def test_operations_of_every_table_are_measured_under_its_name() -> None:
     labels = {"operation": "put", "outcome": "written"}
     assert registry.get_sample_value("tableside_operations_total", {"table": "t", **labels}) == 1
     assert registry.get_sample_value("tableside_operations_total", {"table": "u", **labels}) == 2
+
+
+class Sleeping(MemoryBackend):
+    """A backend that cannot be asked for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awake = False
+        self.asked = 0
+        self.answers_after_s = 0.0
+        self.refusal: TableError = StoreUnavailable("asleep")
+
+    async def store(self, spec: TableSpec) -> MemoryStore:
+        self.asked += 1
+        await asyncio.sleep(self.answers_after_s)
+        if not self.awake:
+            raise self.refusal
+        return await super().store(spec)
+
+
+async def sleeping(backend: Sleeping, **top: Any) -> Catalog:
+    settings = checked({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}, **top})
+    catalog = Catalog(settings, {"fast": backend}, CollectorRegistry())
+    await catalog._open_tables()
+    return catalog
+
+
+async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend)
+    for ask in (catalog.table, catalog.table_to_write, catalog.spec):
+        with pytest.raises(StoreUnavailable, match="asleep"):
+            await ask("t")
+    assert catalog.entry("t").table is None
+    backend.awake = True
+    assert isinstance(await (await catalog.table("t")).one(put("a")), Written)
+    assert catalog.entry("t").table is await catalog.table("t")
+
+
+async def test_many_who_ask_at_once_open_a_table_once() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend)
+    backend.awake, backend.answers_after_s, backend.asked = True, 0.01, 0
+    found = await asyncio.gather(*(catalog.table("t") for _ in range(20)))
+    assert len(set(map(id, found))) == 1
+    assert backend.asked == 1
+
+
+async def test_opening_takes_no_longer_than_an_operation_may() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend)
+    backend.answers_after_s = 60
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        await catalog.table("t")
+
+
+async def test_a_table_that_is_not_what_the_settings_say_ends_the_start() -> None:
+    backend = Sleeping()
+    backend.refusal = Unsupported("keys of three parts")
+    with pytest.raises(Unsupported, match=r"table 't', in store 'fast': keys of three parts"):
+        await sleeping(backend)
+
+
+async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend, auto_create=True)
+    with pytest.raises(StoreUnavailable):
+        await catalog.table_to_write("new")
+    assert [entry.spec.name for entry in catalog.entries()] == ["t"]
+    backend.awake = True
+    assert isinstance(await (await catalog.table_to_write("new")).one(put("a")), Written)

@@ -1,0 +1,72 @@
+"""Work in parts and side by side."""
+
+import asyncio
+
+import pytest
+
+from tableside.together import parts, together
+
+
+@pytest.mark.parametrize(
+    ("count", "count_max", "sizes"), [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (7, 3, [3, 3, 1])], ids=str
+)
+def test_items_are_cut_by_their_number(count: int, count_max: int, sizes: list[int]) -> None:
+    items = list(range(count))
+    cut = list(parts(items, count_max))
+    assert [len(part) for part in cut] == sizes
+    assert [item for part in cut for item in part] == items
+
+
+@pytest.mark.parametrize(
+    ("items", "cut"),
+    [
+        ([], []),
+        ([5, 5, 5], [[5, 5], [5]]),
+        ([11, 1, 1], [[11], [1, 1]]),
+        ([1, 11, 1], [[1], [11], [1]]),
+        ([1, 1, 1, 1], [[1, 1, 1], [1]]),
+        ([10], [[10]]),
+        ([6, 4, 1], [[6, 4], [1]]),
+    ],
+    ids=str,
+)
+def test_items_are_cut_by_their_bytes_and_each_part_has_one_at_least(items: list[int], cut: list[list[int]]) -> None:
+    assert [list(part) for part in parts(items, 3, 10, lambda item: item)] == cut
+
+
+async def test_works_are_done_side_by_side_and_not_too_many_at_once() -> None:
+    running = most = 0
+
+    async def work(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001 * (number % 3))
+        running -= 1
+        return number
+
+    assert await together([work(number) for number in range(20)], 4) == list(range(20))
+    assert most == 4
+
+
+async def test_no_works_have_no_results() -> None:
+    assert await together([], 4) == []
+
+
+async def test_a_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
+    cancelled = []
+
+    async def waits(number: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await together([waits(0), fails(), waits(2), waits(3)], 3)
+    assert sorted(cancelled) == [0, 2]
