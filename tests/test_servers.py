@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -91,8 +92,8 @@ def test_a_server_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["redis", "postgres"])
-def test_a_server_ends_with_a_killed_process(name: str) -> None:
-    with by_hand(name) as process:
+def test_a_server_ends_with_a_killed_process(name: str, reachable: Path) -> None:
+    with by_hand(name, reachable) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         servers = psutil.Process(process.pid).children(recursive=True)
@@ -101,14 +102,15 @@ def test_a_server_ends_with_a_killed_process(name: str) -> None:
         until(lambda: not any(server.is_running() and server.status() != psutil.STATUS_ZOMBIE for server in servers))
 
 
-def test_a_server_by_hand_prints_its_url_and_stops_when_told() -> None:
-    with by_hand("redis") as process:
+def test_a_server_by_hand_prints_its_url_and_stops_when_told(tmp_path: Path) -> None:
+    with by_hand("redis", tmp_path) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert output("redis-cli", "-u", url, "ping") == "PONG"
         process.send_signal(signal.SIGTERM)
         assert process.wait(GONE_MAX_S) == 0
     assert "refused" in output("redis-cli", "-u", url, "ping", check=False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_missing_is_named_where_it_may_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,9 +328,18 @@ def output(*command: str, check: bool = True) -> str:
     return done.stdout.strip()
 
 
-def by_hand(name: str) -> subprocess.Popen[str]:
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A temporary folder for files that nobody is left to remove, which every user can look into."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def by_hand(name: str, temporary: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "servers", name]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def dynamodb(url: str, action: str, body: object) -> dict[str, dict[str, object]]:
