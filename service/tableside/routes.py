@@ -324,7 +324,9 @@ async def table(request: Request) -> Response:
     headers.query(request, ())
     headers.check_accepts(request, JSON)
     name, _ = _path(request)
-    return _json(describe(_catalog(request).entry(name), _limits(request)))
+    entry = _catalog(request).entry(name)
+    await entry.opened()
+    return _json(describe(entry, _limits(request)))
 
 
 async def livez(request: Request) -> Response:

@@ -23,7 +23,10 @@ _TABLE = _get(
     "table",
     "tables",
     "Describe a table",
-    {**_json("The table.", schema("Table")), **refusals(*_OF_A_DESCRIPTION, "table_not_found")},
+    {
+        **_json("The table.", schema("Table")),
+        **refusals(*_OF_A_DESCRIPTION, "table_not_found", "unsupported", "store_unavailable"),
+    },
 )
 _LIVEZ = _get(
     "livez",

@@ -228,8 +228,8 @@ _TABLE: Described = {
             ),
         },
         "capabilities": {
+            "description": "What the table can do; in a list, empty until its store could first be asked.",
             "type": "object",
-            "required": ["if_match", "ttl", "tokens", "prefix_scan", "sorted_scan", "splits"],
             "additionalProperties": {"type": "boolean"},
         },
         "limits": {"type": "object", "additionalProperties": {"type": "integer"}},

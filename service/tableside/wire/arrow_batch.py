@@ -4,7 +4,7 @@ One row is one operation. A column that is null in a row was not given for it, s
 its other columns would mean in JSON.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ def read(body: bytes, bytes_max: int) -> pa.Table:
         if decompressed_bytes(body) > bytes_max:
             raise _too_much(bytes_max)
         with pa.ipc.open_stream(body) as reader:
+            _read_names(reader.schema)
             table = pa.Table.from_batches(_bounded(reader, bytes_max), reader.schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
@@ -122,6 +123,13 @@ def write(batch: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     return bytes(sink.getvalue())
+
+
+def _read_names(fields: Iterable[pa.Field]) -> None:
+    """Read the names of columns and of what is in them: they need not be UTF-8, and show that only now."""
+    for field in fields:
+        _ = field.name
+        _read_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
 def _bounded(reader: Any, bytes_max: int) -> list[pa.RecordBatch]:

@@ -9,13 +9,13 @@ from ..values import JsonObject
 
 
 def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
-    """Return a table's description; `capabilities` is null until its store could first be asked."""
+    """Return a table's description; `capabilities` is empty until its store could first be asked."""
     spec, table = entry.spec, entry.table
     return {
         "name": spec.name,
         "store": {"name": entry.store, "kind": entry.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
-        "capabilities": None if table is None else msgspec.to_builtins(table.capabilities),
+        "capabilities": {} if table is None else msgspec.to_builtins(table.capabilities),
         "limits": {
             "operations_max": limits.operations_max,
             "body_bytes_max": limits.body_bytes_max,

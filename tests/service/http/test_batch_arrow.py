@@ -306,6 +306,15 @@ def test_what_is_no_stream_is_malformed(asking: Asking, body: bytes) -> None:
     check_refused(asking.post(T, body, ARROW, params={"op": "get"}), 400, "malformed_request")
 
 
+@pytest.mark.parametrize(
+    "columns", [{"key": ["a"], "value": ["{}"]}, {"key": [{"value": "a"}]}], ids=["column", "part"]
+)
+def test_a_name_that_is_not_utf8_is_malformed(asking: Asking, columns: dict[str, Any]) -> None:
+    asking.put(T, fresh(), {})
+    body = stream(columns).replace(b"value", b"v\xe8lue")
+    check_refused(asking.post(T, body, ARROW, params={"op": "put"}), 400, "malformed_request")
+
+
 def test_text_that_is_not_utf8_is_malformed(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     key = pa.Array.from_buffers(pa.utf8(), 1, [None, *pa.array([b"\xff"]).buffers()[1:]])
