@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from servers.fixtures import dynalite_url, dynamodb_url, postgres_dsn, redis_cluster_urls, redis_url
 
 from running import Service, running
+from servers.fixtures import dynalite_url, dynamodb_url, postgres_dsn, redis_cluster_urls, redis_url
 
 __all__ = ["dynalite_url", "dynamodb_url", "postgres_dsn", "redis_cluster_urls", "redis_url", "service"]
 

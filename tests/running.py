@@ -39,11 +39,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(directory: Path, config: Path | None = None) -> Iterator[Service]:
+def running(
+    directory: Path, config: Path | None = None, *, python: str | Path = sys.executable, workers: int = 1
+) -> Iterator[Service]:
     """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there."""
     directory.mkdir(parents=True, exist_ok=True)
     port, log = free_port(), directory / "service.log"
-    command = [sys.executable, "-m", "tableside", "serve", "--port", str(port)]
+    command = [str(python), "-m", "tableside", "serve", "--port", str(port), "--workers", str(workers)]
     if config is not None:
         command += ["--config", str(config)]
     with log.open("ab") as output:

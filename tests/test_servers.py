@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+
 from scripts.bootstrap import ROOT, SetupError
 from servers import install
 from servers.dynamodb import dynalite, dynamodb_local
