@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from demo import check, flights, job
+from demo import check, flights, job, stores
 from demo.progress import Progress
 from demo.service import Service, running
 from demo.session import session
@@ -29,13 +29,18 @@ class Different(Exception):
 
 def main() -> None:
     """Run the demonstration as the command line says; exit with 1 if a figure is wrong."""
-    options = _parser().parse_args()
+    options = _options()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     progress = Progress(Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
     try:
         with _folder(options.data, keep=options.keep) as folder:
-            with running(folder, options.port, keep=options.keep) as service:
-                progress.say(f"the service runs at {service.url}, process {service.process.pid}, RocksDB in {folder}")
+            with (
+                stores.place(options.store, folder) as place,
+                running(
+                    folder, options.port, keep=options.keep, config=place.config, environment=place.environment
+                ) as service,
+            ):
+                progress.say(f"the service runs at {service.url}, process {service.process.pid}, {place.words}")
                 _run(service, folder, progress)
             progress.say("left running" if options.keep else "the service is stopped")
             if options.keep:
@@ -47,12 +52,16 @@ def main() -> None:
         sys.exit(130)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("scripts/demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the service running at the end")
     parser.add_argument("--data", type=Path, help="an empty or new folder for the records (default: a temporary one)")
     parser.add_argument("--port", type=int, help="where the service listens (default: 8080, or any that is free)")
-    return parser
+    parser.add_argument("--store", choices=stores.KINDS, default=stores.EMBEDDED, help="where the records are kept")
+    options = parser.parse_args()
+    if options.keep and options.store != stores.EMBEDDED:
+        parser.error("--keep leaves the service running, but not the server of another store than rocksdb")
+    return options
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +38,18 @@ class Service:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, port: int | None = None, *, keep: bool = False, config: Path | None = None
+    folder: Path,
+    port: int | None = None,
+    *,
+    keep: bool = False,
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Service]:
-    """Run the service with its records under `folder`; stop it at the end, or `keep` it if all went well."""
-    service = _start(folder, port or free_port(), config)
+    """Run the service with its records under `folder`; stop it at the end, or `keep` it if all went well.
+
+    Where a configuration is given the records are where that says, and `environment` is what it needs beside.
+    """
+    service = _start(folder, port or free_port(), config, environment or {})
     try:
         _wait_until_ready(service)
         yield service
@@ -63,9 +71,10 @@ def free_port() -> int:
     raise OSError(f"no free port on {HOST}")
 
 
-def _start(folder: Path, port: int, config: Path | None) -> Service:
+def _start(folder: Path, port: int, config: Path | None, environment: Mapping[str, str]) -> Service:
     """Start the process, in a session of its own: Ctrl-C is for the job, which then ends the service itself."""
     log = folder / "service.log"
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TABLESIDE_")}
     command = [sys.executable, "-m", "tableside", "serve", "--host", HOST, "--port", str(port)]
     if config is not None:
         command += ["--config", str(config)]
@@ -73,7 +82,7 @@ def _start(folder: Path, port: int, config: Path | None) -> Service:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command,
             cwd=folder,
-            env={name: value for name, value in os.environ.items() if not name.startswith("TABLESIDE_")},
+            env={**inherited, **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,12 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    directory: Path, config: Path | None = None, *, python: str | Path = sys.executable, workers: int = 1
+    directory: Path,
+    config: Path | None = None,
+    *,
+    python: str | Path = sys.executable,
+    workers: int = 1,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Service]:
     """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -49,7 +54,14 @@ def running(
     if config is not None:
         command += ["--config", str(config)]
     with log.open("ab") as output:
-        process = subprocess.Popen(command, cwd=directory, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env={**os.environ, **(environment or {})},
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+        )
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(url, process, log)

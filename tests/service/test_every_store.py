@@ -1,0 +1,224 @@
+"""What holds on every store alike: first updates that race, replicas, the same values after the same updates."""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kinds import EVERY, REMOTE, Kind, kind
+from running import Service, running
+from store_contract import put, same
+from tableside import updates, values
+from tableside.catalog import Catalog
+from tableside.errors import TableError
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Update, Written
+from tableside.settings import checked
+from tableside.store import Scan
+from tableside.table import Table
+
+ROUNDS = 20
+RACERS = 64
+FIRST = {"update": {"$inc": {"n": 1}}, "default": {"n": 0, "made": True}}
+
+UPDATES = 2000
+RECORDS = 40
+AT_ONCE = 100
+
+
+@pytest.fixture(params=EVERY)
+def every(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    return kind(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=REMOTE)
+def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    return kind(request.param, request, tmp_path)
+
+
+@contextlib.contextmanager
+def serving(directory: Path, used: Kind, configuration: dict[str, Any], workers: int = 1) -> Iterator[Service]:
+    config = directory / "tableside.yaml"
+    directory.mkdir(exist_ok=True)
+    config.write_text(json.dumps(configuration))
+    with running(directory, config, environment=used.environment, workers=workers) as service:
+        yield service
+
+
+@asynccontextmanager
+async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    limits = httpx.Limits(max_connections=RACERS, max_keepalive_connections=RACERS)
+    async with httpx.AsyncClient(base_url=f"{service.url}/v1/tables/t", limits=limits, timeout=30) as opened:
+        yield opened
+
+
+async def test_first_updates_that_race_use_one_default_and_all_count(every: Kind, tmp_path: Path) -> None:
+    with serving(tmp_path, every, every.configuration()) as service:
+        async with client(service) as http:
+            for turn in range(ROUNDS):
+                await race([http], f"/records/first-{turn}")
+
+
+async def test_first_updates_that_race_in_two_replicas_use_one_default_and_all_count(
+    remote: Kind, tmp_path: Path
+) -> None:
+    configuration = remote.configuration()
+    with (
+        serving(tmp_path / "one", remote, configuration) as one,
+        serving(tmp_path / "other", remote, configuration) as other,
+    ):
+        async with client(one) as http, client(other) as other_http:
+            for turn in range(5):
+                await race([http, other_http], f"/records/first-{turn}")
+
+
+async def test_first_updates_that_race_in_two_workers_use_one_default_and_all_count(
+    remote: Kind, tmp_path: Path
+) -> None:
+    with serving(tmp_path, remote, remote.configuration(), workers=2) as service:
+        async with client(service) as http:
+            await race([http], "/records/first")
+
+
+async def race(replicas: list[httpx.AsyncClient], path: str) -> None:
+    asked = (replicas[index % len(replicas)].patch(path, json=FIRST) for index in range(RACERS))
+    answers = await asyncio.gather(*asked)
+    codes = [answer.status_code for answer in answers]
+    assert (codes.count(201), codes.count(204)) == (1, RACERS - 1), answers
+    assert len({answer.headers["ETag"] for answer in answers}) == RACERS
+    for http in replicas:
+        found = await http.get(path)
+        assert found.json() == {"n": RACERS, "made": True}
+        assert found.headers["ETag"] in {answer.headers["ETag"] for answer in answers}
+
+
+async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(every: Kind, tmp_path: Path) -> None:
+    keys = [f"k{index}" for index in range(10)]
+    update = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    body = {"operations": [{**update, "key": key} for key in keys for _ in range(3)]}
+    with serving(tmp_path, every, every.configuration()) as service:
+        async with client(service) as http:
+            answers = await asyncio.gather(*(http.post("/batch", json=body) for _ in range(16)))
+            statuses = [result["status"] for answer in answers for result in answer.json()["results"]]
+            assert (statuses.count(201), statuses.count(204)) == (len(keys), len(keys) * 47)
+            found = await http.post("/batch", json={"operations": [{"op": "get", "key": key} for key in keys]})
+            assert [result["value"] for result in found.json()["results"]] == [{"n": 48}] * len(keys)
+
+
+# The same updates on every store
+
+
+@asynccontextmanager
+async def table(used: Kind, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Table]:
+    for name, value in used.environment.items():
+        monkeypatch.setenv(name, value)
+    catalog = await Catalog.open(checked(used.configuration(deadline_s=60)), CollectorRegistry())
+    try:
+        yield await catalog.table("t")
+    finally:
+        await catalog.close()
+
+
+async def test_the_same_random_updates_leave_the_same_values(
+    every: Kind, monkeypatch: pytest.MonkeyPatch, reference: tuple[list[str], dict[str, Any]]
+) -> None:
+    async with table(every, monkeypatch) as changed:
+        told = await all_applied(changed)
+        left = await everything(changed)
+    wanted_told, wanted_left = reference
+    assert told == wanted_told
+    assert left.keys() == wanted_left.keys()
+    for key, value in wanted_left.items():
+        assert same(left[key], value), key
+
+
+@pytest.fixture(scope="module")
+async def reference() -> tuple[list[str], dict[str, Any]]:
+    """What the memory store answers and what is left in it."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        async with table(Kind({"kind": "memory"}), monkeypatch) as changed:
+            return await all_applied(changed), await everything(changed)
+
+
+async def all_applied(changed: Table) -> list[str]:
+    """Apply the same operations in the same batches, and return what became of each."""
+    chance = random.Random(20261121)
+    operations = [operation(chance) for _ in range(UPDATES)]
+    told = []
+    for start in range(0, UPDATES, AT_ONCE):
+        told += [word(outcome) for outcome in await changed.batch(operations[start : start + AT_ONCE])]
+    assert len(set(told)) > 3
+    return told
+
+
+async def everything(changed: Table) -> dict[str, Any]:
+    """Read all records, by scans and by gets, which have to agree."""
+    found: dict[str, Any] = {}
+    position = None
+    while True:
+        page = await changed.scan(Scan(7, position=position))
+        found |= {str(key): values.decode(record.value) for key, record in page.records}
+        if (position := page.position) is None:
+            break
+    for key, outcome in zip(found, await changed.batch([Get(key) for key in found]), strict=True):
+        assert isinstance(outcome, Record)
+        assert same(values.decode(outcome.value), found[key])
+    return found
+
+
+def word(outcome: Outcome) -> str:
+    if isinstance(outcome, TableError):
+        return outcome.code
+    assert isinstance(outcome, Written)
+    return f"created {outcome.created}, returned {outcome.value is not None}"
+
+
+def operation(chance: random.Random) -> Operation:
+    key = f"k{chance.randrange(RECORDS)}"
+    if chance.random() < 0.05:
+        return put(key, {name: member(chance) for name in chance.sample("abcd", 2)})
+    if chance.random() < 0.02:
+        return Delete(key)
+    default = None if chance.random() < 0.2 else values.encode({"a": 0, "b": {"c": "x"}, "d": []})
+    while True:
+        with contextlib.suppress(TableError):
+            changes = updates.parse(document(chance))
+            return Update(key, changes, default, returning=chance.random() < 0.1)
+
+
+def document(chance: random.Random) -> Any:
+    """An update of a few paths that often meets what it wants there, and often something else."""
+    match chance.randrange(8):
+        case 0:
+            return {name: chance.choice([None, member(chance)]) for name in chance.sample("abcd", 2)}
+        case 1:
+            return {"$set": {path(chance): member(chance), path(chance): member(chance)}}
+        case 2:
+            return {"$unset": [path(chance)]}
+        case 3:
+            return {"$inc": {chance.choice(["a", "b.n", "c"]): chance.choice([1, -3, 0.1, 2**40, 2**62])}}
+        case 4:
+            return {chance.choice(["$min", "$max"]): {path(chance): chance.choice([1, -7.5, "m", "z"])}}
+        case 5:
+            return {"$push": {chance.choice(["d", "b.d"]): {"$each": [member(chance), member(chance)]}}}
+        case 6:
+            return {"$addToSet": {chance.choice(["d", "b.d"]): chance.choice([1, "x", {"y": 1, "z": 2}])}}
+        case _:
+            return [document(chance) for _ in range(chance.randrange(3))]
+
+
+def path(chance: random.Random) -> str:
+    return chance.choice(["a", "b", "c", "d", "b.c", "b.n", "b.c.d", 'name with.a dot\'s "quote"', "size", "#x.:y"])
+
+
+def member(chance: random.Random) -> Any:
+    plain = [None, True, 0, 7, -1, 0.1, 1e-7, 1e100, -2.5e-100, 1.0, 2**53 + 1, 2**63 - 1, -(2**63), "", "ü\n", "x"]
+    nested: list[Any] = [[], {}, {"c": 1}, {"c": {"d": None}}, [1, [2, {"e": []}]], {"é": 1.5}]
+    return chance.choice(plain + nested)
