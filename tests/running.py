@@ -46,8 +46,12 @@ def running(
     python: str | Path = sys.executable,
     workers: int = 1,
     environment: Mapping[str, str] | None = None,
+    ready: bool = True,
 ) -> Iterator[Service]:
-    """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there."""
+    """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there.
+
+    It is yielded when it is ready, or with `ready=False` as soon as it answers.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     port, log = free_port(), directory / "service.log"
     command = [str(python), "-m", "tableside", "serve", "--port", str(port), "--workers", str(workers)]
@@ -64,7 +68,7 @@ def running(
         )
     try:
         url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(url, process, log)
+        _wait_until_ready(f"{url}/readyz" if ready else f"{url}/livez", process, log)
         yield Service(url, directory, process.pid, log)
     finally:
         process.terminate()
@@ -81,7 +85,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> 
         if process.poll() is not None:
             break
         try:
-            if httpx.get(f"{url}/readyz", timeout=2).status_code == 200:
+            if httpx.get(url, timeout=2).status_code == 200:
                 return
         except httpx.TransportError:
             time.sleep(0.05)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry
 
 from . import stores
-from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge
+from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from .policies.measure import Measure, Metrics
 from .settings import Settings, TableSettings
 from .store import Backend, Store, TableSpec
@@ -53,6 +53,8 @@ class Entry:
         return self.table
 
     def _open(self, store: Store) -> None:
+        if store.spec.ttl_s is not None and not store.capabilities.ttl:
+            raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
         self.spec = store.spec
         self.table = Table(store, deadline_s=self.deadline_s)
 

@@ -15,7 +15,7 @@ from tableside.catalog import Catalog
 from tableside.errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from tableside.operations import Get, Record, Written
 from tableside.settings import checked
-from tableside.store import TableSpec
+from tableside.store import Capabilities, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 
 MEMORY = {"fast": {"kind": "memory"}}
@@ -185,6 +185,15 @@ async def test_a_table_that_is_not_what_the_settings_say_ends_the_start() -> Non
     backend.refusal = Unsupported("keys of three parts")
     with pytest.raises(Unsupported, match=r"table 't', in store 'fast': keys of three parts"):
         await sleeping(backend)
+
+
+async def test_a_table_that_expires_needs_a_store_that_keeps_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(ttl=False))
+    with pytest.raises(Unsupported, match="ttl"):
+        async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast", "ttl_s": 5}}}):
+            pass
+    async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
+        assert not (await catalog.table("t")).capabilities.ttl
 
 
 async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from kinds import EVERY, REMOTE, Kind, kind
 from running import Service, running
+from servers.proxy import FaultProxy
 from store_contract import put, same
 from tableside import updates, values
 from tableside.catalog import Catalog
@@ -222,3 +224,68 @@ def member(chance: random.Random) -> Any:
     plain = [None, True, 0, 7, -1, 0.1, 1e-7, 1e100, -2.5e-100, 1.0, 2**53 + 1, 2**63 - 1, -(2**63), "", "ü\n", "x"]
     nested: list[Any] = [[], {}, {"c": 1}, {"c": {"d": None}}, [1, [2, {"e": []}]], {"é": 1.5}]
     return chance.choice(plain + nested)
+
+
+# The store is away
+
+
+@pytest.mark.parametrize("name", ["redis", "postgres", "dynamodb"])
+async def test_a_service_starts_while_its_store_is_away_and_serves_when_it_is_back(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    used = kind(name, request, tmp_path)
+    async with behind_a_proxy(used) as (proxy, proxied):
+        proxy.cut()
+        config = tmp_path / "tableside.yaml"
+        config.write_text(json.dumps(proxied.configuration(deadline_s=5)))
+        with running(tmp_path, config, environment=used.environment, ready=False) as service:
+            async with client(service) as http:
+                await away(http)
+                proxy.pass_on()
+                await back(http)
+                proxy.cut()
+                await away(http)
+                proxy.pass_on()
+                await back(http)
+        await settled(proxy)
+
+
+@asynccontextmanager
+async def behind_a_proxy(used: Kind) -> AsyncIterator[tuple[FaultProxy, Kind]]:
+    """Put a proxy before a store's server; yield it, and the kind of store as it is reached through the proxy."""
+    [member] = {"url", "dsn", "endpoint_url"} & used.store.keys()
+    address = urlsplit(used.store[member])
+    assert address.hostname is not None
+    assert address.port is not None
+    async with FaultProxy(address.hostname, address.port) as proxy:
+        through = used.store[member].replace(f":{address.port}", f":{proxy.port}")
+        yield proxy, Kind({**used.store, member: through}, used.environment)
+
+
+async def away(http: httpx.AsyncClient) -> None:
+    ready = await http.get(http.base_url.join("/readyz"))
+    assert ready.status_code == 503
+    assert ready.json()["stores"]["s"]["ready"] is False
+    for asked in (http.get("/records/a"), http.put("/records/a", json={"n": 1}), http.patch("/records/a", json=FIRST)):
+        answer = await asked
+        assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+        assert answer.headers["Retry-After"]
+        assert answer.json()["retriable"]
+
+
+async def back(http: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(15):
+        while (await http.get(http.base_url.join("/readyz"))).status_code != 200:
+            await asyncio.sleep(0.05)
+        while (put_answer := await http.put("/records/a", json={"n": 1})).status_code == 503:
+            await asyncio.sleep(0.05)
+    assert put_answer.status_code == 204
+    assert (await http.get("/records/a")).json() == {"n": 1}
+    assert (await http.get("")).json()["capabilities"]["if_match"] is True
+
+
+async def settled(proxy: FaultProxy) -> None:
+    """Return when the service, which has stopped, holds no connection any more."""
+    async with asyncio.timeout(5):
+        while proxy.open_connections:
+            await asyncio.sleep(0.05)
