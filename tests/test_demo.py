@@ -4,12 +4,16 @@ import contextlib
 import importlib.util
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
+
+from running import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -78,6 +82,24 @@ def test_a_kept_service_runs_on(tmp_path: Path) -> None:
         assert started.process.poll() is None
     finally:
         started.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("store", ["redis", "postgres", "dynamodb"])
+def test_another_store_gives_the_same_figures(store: str) -> None:
+    command = [sys.executable, "-m", "demo", "--store", store, "--port", str(free_port())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f", {store} at " in done.stdout
+    assert "EQUAL: 4,043 aircraft, 32,344 figures, none differs" in done.stdout
+    assert "EQUAL: 336,776 joined flights, 4,714,864 figures, none differs" in done.stdout
+
+
+def test_only_the_embedded_store_can_be_left_running() -> None:
+    command = [sys.executable, "-m", "demo", "--store", "redis", "--keep"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "--keep" in done.stderr
 
 
 @pytest.mark.spark
