@@ -308,7 +308,7 @@ async def asked(
 
 async def eventually(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(GONE_MAX_S):
-        while not holds():  # noqa: ASYNC110 - anything may make it hold
+        while not holds():
             await asyncio.sleep(0.01)
 
 
