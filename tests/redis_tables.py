@@ -1,0 +1,24 @@
+"""Tables with records of their own on a Redis that tests share."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from tableside.store import TableSpec
+from tableside.stores.redis import RedisBackend, RedisSettings, RedisTableOptions
+
+
+@asynccontextmanager
+async def connected(url: str, **settings: Any) -> AsyncIterator[RedisBackend]:
+    backend = await RedisBackend.open(RedisSettings.model_validate({"url": url, **settings}))
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def own(spec: TableSpec) -> TableSpec:
+    return msgspec.structs.replace(spec, options=RedisTableOptions(prefix=f"{uuid.uuid4().hex}:"))
