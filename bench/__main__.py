@@ -1,24 +1,36 @@
-"""Run the benchmarks: `scripts/bench`, or some of them by name: `scripts/bench batch single spark`."""
+"""Run the benchmarks: `scripts/bench`, or some of them by name: `scripts/bench batch single`.
+
+Of the stores all are measured, or those that are named: `scripts/bench stores redis`.
+"""
 
 import argparse
+import sys
 from pathlib import Path
 
-from . import batch_get, single, spark
+from scripts.bootstrap import SetupError
+from servers.process import ServerFailed
+
+from . import batch_get, single, spark, stores
+from .kinds import KINDS
 from .report import Result, show, write
 
-NAMES = ("batch", "single", "spark")
+NAMES = ("batch", "single", "spark", "stores")
+STORES_SHARE = 0.2
+"""The part of `--seconds` that stores are measured for: there are so many ways."""
 
 
 def main() -> None:
     """Run what was asked for, print the table, write the JSON."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("names", nargs="*", type=_name, metavar="|".join(NAMES), help="which; all by default")
+    names = "|".join((*NAMES, *KINDS))
+    parser.add_argument("names", nargs="*", type=_name, metavar=names, help="which; all by default, of stores as well")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each way is measured in a round")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured, in turn")
     parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows Spark sends")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="where the results go")
     arguments = parser.parse_args()
     results: list[Result] = []
-    for name in arguments.names or NAMES:
+    for name in _chosen(arguments.names):
         print(f"{name} …", flush=True)
         results += _run(name, arguments)
     show(results)
@@ -26,18 +38,32 @@ def main() -> None:
 
 
 def _name(text: str) -> str:
-    if text not in NAMES:
-        raise argparse.ArgumentTypeError(f"is one of {', '.join(NAMES)}")
+    if text not in NAMES and text not in KINDS:
+        raise argparse.ArgumentTypeError(f"is one of {', '.join((*NAMES, *KINDS))}")
     return text
+
+
+def _chosen(names: list[str]) -> list[str]:
+    """Return what to run: for `stores` the kinds that are named too, or all of them."""
+    kinds = [name for name in names if name in KINDS]
+    others = [name for name in names or NAMES if name in NAMES]
+    if "stores" in others and not kinds:
+        kinds = list(KINDS)
+    return [name for name in others if name != "stores"] + kinds
 
 
 def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
     match name:
         case "batch":
-            return batch_get.run(arguments.seconds)
+            return batch_get.run(arguments.seconds, arguments.rounds)
         case "single":
-            return single.run(arguments.seconds)
-    return spark.run(arguments.rows)
+            return single.run(arguments.seconds, arguments.rounds)
+        case "spark":
+            return spark.run(arguments.rows)
+    return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)
 
 
-main()
+try:
+    main()
+except (SetupError, ServerFailed) as problem:
+    sys.exit(f"bench: {problem}")

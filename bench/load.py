@@ -49,6 +49,11 @@ def send_all(url: str, requests: Sequence[Request]) -> None:
         _send(connection, request)
 
 
+def answer(url: str, request: Request) -> bytes:
+    """Send a request once and return the body that came."""
+    return _send(_connected(url), request)
+
+
 def _connected(url: str) -> http.client.HTTPConnection:
     parts = urlsplit(url)
     return http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=60)

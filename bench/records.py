@@ -11,6 +11,7 @@ from .load import Request
 
 ARROW = "application/vnd.apache.arrow.stream"
 TABLE = "bench"
+INCREMENT = {"$inc": {"seats": 1}}
 
 
 def key(index: int) -> str:
@@ -32,15 +33,37 @@ def value(index: int) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+def value_of(key: str) -> bytes:
+    """Return the value of the record that has a key."""
+    return value(int(key[1:]))
+
+
 def puts(count: int, rows: int = 5000) -> Iterator[Request]:
     """Return requests that fill the table."""
     for start in range(0, count, rows):
-        indexes = range(start, min(start + rows, count))
-        columns: dict[str, Sequence[Any]] = {
-            "key": [key(index) for index in indexes],
-            "value": [value(index) for index in indexes],
-        }
-        yield Request("POST", f"/v1/tables/{TABLE}/batch?op=put", stream(columns), ARROW)
+        yield puts_as_arrow([key(index) for index in range(start, min(start + rows, count))])
+
+
+def puts_as_arrow(keys: Sequence[str]) -> Request:
+    """Return a batch of puts in Arrow."""
+    columns: dict[str, Sequence[Any]] = {"key": keys, "value": [value_of(each) for each in keys]}
+    return Request("POST", f"/v1/tables/{TABLE}/batch?op=put", stream(columns), ARROW)
+
+
+def puts_as_json(keys: Sequence[str]) -> Request:
+    """Return a batch of puts in JSON."""
+    return _as_json([{"op": "put", "key": each, "value": json.loads(value_of(each))} for each in keys])
+
+
+def increments_as_arrow(keys: Sequence[str]) -> Request:
+    """Return a batch of updates in Arrow, each of which adds 1 to the member `seats`."""
+    columns = {"key": keys, "update": [json.dumps(INCREMENT)] * len(keys)}
+    return Request("POST", f"/v1/tables/{TABLE}/batch?op=update", stream(columns), ARROW)
+
+
+def increments_as_json(keys: Sequence[str], **members: Any) -> Request:
+    """Return the same in JSON; `members` stand beside each update."""
+    return _as_json([{"op": "update", "key": each, "update": INCREMENT, **members} for each in keys])
 
 
 def gets_as_arrow(keys: Sequence[str]) -> Request:
@@ -50,8 +73,7 @@ def gets_as_arrow(keys: Sequence[str]) -> Request:
 
 def gets_as_json(keys: Sequence[str]) -> Request:
     """Return a batch of gets in JSON."""
-    body = json.dumps({"operations": [{"op": "get", "key": each} for each in keys]})
-    return Request("POST", f"/v1/tables/{TABLE}/batch", body.encode())
+    return _as_json([{"op": "get", "key": each} for each in keys])
 
 
 def stream(columns: Mapping[str, Sequence[Any]]) -> bytes:
@@ -61,3 +83,8 @@ def stream(columns: Mapping[str, Sequence[Any]]) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
+
+
+def _as_json(operations: Sequence[Mapping[str, Any]]) -> Request:
+    body = json.dumps({"operations": operations})
+    return Request("POST", f"/v1/tables/{TABLE}/batch", body.encode())

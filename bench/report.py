@@ -1,19 +1,42 @@
-"""What a benchmark found, as a table on the terminal and as JSON in a file."""
+"""What a benchmark found, as tables on the terminal and as JSON in a file."""
 
 import json
 import platform
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from .cores import Cores
+
+PLAIN = ("what", "way", "per second", "ratio", "at least")
+PER_CORE = ("what", "way", "per second", "ratio", "per CPU second", "ratio", "at least", "cores: own + store + clients")
+
+WIDTH = 150
+"""How wide tables are where there is no terminal that they must fit."""
+
+
+@dataclass(frozen=True)
+class PerCore:
+    """The same for each second of CPU that the process took which is compared; and what else the cores did."""
+
+    per_second: float
+    ratio: float
+    target: float | None
+    cores: Cores
+
 
 @dataclass(frozen=True)
 class Result:
-    """One way to do a thing: how fast, in `unit` per second, and as a ratio to the baseline of its group."""
+    """One way to do a thing: how fast, in `unit` per second, and as a ratio to the baseline of its group.
+
+    Where other processes take part, `table` names them, and what counts is what one core does.
+    """
 
     group: str
     way: str
@@ -21,25 +44,43 @@ class Result:
     unit: str
     ratio: float
     target: float | None = None
+    table: str = ""
+    per_core: PerCore | None = None
 
 
-def group(name: str, unit: str, rates: Sequence[tuple[str, float]], targets: dict[str, float]) -> list[Result]:
+def group(name: str, unit: str, rates: Sequence[tuple[str, float]], targets: Mapping[str, float]) -> list[Result]:
     """Return the results of a group whose first rate is the baseline. Targets are ratios, by way."""
     baseline = rates[0][1]
     return [Result(name, way, rate, unit, rate / baseline, targets.get(way)) for way, rate in rates]
 
 
 def show(results: Sequence[Result]) -> None:
-    """Print the results as a table."""
-    table = Table("what", "way", "per second", "ratio", "at least")
-    for previous, result in zip([None, *results], results, strict=False):
-        if previous is not None and previous.group != result.group:
-            table.add_section()
-        target = "" if result.target is None else f"{result.target:.2f}"
-        table.add_row(
-            result.group, result.way, f"{result.per_second:,.0f} {result.unit}", f"{result.ratio:.2f}", target
-        )
-    Console().print(table)
+    """Print the results: a table of those that name none, one for each that is named."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for title, of_table in groupby(results, lambda result: result.table):
+        console.print(_table(title, list(of_table)))
+
+
+def _table(title: str, results: Sequence[Result]) -> Table:
+    table = Table(*(PER_CORE if title else PLAIN), title=title or None, title_justify="left")
+    for _, of_group in groupby(results, lambda result: result.group):
+        table.add_section()
+        for result in of_group:
+            table.add_row(*_cells(result))
+    return table
+
+
+def _cells(result: Result) -> list[str]:
+    cells = [result.group, result.way, f"{result.per_second:,.0f} {result.unit}", f"{result.ratio:.2f}"]
+    if result.per_core is None:
+        return [*cells, _target(result.target)]
+    core, cores = result.per_core, result.per_core.cores
+    shares = (f"{share:.2f}" for share in (cores.own, cores.server, cores.clients))
+    return [*cells, f"{core.per_second:,.0f}", f"{core.ratio:.2f}", _target(core.target), " + ".join(shares)]
+
+
+def _target(target: float | None) -> str:
+    return "" if target is None else f"{target:.2f}"
 
 
 def write(results: Sequence[Result], file: Path) -> None:

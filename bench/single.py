@@ -1,6 +1,5 @@
 """Single GET and PUT over 32 connections, against a bare Starlette route in the same kind of server."""
 
-import re
 import socket
 import subprocess
 import sys
@@ -10,12 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shutil import which
 from statistics import median
 
 from demo.service import free_port, running
 
-from . import records
+from . import records, wrk
 from .load import send_all
 from .report import Result, group
 
@@ -56,8 +54,6 @@ end
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
     """Measure every way in turn, several times over, and return the medians in requests per second."""
-    if which("wrk") is None:
-        raise SystemExit("bench: the load generator wrk is missing: apt-get install wrk")
     rates: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as service, _bare() as bare:
         send_all(service.url, list(records.puts(RECORDS)))
@@ -89,13 +85,5 @@ def _wait_until_listening(port: int) -> None:
 
 
 def _wrk(url: str, script: str, seconds: float) -> float:
-    """Return the requests per second that wrk got answered. Raise if any was answered otherwise than 2xx."""
-    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
-        file.write(script % (records.TABLE, RECORDS - 1))
-        file.flush()
-        duration = f"{max(1, round(seconds))}s"
-        command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{duration}", "-s", file.name, url]
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if "Non-2xx" in printed or (rate := re.search(r"Requests/sec:\s+([0-9.]+)", printed)) is None:
-        raise RuntimeError(f"wrk saw failures:\n{printed}")
-    return float(rate[1])
+    filled = script % (records.TABLE, RECORDS - 1)
+    return wrk.requests_per_second(url, filled, connections=CONNECTIONS, seconds=seconds)

@@ -5,9 +5,8 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 from demo.service import running
@@ -49,27 +48,12 @@ def run(seconds: float) -> dict[str, float]:
 
 def _mixed() -> list[Request]:
     chance = random.Random(1)
-    return [request for _ in range(20) for request in (_gets(chance), _puts(chance), _updates(chance))]
+    kinds = (records.gets_as_arrow, records.puts_as_arrow, partial(records.increments_as_json, default={"seats": 0}))
+    return [make(_keys(chance)) for _ in range(20) for make in kinds]
 
 
 def _keys(chance: random.Random) -> list[str]:
     return [records.key(index) for index in chance.sample(range(RECORDS), BATCH)]
-
-
-def _gets(chance: random.Random) -> Request:
-    return records.gets_as_arrow(_keys(chance))
-
-
-def _puts(chance: random.Random) -> Request:
-    keys = _keys(chance)
-    columns: dict[str, Sequence[Any]] = {"key": keys, "value": [records.value(int(key[1:])) for key in keys]}
-    return Request("POST", f"/v1/tables/{records.TABLE}/batch?op=put", records.stream(columns), records.ARROW)
-
-
-def _updates(chance: random.Random) -> Request:
-    update = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    body = json.dumps({"operations": [{**update, "key": key} for key in _keys(chance)]})
-    return Request("POST", f"/v1/tables/{records.TABLE}/batch", body.encode())
 
 
 def _watch(process: psutil.Process, sizes: list[float], done: threading.Event) -> None:

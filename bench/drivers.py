@@ -1,0 +1,236 @@
+"""The stores' drivers called directly, as by a user who has no service: the same drivers that the service calls.
+
+Batches are made ready beforehand in the form that the driver takes, and values stay as the driver gives them.
+"""
+
+import json
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import aioboto3
+import asyncpg
+import redis.asyncio as redis
+from aiobotocore.config import AioConfig
+
+import redis as blocking
+from tableside.together import parts, together
+
+from . import records
+
+TABLE = "direct"
+CONNECTIONS = 32
+CALLS_AT_ONCE = 16
+"""How many of DynamoDB's calls of one batch are under way side by side: as many as the service makes."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the driver is given for a batch: of gets, of puts, and of updates that add 1 to the member `seats`."""
+
+    gets: Any
+    puts: Any
+    increments: Any
+
+
+class Driver(Protocol):
+    """What a user does with a store's driver."""
+
+    @classmethod
+    async def open(cls, where: str) -> Self:
+        """Connect, and make the table if the store has such."""
+        ...
+
+    def ready(self, keys: Sequence[str]) -> Batch:
+        """Return what is needed for batches over these keys."""
+        ...
+
+    async def get(self, batch: Batch) -> None:
+        """Read the records of a batch."""
+        ...
+
+    async def put(self, batch: Batch) -> None:
+        """Write them."""
+        ...
+
+    async def increment(self, batch: Batch) -> None:
+        """Add 1 to a member of each."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class RedisPy:
+    """redis-py on asyncio, with hiredis."""
+
+    ADD = """
+    local value = cjson.decode(redis.call("GET", KEYS[1]))
+    value.seats = value.seats + 1
+    redis.call("SET", KEYS[1], cjson.encode(value))
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._client = redis.Redis.from_url(url, max_connections=CONNECTIONS)
+        self._sha = ""
+
+    @classmethod
+    async def open(cls, where: str) -> Self:
+        driver = cls(where)
+        driver._sha = await driver._client.script_load(cls.ADD)
+        return driver
+
+    def ready(self, keys: Sequence[str]) -> Batch:
+        names = [f"{TABLE}:{key}" for key in keys]
+        puts = {name: records.value_of(key) for name, key in zip(names, keys, strict=True)}
+        return Batch(names, puts, names)
+
+    async def get(self, batch: Batch) -> None:
+        assert None not in await self._client.mget(batch.gets)
+
+    async def put(self, batch: Batch) -> None:
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for name, value in batch.puts.items():
+                pipeline.set(name, value)
+            await pipeline.execute()
+
+    async def increment(self, batch: Batch) -> None:
+        if len(batch.increments) == 1:
+            await self._client.evalsha(self._sha, 1, *batch.increments)
+            return
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for name in batch.increments:
+                pipeline.evalsha(self._sha, 1, name)
+            await pipeline.execute()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class BlockingRedisPy(RedisPy):
+    """redis-py without asyncio: one batch after the other, however many are asked for at once."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._blocking = blocking.Redis.from_url(url)
+
+    async def get(self, batch: Batch) -> None:
+        assert None not in self._blocking.mget(batch.gets)
+
+    async def put(self, batch: Batch) -> None:
+        with self._blocking.pipeline(transaction=False) as pipeline:
+            for name, value in batch.puts.items():
+                pipeline.set(name, value)
+            pipeline.execute()
+
+    async def increment(self, batch: Batch) -> None:
+        with self._blocking.pipeline(transaction=False) as pipeline:
+            for name in batch.increments:
+                pipeline.evalsha(self._sha, 1, name)
+            pipeline.execute()
+
+    async def close(self) -> None:
+        await super().close()
+        self._blocking.close()
+
+
+class Asyncpg:
+    """asyncpg, one statement for a batch."""
+
+    MAKE = f"create table if not exists {TABLE} (key text primary key, value jsonb not null)"
+    GET = f"select key, value from {TABLE} where key = any($1)"
+    PUT = f"""
+    insert into {TABLE} (key, value) select key, value::jsonb from unnest($1::text[], $2::text[]) as given (key, value)
+    on conflict (key) do update set value = excluded.value
+    """
+    ADD = f"""
+    update {TABLE} set value = jsonb_set(value, '{{seats}}', to_jsonb((value ->> 'seats')::bigint + 1))
+    where key = any($1)
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, where: str) -> Self:
+        pool = await asyncpg.create_pool(where, min_size=1, max_size=CONNECTIONS)
+        await pool.execute(cls.MAKE)
+        return cls(pool)
+
+    def ready(self, keys: Sequence[str]) -> Batch:
+        # In one order everywhere: else the updates of two batches could wait for each other's rows.
+        ordered = sorted(keys)
+        return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), ordered)
+
+    async def get(self, batch: Batch) -> None:
+        assert len(await self._pool.fetch(self.GET, batch.gets)) == len(batch.gets)
+
+    async def put(self, batch: Batch) -> None:
+        await self._pool.execute(self.PUT, *batch.puts)
+
+    async def increment(self, batch: Batch) -> None:
+        await self._pool.execute(self.ADD, batch.increments)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class Aioboto3:
+    """aioboto3's client: gets in 100s, puts in 25s, updates singly, so many of them side by side."""
+
+    def __init__(self) -> None:
+        self._opened = AsyncExitStack()
+        self._client: Any = None
+
+    @classmethod
+    async def open(cls, where: str) -> Self:
+        driver = cls()
+        config = AioConfig(max_pool_connections=4 * CALLS_AT_ONCE)
+        client = aioboto3.Session().client("dynamodb", endpoint_url=where, config=config)
+        driver._client = await driver._opened.enter_async_context(client)
+        if TABLE not in (await driver._client.list_tables())["TableNames"]:
+            await driver._client.create_table(
+                TableName=TABLE,
+                KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
+                AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
+                BillingMode="PAY_PER_REQUEST",
+            )
+        return driver
+
+    def ready(self, keys: Sequence[str]) -> Batch:
+        items = [{"key": {"S": key}, **_attributes(key)} for key in keys]
+        return Batch(
+            [
+                {TABLE: {"Keys": [{"key": {"S": key}} for key in part], "ConsistentRead": True}}
+                for part in parts(keys, 100)
+            ],
+            [{TABLE: [{"PutRequest": {"Item": item}} for item in part]} for part in parts(items, 25)],
+            [{"key": {"S": key}} for key in keys],
+        )
+
+    async def get(self, batch: Batch) -> None:
+        answers = await _together([self._client.batch_get_item(RequestItems=part) for part in batch.gets])
+        assert not any(answer["UnprocessedKeys"] for answer in answers)
+
+    async def put(self, batch: Batch) -> None:
+        answers = await _together([self._client.batch_write_item(RequestItems=part) for part in batch.puts])
+        assert not any(answer["UnprocessedItems"] for answer in answers)
+
+    async def increment(self, batch: Batch) -> None:
+        add: dict[str, Any] = {"UpdateExpression": "ADD seats :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
+        await _together([self._client.update_item(TableName=TABLE, Key=key, **add) for key in batch.increments])
+
+    async def close(self) -> None:
+        await self._opened.aclose()
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    return await together(calls, CALLS_AT_ONCE)
+
+
+def _attributes(key: str) -> dict[str, dict[str, str]]:
+    value = json.loads(records.value_of(key))
+    return {name: {"S": each} if isinstance(each, str) else {"N": str(each)} for name, each in value.items()}
