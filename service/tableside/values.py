@@ -52,6 +52,19 @@ def encode(value: object) -> bytes:
     return text
 
 
+def encode_sorted(value: object) -> bytes:
+    """Return the canonical JSON text of a value with its members in the order of their names, at every depth."""
+    if type(value) is not dict:
+        raise InvalidOperation("a value is a JSON object")
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONEncodeError, RecursionError):
+        return orjson.dumps(normal(value), option=orjson.OPT_SORT_KEYS)
+    if _suspect(text):
+        return orjson.dumps(normal(value), option=orjson.OPT_SORT_KEYS)
+    return text
+
+
 def decode(text: bytes) -> JsonObject:
     """Read the canonical text of a value."""
     value: JsonObject = orjson.loads(text)

@@ -1,0 +1,51 @@
+"""DynamoDB for tests: clients that need no real credentials, and tables of their own for each test."""
+
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from tableside.store import Store, TableSpec
+from tableside.stores.dynamodb import DynamodbBackend, DynamodbTableOptions
+from tableside.stores.dynamodb_client import Client, DynamodbSettings
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
+ATTRIBUTE_TYPES = {"string": "S", "integer": "N"}
+
+_numbers = itertools.count()
+
+
+def a_name() -> str:
+    """Return a name that no other table has."""
+    return f"t-{os.getpid()}-{next(_numbers)}"
+
+
+def settings(url: str, **rest: Any) -> DynamodbSettings:
+    return DynamodbSettings(region="eu-west-1", endpoint_url=url, **rest)
+
+
+async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> None:
+    """Make a table by hand, as another tool would: attributes of the key and their types, S, N or B."""
+    roles = zip(keys, ("HASH", "RANGE"), strict=False)
+    description: dict[str, Any] = {
+        "TableName": name,
+        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()],
+        "KeySchema": [{"AttributeName": key, "KeyType": role} for key, role in roles],
+        "BillingMode": "PAY_PER_REQUEST",
+    }
+    await client.call("create_table", {**description, **rest})
+
+
+@asynccontextmanager
+async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: Any) -> AsyncIterator[Store]:
+    """Open a table that no other test has; DynamoDB deletes nothing of it, whatever the test takes for the time."""
+    name = a_name()
+    named = spec.key.named
+    keys = {field.name or "_ts_key": ATTRIBUTE_TYPES[field.type] for field in spec.key.fields}
+    await make(client, name, keys)
+    wanted = replace(spec, stored_as=name, key_given=named, options=DynamodbTableOptions(**options))
+    yield await DynamodbBackend(client, clock).store(wanted)
+    await client.call("delete_table", {"TableName": name})

@@ -1,0 +1,68 @@
+"""The DynamoDB store on Amazon's DynamoDB Local and on dynalite: the whole contract."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from dynamodb_tables import CREDENTIALS, fresh_store, settings
+from store_contract import StoreContract, Time
+from tableside.store import Store, TableSpec
+from tableside.stores.dynamodb_client import Client
+
+
+@pytest.fixture(scope="module", autouse=True)
+def credentials() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in CREDENTIALS.items():
+            patch.setenv(name, text)
+        yield
+
+
+@pytest.fixture(scope="module")
+async def local(dynamodb_url: str) -> AsyncIterator[Client]:
+    client = Client(settings(dynamodb_url))
+    yield client
+    await client.close()
+
+
+@pytest.fixture(scope="module")
+async def strict(dynalite_url: str) -> AsyncIterator[Client]:
+    client = Client(settings(dynalite_url))
+    yield client
+    await client.close()
+
+
+class TestDynamodbLocal(StoreContract):
+    key_parts_max = 2
+    client: Client
+
+    @pytest.fixture(autouse=True)
+    def server(self, local: Client) -> None:
+        self.client = local
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        return fresh_store(self.client, spec, time.now_ms)
+
+
+class TestWithoutTokens(TestDynamodbLocal):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        return fresh_store(self.client, spec, time.now_ms, tokens=False)
+
+
+# Dynalite holds no list and no object to be equal to itself, so it takes none of the writes whose condition says so.
+NOT_ON_DYNALITE = {
+    "test_a_merge_patch_and_every_operator",
+    "test_a_number_equal_to_an_integer_is_that_integer",
+    "test_every_write_changes_the_etag",
+    "test_first_updates_at_the_same_time_use_the_default_once",
+}
+
+
+class TestDynalite(TestDynamodbLocal):
+    @pytest.fixture(autouse=True)
+    def server(self, strict: Client, request: pytest.FixtureRequest) -> None:
+        if request.function.__name__ in NOT_ON_DYNALITE:
+            pytest.skip("dynalite compares no lists and no objects")
+        self.client = strict
