@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
@@ -57,13 +57,15 @@ class PostgresStore:
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Do the operations: each kind together, in statements of a bounded size."""
+        if not self._uuids and set(map(type, operations)) == {Get}:
+            return await self._get(cast("Sequence[Get]", operations), until)
         outcomes: list[Outcome] = [self._refused(operation) for operation in operations]
         kinds: dict[Callable[..., Any], list[int]] = {}
         for index, operation in enumerate(operations):
             if outcomes[index] is None:
                 kinds.setdefault(self._kind(operation), []).append(index)
         for do, indices in kinds.items():
-            chosen = [operations[index] for index in indices] if len(kinds) > 1 else operations
+            chosen = [operations[index] for index in indices]
             for index, outcome in zip(indices, await do(chosen, until), strict=True):
                 outcomes[index] = outcome
         return outcomes
