@@ -146,9 +146,11 @@ class Asyncpg:
     insert into {TABLE} (key, value) select key, value::jsonb from unnest($1::text[], $2::text[]) as given (key, value)
     on conflict (key) do update set value = excluded.value
     """
+    # Rows are locked in one order: else two batches over the same keys would wait for each other.
     ADD = f"""
+    with locked as (select key from {TABLE} where key = any($1) order by key for update)
     update {TABLE} set value = jsonb_set(value, '{{seats}}', to_jsonb((value ->> 'seats')::bigint + 1))
-    where key = any($1)
+    from locked where {TABLE}.key = locked.key
     """
 
     def __init__(self, pool: Any) -> None:
@@ -161,9 +163,8 @@ class Asyncpg:
         return cls(pool)
 
     def ready(self, keys: Sequence[str]) -> Batch:
-        # In one order everywhere: else the updates of two batches could wait for each other's rows.
-        ordered = sorted(keys)
-        return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), ordered)
+        ordered = sorted(keys)  # so puts lock rows in that order too
+        return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), keys)
 
     async def get(self, batch: Batch) -> None:
         assert len(await self._pool.fetch(self.GET, batch.gets)) == len(batch.gets)
