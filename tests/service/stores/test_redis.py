@@ -1,14 +1,50 @@
-"""The Redis store passes the shared suite on a real server; and what is its own."""
+"""The Redis store passes the shared suite on a real server; and what is its own: other tools, options, limits."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
+from redis.asyncio import Redis
+from redis.crc import key_slot
 
 from redis_tables import connected, own
-from store_contract import StoreContract, Time
-from tableside.store import Store, TableSpec
+from servers.process import free_port
+from servers.redis import redis
+from store_contract import (
+    COMPOSITE,
+    INTEGERS,
+    STRINGS,
+    StoreContract,
+    Time,
+    etag,
+    one,
+    pages,
+    put,
+    record,
+    refused,
+    scanned,
+    update,
+    value,
+    written,
+)
+from tableside.errors import (
+    InvalidOperation,
+    MalformedRequest,
+    RecordUnreadable,
+    StoreUnavailable,
+    TableError,
+    Throttled,
+    Unsupported,
+)
+from tableside.operations import Delete, Get, Operation, Put, Token, Written
+from tableside.store import Scan, Store, TableSpec, now_ms
+from tableside.stores.redis import RedisSettings, RedisTableOptions
+from tableside.stores.redis_keys import Names, side
 
 
 class TestRedis(StoreContract):
@@ -26,3 +62,447 @@ class TestRedis(StoreContract):
                 yield await backend.store(own(spec))
 
         return opened()
+
+
+@pytest.fixture
+async def tool(redis_url: str) -> AsyncIterator[Any]:
+    """Another tool that works with the same server."""
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def store(redis_url: str) -> AsyncIterator[Any]:
+    async with connected(redis_url) as backend:
+        yield await backend.store(own(TableSpec("t")))
+
+
+def name(store: Any, key: str) -> str:
+    return f"{store.spec.options.prefix}{key}"
+
+
+@pytest.fixture(scope="module")
+def own_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose configuration a test may change, if it changes it back."""
+    with redis(tmp_path_factory.mktemp("own")) as url:
+        yield url
+
+
+@asynccontextmanager
+async def configured(url: str, **configuration: str) -> AsyncIterator[Any]:
+    async with Redis.from_url(url) as client:
+        before = {setting: (await client.config_get(setting))[setting] for setting in configuration}
+        for setting, given in configuration.items():
+            await client.config_set(setting, given)
+        try:
+            yield client
+        finally:
+            for setting, earlier in before.items():
+                await client.config_set(setting, earlier or "")
+
+
+# Other tools
+
+
+async def test_a_record_is_a_string_of_json_under_a_documented_name(redis_url: str, tool: Any) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(TableSpec("named", COMPOSITE))
+        await written(store, put(("a:b%", -5), {"n": 1, "s": "ü"}))
+        raw = await tool.get("named:a%3Ab%25:-5")
+        assert json.loads(raw) == {"n": 1, "s": "ü"}
+        assert raw.startswith('{"n":1,"s":"ü"}'.encode())
+        assert len(raw.rstrip()) == len(raw) - 16
+        await written(store, Delete(("a:b%", -5)))
+        assert await tool.exists("named:a%3Ab%25:-5") == 0
+
+
+async def test_a_record_of_another_tool_is_read_and_written(store: Any, tool: Any) -> None:
+    await tool.set(name(store, "a"), '{ "n" : 1.0, "s": "x" }\n')
+    assert (await record(store, "a")).value == b'{"n":1,"s":"x"}'
+    version = await etag(store, "a")
+    assert version == await etag(store, "a")
+    assert version == (await store.apply([Get("a"), *(Get(f"{index}") for index in range(30))]))[0].etag
+    await written(store, update("a", {"$inc": {"n": 1}}, if_match=(version,)))
+    assert await value(store, "a") == {"n": 2, "s": "x"}
+    assert json.loads(await tool.get(name(store, "a"))) == {"n": 2, "s": "x"}
+    assert await etag(store, "a") != version
+
+
+async def test_another_tools_write_between_is_noticed(store: Any, tool: Any) -> None:
+    version = (await written(store, put("a", {"n": 1}))).etag
+    await tool.set(name(store, "a"), '{"n":1}')
+    assert await etag(store, "a") != version
+    assert isinstance(await one(store, put("a", {}, if_match=(version or "",))), TableError)
+    await asyncio.gather(
+        *(written(store, update("a", {"$inc": {"n": 1}})) for _ in range(20)),
+        *(tool.set(name(store, "a"), '{"n":1000}') for _ in range(5)),
+    )
+    assert 1000 <= (await value(store, "a"))["n"] <= 1020
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"[1]", b'{"a":', b'{"_ts":1}', b"5", b"\xff\xfe"], ids=repr)
+async def test_what_is_no_record_is_unreadable_and_never_absent(store: Any, tool: Any, junk: bytes) -> None:
+    await tool.set(name(store, "a"), junk)
+    await unreadable_but_replaceable(store, "a", lambda: tool.set(name(store, "a"), junk))
+
+
+async def test_what_is_no_string_is_unreadable_and_never_absent(store: Any, tool: Any) -> None:
+    async def hold() -> None:
+        await tool.delete(name(store, "a"))
+        await tool.hset(name(store, "a"), "field", "value")
+
+    await hold()
+    await unreadable_but_replaceable(store, "a", hold)
+
+
+async def unreadable_but_replaceable(store: Store, key: str, again: Any) -> None:
+    few: list[Operation] = [Get(key), Get("b"), put("c", {"n": 1})]
+    many: list[Operation] = [Get(key), *(Get(f"absent {index}") for index in range(50)), Get("c")]
+    for operations in (few, many):
+        outcomes = await store.apply(operations)
+        assert refused(outcomes[0], RecordUnreadable)
+        assert outcomes[1] is None
+        assert not isinstance(outcomes[-1], TableError)
+        assert outcomes[-1] is not None
+    conditional: list[Operation] = [
+        update(key, {"n": 1}, {}),
+        update(key, {"n": 1}),
+        put(key, {}, if_absent=True),
+        put(key, {}, if_match=("x",)),
+        Delete(key, if_match=("*",)),
+        update(key, {}, {}, token=Token("w", 1)),
+    ]
+    for operation in conditional:
+        assert refused(await one(store, operation), RecordUnreadable)
+    with pytest.raises(RecordUnreadable):
+        await store.scan(Scan(10))
+    repairs: list[Operation] = [
+        put(key, {"n": 1}),
+        put(key, {"n": 2}, token=Token("w", 1)),
+        Delete(key),
+        Delete(key, None, Token("w", 2)),
+    ]
+    for repair in repairs:
+        await again()
+        await written(store, repair)
+        assert (await one(store, Get(key)) is None) == isinstance(repair, Delete)
+        assert set(await scanned(store)) == ({"c"} if isinstance(repair, Delete) else {"c", key})
+
+
+async def test_expiry_that_another_tool_sets_is_shown_and_kept(store: Any, tool: Any) -> None:
+    keys = [f"{index}" for index in range(40)]
+    await store.apply([put(key, {"n": 1}) for key in keys])
+    at = now_ms() + 123_456
+    await tool.pexpireat(name(store, "7"), at)
+    for some in (["7"], keys):
+        found = await store.apply([Get(key) for key in some])
+        assert {
+            key: one_found.expires_ms for key, one_found in zip(some, found, strict=True) if one_found.expires_ms
+        } == {"7": at}
+    assert (await written(store, update("7", {"$inc": {"n": 1}}))).expires_ms == at
+    assert (await written(store, update("7", {"$inc": {"n": 1}}, token=Token("w", 1)))).expires_ms == at
+    assert await tool.pexpiretime(name(store, "7")) == at
+    assert await tool.pexpiretime(side(name(store, "7"))) == at
+    await tool.persist(name(store, "7"))
+    assert (await record(store, "7")).expires_ms == 0
+
+
+async def test_names_that_the_table_would_not_write_are_left_out_of_scans(redis_url: str, tool: Any) -> None:
+    async with connected(redis_url) as backend:
+        numbers = await backend.store(own(TableSpec("t", INTEGERS)))
+        pairs = await backend.store(own(TableSpec("t", COMPOSITE)))
+        for key in ("1", "-7", "01", "x", "", "1.0", "9223372036854775808", "+1"):
+            await tool.set(name(numbers, key), "{}")
+        for key in ("u:1", "u", "u:1:2", "%zz:1", "%3a:1", "%3A:2", ":1", "u:x"):
+            await tool.set(name(pairs, key), "{}")
+        assert set(await scanned(numbers)) == {1, -7}
+        assert set(await scanned(pairs)) == {("u", 1), (":", 2)}
+
+
+# Side keys
+
+
+@pytest.mark.parametrize(
+    "key", ["t:a", "t:{a}b", "t:a}b", "t:{}", "t:{", "t:}", "t:}{", "t:{}a{b}", "t:a{b}c}", "t:ü}", "t:{{a}}", "t:{a"]
+)
+def test_a_side_key_is_in_the_slot_of_its_record(key: str) -> None:
+    assert key_slot(side(key).encode()) == key_slot(key.encode())
+    assert side(key).startswith("_ts")
+
+
+async def test_only_a_write_with_a_token_makes_a_side_key(store: Any, tool: Any) -> None:
+    await store.apply([put("a", {}), update("b", {}, {}), put("c", {}, token=Token("w", 7))])
+    assert [await tool.exists(side(name(store, key))) for key in "abc"] == [0, 0, 1]
+    assert json.loads(await tool.get(side(name(store, "c")))) == [1, ["w", 7]]
+    assert set(await scanned(store)) == {"a", "b", "c"}
+    await written(store, Delete("c"))
+    assert await tool.exists(side(name(store, "c"))) == 0
+
+
+async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None:
+    beside = side(name(store, "a"))
+    await written(store, put("a", {}, ttl_s=100, token=Token("w", 1)))
+    assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
+    await written(store, put("a", {}, ttl_s=1000))
+    assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
+    await written(store, put("a", {}))
+    assert await tool.pexpiretime(beside) == -1
+    await written(store, Delete("a", token=Token("w", 2)))
+    assert abs(await tool.pexpiretime(beside) - now_ms() - 24 * 3_600_000) < 5000
+    assert json.loads(await tool.get(beside)) == [0, ["w", 2]]
+    await written(store, update("a", {}, {}, ttl_s=50))
+    assert json.loads(await tool.get(beside)) == [1, ["w", 2]]
+    assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
+
+
+@pytest.mark.parametrize("again", [put("a", {"n": 0}), update("a", {}, {"n": 0})], ids=["put", "update"])
+async def test_what_another_tool_removes_is_forgotten(store: Any, tool: Any, again: Operation) -> None:
+    increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))
+    await written(store, increment)
+    await tool.delete(name(store, "a"))
+    assert not (await written(store, increment)).replayed
+    await tool.delete(name(store, "a"))
+    await written(store, again)
+    assert not (await written(store, increment)).replayed
+    assert await value(store, "a") == {"n": 1}
+
+
+async def test_what_is_no_memory_of_writers_is_unreadable(store: Any, tool: Any) -> None:
+    await written(store, put("a", {"n": 1}))
+    for junk in ("junk", "{}", "[1, 2]", '[1, ["w", "x"]]'):
+        await tool.set(side(name(store, "a")), junk)
+        assert refused(await one(store, update("a", {"n": 2}, token=Token("w", 1))), RecordUnreadable)
+    await tool.delete(side(name(store, "a")))
+    await tool.hset(side(name(store, "a")), "field", "value")
+    assert refused(await one(store, put("a", {"n": 3})), RecordUnreadable)
+    assert await value(store, "a") == {"n": 1}
+
+
+# Scans
+
+
+async def test_a_scan_of_few_among_many_ends(redis_url: str, store: Any) -> None:
+    async with connected(redis_url) as backend:
+        many = await backend.store(own(TableSpec("many")))
+        await many.apply([put(f"{index}") for index in range(1500)])
+        await store.apply([put(f"{index}") for index in range(5)])
+        assert len(await scanned(store, limit=1)) == 5
+        assert len(await pages(store, Scan(10))) <= 3
+        for limit in (7, 100, 999, 10_000):
+            found = await pages(many, Scan(limit))
+            assert {key for page in found for key, _ in page.records} == {f"{index}" for index in range(1500)}
+            assert len(found) <= 2 + 1500 / max(1, limit // 2)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"x", b"{}", b"[1]", b'["99999"]', b'["0-5","x"]', b'["0-5","","",-1]'], ids=repr
+)
+async def test_what_is_no_position_or_split_is_refused(store: Any, text: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        await store.scan(Scan(10, position=text))
+    with pytest.raises(MalformedRequest):
+        await store.scan(Scan(10, split=text))
+
+
+# What the configuration says
+
+
+async def test_the_prefix_of_a_table_can_be_chosen(redis_url: str, tool: Any) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(TableSpec("t", options=RedisTableOptions(prefix="app/[users]*/")))
+        await written(store, put("a", {"n": 1}))
+        await tool.set("app/u*/b", "{}")
+        assert await tool.exists("app/[users]*/a") == 1
+        assert await scanned(store) == ["a"]
+        await written(store, Delete("a"))
+
+
+@pytest.mark.parametrize("prefix", ["", "_", "_t", "_ts", "_ts:", "_tsx", "a\0b", "a\n"])
+def test_a_prefix_that_would_take_side_keys_for_records_is_refused(prefix: str) -> None:
+    with pytest.raises(ValidationError):
+        RedisTableOptions(prefix=prefix)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"url": "127.0.0.1:6379"},
+        {"url": "http://:geheim@127.0.0.1"},
+        {"url": "redis://:geheim@127.0.0.1/0?socket_timeout=5"},
+        {"url": "redis://:geheim@127.0.0.1/0?retry_on_timeout=yes"},
+        {"url": "redis://:geheim@127.0.0.1/1", "cluster": True},
+        {"url": "unix:///tmp/geheim", "cluster": True},
+        {"url": "redis://:geheim@127.0.0.1:port"},
+        {"url": "redis://127.0.0.1", "connections_max": 0},
+        {"url": "redis://127.0.0.1", "connect_timeout_s": 0},
+        {"url": "redis://127.0.0.1", "other": 1},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        RedisSettings.model_validate(settings)
+    assert all("geheim" not in fault["msg"] for fault in refusal.value.errors())
+
+
+async def test_the_tables_that_were_made_are_known(tmp_path: Path) -> None:
+    with redis(tmp_path) as url:
+        async with connected(url) as backend:
+            assert await backend.tables() == []
+            await backend.store(TableSpec("given"))
+            for table in ("b", "a", "b"):
+                await backend.store(TableSpec(table, create=True))
+        async with connected(url) as backend:
+            assert await backend.tables() == ["a", "b"]
+
+
+async def test_tables_are_kept_apart_though_one_name_begins_with_the_other(redis_url: str) -> None:
+    async with connected(redis_url) as backend:
+        stores = {table: await backend.store(TableSpec(table)) for table in ("apart", "apart2", "apart-", "apart.t")}
+        for table, store in stores.items():
+            await store.apply([put("a", {"in": table}), put(f"only {table}", {})])
+        for table, store in stores.items():
+            assert await value(store, "a") == {"in": table}
+            assert set(await scanned(store)) == {"a", f"only {table}"}
+
+
+async def test_where_the_server_may_evict_tokens_are_not_kept(own_url: str) -> None:
+    async with configured(own_url, **{"maxmemory-policy": "volatile-lru"}), connected(own_url) as backend:
+        store = await backend.store(own(TableSpec("t")))
+        assert not store.capabilities.tokens
+        token = Token("w", 1)
+        outcomes = await store.apply(
+            [put("a", token=token), update("b", {}, {}, token=token), Delete("c", token=token), put("d"), Get("d")]
+        )
+        assert all(refused(outcome, Unsupported) for outcome in outcomes[:3])
+        assert isinstance(outcomes[3], Written)
+        assert await scanned(store) == ["d"]
+
+
+async def test_a_server_that_is_no_cluster_is_no_cluster(redis_url: str, redis_cluster_urls: list[str]) -> None:
+    async with connected(redis_url, cluster=True) as backend:
+        with pytest.raises(InvalidOperation, match="cluster"):
+            await backend.store(TableSpec("t"))
+    async with connected(redis_cluster_urls[0]) as backend:
+        with pytest.raises(InvalidOperation, match="cluster"):
+            await backend.store(TableSpec("t"))
+
+
+async def test_passwords_are_used_and_never_shown(own_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    bare = own_url.removeprefix("redis://")
+    async with configured(own_url, requirepass="geheim"):
+        given: list[dict[str, Any]] = [
+            {"url": f"redis://:geheim@{bare}"},
+            {"url": own_url, "password": "geheim"},
+            {"url": own_url, "username": "default", "password": "geheim"},
+        ]
+        for settings in given:
+            assert "geheim" not in repr(RedisSettings.model_validate(settings))
+            async with connected(**settings) as backend:
+                await written(await backend.store(own(TableSpec("t"))), put("a"))
+        for wrong in ({"url": own_url}, {"url": f"redis://:anders@{bare}"}, {"url": own_url, "password": "anders"}):
+            async with connected(**wrong) as backend:
+                with pytest.raises(StoreUnavailable, match="authentication") as refusal:
+                    await backend.ping()
+                assert "anders" not in refusal.value.detail
+        async with Redis.from_url(f"redis://:geheim@{bare}") as client:
+            await client.config_set("requirepass", "")
+    assert "geheim" not in caplog.text
+
+
+def test_names_of_keys_are_told_from_each_other() -> None:
+    names = Names("p:", COMPOSITE)
+    keys = [("a", 1), ("a:1", 1), ("a%3A1", 1), ("a%", -1), ("ü:%", 0)]
+    written_names = names.of(keys)
+    assert len(set(written_names)) == len(keys)
+    assert [names.key(one_name.encode()) for one_name in written_names] == keys
+    assert Names("p:", STRINGS).of(["a:%b"]) == ["p:a:%b"]
+
+
+# What a server may answer
+
+
+async def test_a_server_that_has_forgotten_the_scripts_is_told_them_again(store: Any, tool: Any) -> None:
+    for operations in ([Get("a")], [put("a", {"n": 1})], [update("a", {"$inc": {"n": 1}}), Get("b"), put("c")]):
+        await tool.script_flush()
+        assert not any(isinstance(outcome, TableError) for outcome in await store.apply(operations))
+    assert await value(store, "a") == {"n": 2}
+
+
+async def test_a_server_without_memory_throttles_writes_and_answers_reads(own_url: str) -> None:
+    async with connected(own_url) as backend:
+        store = await backend.store(own(TableSpec("t")))
+        await written(store, put("a", {"n": 1}))
+        async with configured(own_url, maxmemory="1"):
+            outcomes = await store.apply(
+                [put("a", {"n": 2}), update("b", {}, {}), put("c", token=Token("w", 1)), Get("a")]
+            )
+            for outcome in outcomes[:3]:
+                assert isinstance(outcome, Throttled)
+                assert (outcome.applied, outcome.retriable) == ("no", True)
+            assert await value(store, "a") == {"n": 1}
+        assert set(await scanned(store)) == {"a"}
+
+
+async def test_a_replica_takes_no_writes(own_url: str) -> None:
+    async with connected(own_url) as backend, Redis.from_url(own_url) as client:
+        store = await backend.store(own(TableSpec("t")))
+        await written(store, put("a", {"n": 1}))
+        await client.config_set("repl-diskless-load", "disabled")
+        await client.replicaof("127.0.0.1", free_port())
+        try:
+            assert await value(store, "a") == {"n": 1}
+            for operation in (put("a", {"n": 2}), update("a", {"n": 2}), Delete("a"), Delete("a", token=Token("w", 1))):
+                outcome = await one(store, operation)
+                assert isinstance(outcome, StoreUnavailable), outcome
+                assert outcome.applied == "no"
+        finally:
+            await client.replicaof("NO", "ONE")
+        assert await value(store, "a") == {"n": 1}
+
+
+async def test_connections_are_bounded_and_shared(own_url: str) -> None:
+    async with connected(own_url, connections_max=3) as backend, Redis.from_url(own_url) as client:
+        store = await backend.store(own(TableSpec("t")))
+        before = (await client.info("clients"))["connected_clients"]
+        await asyncio.gather(*(store.apply([put(f"{index}"), Get("a"), update("b", {}, {})]) for index in range(200)))
+        assert (await client.info("clients"))["connected_clients"] - before <= 3
+    async with Redis.from_url(own_url) as client:
+        await asyncio.sleep(0.1)
+        assert (await client.info("clients"))["connected_clients"] == 1
+
+
+async def test_many_long_values_go_and_come_in_several_requests(store: Any) -> None:
+    long = "x" * 1_000_000
+    outcomes = await store.apply([put(f"{index}", {"long": long, "n": index}) for index in range(20)])
+    assert all(isinstance(outcome, Written) for outcome in outcomes)
+    updates = await store.apply([update(f"{index}", {"$inc": {"n": 1}}) for index in range(20)])
+    assert all(isinstance(outcome, Written) for outcome in updates)
+    assert (await value(store, "19"))["n"] == 20
+    too_long = Put("y", b'{"a":"' + b"x" * 2**24 + b'"}')
+    assert isinstance(await one(store, too_long), TableError)
+    found = await pages(store, Scan(100, bytes_max=3_000_000))
+    assert {key for page in found for key, _ in page.records} == {f"{index}" for index in range(20)}
+    assert all(len(page.records) <= 4 for page in found)
+
+
+async def test_first_updates_at_the_same_time_lose_nothing(redis_url: str) -> None:
+    async with connected(redis_url) as here, connected(redis_url) as there:
+        spec = own(TableSpec("t"))
+        stores = [await here.store(spec), await there.store(spec)]
+        for turn in range(20):
+            increment = update(f"{turn}", {"$inc": {"n": 1}}, {"n": 100})
+            outcomes = await asyncio.gather(*(one(stores[index % 2], increment) for index in range(64)))
+            assert [isinstance(outcome, Written) and outcome.created for outcome in outcomes].count(True) == 1
+            assert await value(stores[0], f"{turn}") == {"n": 164}
+
+
+async def test_a_closed_backend_answers_so(redis_url: str) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(own(TableSpec("t")))
+        await backend.close()
+        for operation in (Get("a"), put("a"), update("a", {})):
+            outcome = await one(store, operation)
+            assert isinstance(outcome, StoreUnavailable)
+            assert outcome.applied == "no"

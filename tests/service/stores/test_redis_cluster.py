@@ -1,14 +1,26 @@
 """The Redis store passes the shared suite on a real cluster of three masters; and what only a cluster does."""
 
+import asyncio
+import contextlib
+import json
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import RedisError
 
 from redis_tables import connected, own
-from store_contract import StoreContract, Time
-from tableside.store import Store, TableSpec
+from servers.redis import redis_cluster
+from store_contract import StoreContract, Time, one, pages, put, scanned, update, value
+from tableside.errors import RecordUnreadable, StoreUnavailable
+from tableside.operations import Get, Record, Token, Written
+from tableside.store import Scan, Store, TableSpec
+from tableside.stores.redis import RedisBackend
+from tableside.stores.redis_keys import slot_of
+from tableside.stores.redis_slots import EVERY_SLOT, from_text
 
 
 class TestRedisCluster(StoreContract):
@@ -25,3 +37,177 @@ class TestRedisCluster(StoreContract):
                 yield await backend.store(own(spec))
 
         return opened()
+
+
+@asynccontextmanager
+async def opened(urls: list[str], **settings: Any) -> AsyncIterator[tuple[RedisBackend, Any]]:
+    async with connected(urls[0], cluster=True, **settings) as backend:
+        yield backend, await backend.store(own(TableSpec("t")))
+
+
+@asynccontextmanager
+async def tools(urls: list[str]) -> AsyncIterator[list[Any]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Redis.from_url(url)) for url in urls]
+
+
+@asynccontextmanager
+async def own_cluster(directory: Path) -> AsyncIterator[tuple[list[str], list[Any]]]:
+    """A cluster whose slots a test may move."""
+    with redis_cluster(directory) as urls:
+        async with tools(urls) as clients:
+            yield urls, clients
+
+
+class Move:
+    """A slot on its way from one node to another, as `redis-cli --cluster reshard` moves it."""
+
+    def __init__(self, slot: int, urls: list[str], clients: list[Any]) -> None:
+        self.slot, self.clients = slot, clients
+        self.source = next(at for at in range(3) if at * 16384 // 3 <= slot < (at + 1) * 16384 // 3)
+        self.target = (self.source + 1) % 3
+        self.port = int(urls[self.target].rpartition(":")[2].partition("/")[0])
+
+    async def begin(self) -> None:
+        self.ids = [(await client.execute_command("CLUSTER", "MYID")).decode() for client in self.clients]
+        await self._set(self.target, "IMPORTING", self.ids[self.source])
+        await self._set(self.source, "MIGRATING", self.ids[self.target])
+
+    async def keys(self, count: int) -> None:
+        """Move some keys."""
+        client = self.clients[self.source]
+        for key in await client.execute_command("CLUSTER", "GETKEYSINSLOT", self.slot, count):
+            assert await client.execute_command("MIGRATE", "127.0.0.1", self.port, key, 0, 5000) == b"OK"
+
+    async def end(self) -> None:
+        for node in (self.target, self.source, 3 - self.source - self.target):
+            await self._set(node, "NODE", self.ids[self.target])
+
+    async def _set(self, node: int, *words: Any) -> None:
+        await self.clients[node].execute_command("CLUSTER", "SETSLOT", self.slot, *words)
+
+
+async def test_keys_with_a_hash_tag_of_their_own_are_kept(redis_cluster_urls: list[str]) -> None:
+    async with opened(redis_cluster_urls) as (_, store):
+        keys = ["{a}b", "a}b", "{}", "}{", "{", "a{b}c}", "}", "{a}c"]
+        increments = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)) for key in keys]
+        for replayed in (False, True):
+            outcomes = await store.apply(increments)
+            assert [outcome.replayed for outcome in outcomes if isinstance(outcome, Written)] == [replayed] * len(keys)
+        assert set(await scanned(store)) == set(keys)
+
+
+async def test_records_of_other_types_and_tools(redis_cluster_urls: list[str]) -> None:
+    async with opened(redis_cluster_urls) as (_, store), RedisCluster.from_url(redis_cluster_urls[0]) as tool:
+        prefix = store.spec.options.prefix
+        await tool.set(f"{prefix}a", '{"n": 1.0}')
+        await tool.hset(f"{prefix}h", "field", "value")
+        for many in (0, 50):
+            outcomes = await store.apply([Get("a"), Get("h"), *(Get(f"{index}") for index in range(many))])
+            assert outcomes[0].value == b'{"n":1}'
+            assert isinstance(outcomes[1], RecordUnreadable)
+        await store.apply([put("h", {"n": 2}), update("a", {"$inc": {"n": 1}})])
+        for key in ("a", "h"):
+            assert json.loads(await tool.get(f"{prefix}{key}") or "") == {"n": 2}
+        await tool.pexpire(f"{prefix}a", 100_000)
+        found = await store.apply([Get("a"), *(Get(f"{index}") for index in range(50))])
+        assert found[0].expires_ms == await tool.pexpiretime(f"{prefix}a")
+
+
+async def test_splits_are_sets_of_slots(redis_cluster_urls: list[str]) -> None:
+    async with opened(redis_cluster_urls) as (_, store):
+        assert [len(await store.splits(count)) for count in (1, 2, 3, 4, 6, 7, 100)] == [1, 2, 3, 3, 6, 6, 24]
+        for count in (1, 2, 3, 6, 24):
+            parts = [from_text(part.decode()) for part in await store.splits(count)]
+            assert sum(map(len, parts)) == 16384
+            assert frozenset().union(*parts) == EVERY_SLOT
+
+
+async def test_a_slot_may_move_while_it_is_read_and_written(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as (urls, clients), opened(urls) as (_, store):
+        keys = [f"{{tag}}{index}" for index in range(60)]
+        increments = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 0)) for key in keys]
+        await store.apply(increments)
+        move = Move(slot_of("{tag}"), urls, clients)
+        acknowledged, stop = dict.fromkeys(keys, 1), asyncio.Event()
+
+        async def writes(some: list[str]) -> None:
+            while not stop.is_set():
+                outcomes = await store.apply([update(key, {"$inc": {"n": 1}}) for key in some], loop.time() + 5)
+                for key, outcome in zip(some, outcomes, strict=True):
+                    assert isinstance(outcome, Written), outcome
+                    acknowledged[key] += 1
+
+        async def reads() -> None:
+            while not stop.is_set():
+                assert all(
+                    isinstance(found, Record) for found in await store.apply(list(map(Get, keys)), loop.time() + 5)
+                )
+                await one(store, put("elsewhere"))
+
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(work) for work in (writes(keys[:20]), writes(keys[20:40]), reads())]
+        await asyncio.sleep(0.1)
+        await move.begin()
+        for _ in range(13):
+            await move.keys(10)
+            await asyncio.sleep(0.02)
+        await move.end()
+        await asyncio.sleep(0.2)
+        stop.set()
+        await asyncio.gather(*tasks)
+        for key, count in acknowledged.items():
+            assert await value(store, key) == {"n": count}
+        assert all(outcome.replayed for outcome in await store.apply(increments))
+
+
+async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as (urls, clients), opened(urls) as (_, store):
+        keys = [f"{index:03}" for index in range(300)] + [f"{{tag}}{index}" for index in range(50)]
+        await store.apply([put(key) for key in keys])
+        move = Move(slot_of("{tag}"), urls, clients)
+        for when in (0, 1, 5, 12, 20):
+            scan, met, page = Scan(11), set(), 0
+            while True:
+                if page == when:
+                    await move.begin()
+                    await move.keys(30)
+                if page == when + 3:
+                    await move.keys(1000)
+                    await move.end()
+                page += 1
+                try:
+                    found = await store.scan(scan)
+                except StoreUnavailable:
+                    continue  # A slot is on its way: the same page is asked for again.
+                met |= {key for key, _ in found.records}
+                if found.position is None:
+                    break
+                scan = Scan(11, position=found.position)
+            assert met == set(keys)
+            if page <= when + 3:
+                await move.keys(1000)
+                await move.end()
+            move.source, move.target = move.target, move.source
+            move.port = int(urls[move.target].rpartition(":")[2].partition("/")[0])
+
+
+async def test_what_a_lost_node_held_is_unavailable_and_the_rest_is_not(tmp_path: Path) -> None:
+    async with own_cluster(tmp_path) as (urls, clients), opened(urls, connect_timeout_s=0.5) as (backend, store):
+        keys = [f"{index}" for index in range(60)]
+        await store.apply([put(key, {}) for key in keys])
+        for client in clients[:2]:
+            await client.config_set("cluster-require-full-coverage", "no")
+        with contextlib.suppress(RedisError):
+            await clients[2].shutdown(nosave=True)
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            outcomes = await store.apply([Get(key) for key in keys], loop.time() + 2)
+            lost = {key for key, found in zip(keys, outcomes, strict=True) if not isinstance(found, Record)}
+            assert lost == {key for key in keys if slot_of(f"{store.spec.options.prefix}{key}") >= 2 * 16384 // 3}
+            assert all(isinstance(found, Record | StoreUnavailable) for found in outcomes)
+            outcomes = await store.apply([put(key, {}) for key in keys], loop.time() + 2)
+            assert {key for key, done in zip(keys, outcomes, strict=True) if not isinstance(done, Written)} == lost
+        await backend.ping()
+        with pytest.raises(StoreUnavailable):
+            await pages(store, Scan(10))

@@ -1,0 +1,243 @@
+"""What becomes of operations when the network between the service and Redis fails, and that it passes by itself."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from redis.asyncio import Redis
+
+from redis_tables import connected, own
+from servers.process import HOST, free_port
+from servers.proxy import FaultProxy
+from servers.redis import redis
+from store_contract import one, pages, put, record, update, value, written
+from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.store import Scan, TableSpec
+from tableside.table import Table
+
+PATIENCE_S = 0.4
+
+WRITES: list[Operation] = [
+    put("put", {"n": 1}),
+    Delete("delete"),
+    update("update", {"$inc": {"n": 1}}, {"n": 0}),
+    update("tokened", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1)),
+    put("absent", {}, if_absent=True),
+]
+
+
+def address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+@pytest.fixture
+async def proxy(redis_url: str) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(*address(redis_url)) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def tool(redis_url: str) -> AsyncIterator[Any]:
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def store(proxy: FaultProxy) -> AsyncIterator[Any]:
+    """A table behind the proxy, with connections that were in use and some that are not yet there."""
+    async with connected(f"redis://{HOST}:{proxy.port}/0", connections_max=8, connect_timeout_s=0.3) as backend:
+        store = await backend.store(own(TableSpec("t")))
+        await store.apply([put("delete"), put("kept", {"n": 1}), put("update", {"n": 1})])
+        yield store
+
+
+async def within(work: Awaitable[Any], seconds: float) -> Any:
+    async with asyncio.timeout(seconds):
+        return await work
+
+
+async def asked(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    outcomes = await within(store.apply(operations, started + PATIENCE_S), PATIENCE_S + 2)
+    assert loop.time() - started < PATIENCE_S + 0.1
+    return list(outcomes)
+
+
+async def state(store: Any, tool: Any) -> list[Any]:
+    """What is in Redis for each of the writes, without its random end."""
+    names = [f"{store.spec.options.prefix}{operation.key}" for operation in WRITES]
+    return [None if raw is None else raw.rstrip() for raw in await tool.mget(names)]
+
+
+def failed(outcome: Outcome) -> bool:
+    return isinstance(outcome, StoreUnavailable | DeadlineExceeded) and outcome.retriable
+
+
+FAULTS: dict[str, Callable[[FaultProxy], None]] = {
+    "cut": FaultProxy.cut,
+    "hang": FaultProxy.hang,
+    "garbage": FaultProxy.garbage,
+    "slow": lambda proxy: proxy.delay(5.0),
+    "answer lost": FaultProxy.answer_lost,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_outcomes_are_true_and_in_time_and_it_recovers(
+    fault: str, proxy: FaultProxy, store: Any, tool: Any
+) -> None:
+    before = await state(store, tool)
+    FAULTS[fault](proxy)
+    for _ in range(3):
+        for operations in ([Get("kept")], [Get(f"{index}") for index in range(100)]):
+            outcomes = await asked(store, operations)
+            assert all(failed(outcome) for outcome in outcomes), outcomes
+            assert {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)} == {"no"}
+    outcomes = await asked(store, WRITES)
+    assert all(failed(outcome) for outcome in outcomes), outcomes
+    if fault == "hang":
+        proxy.cut()  # What was held back is lost, and not passed on later.
+    after = await state(store, tool)
+    for outcome, was, now in zip(outcomes, before, after, strict=True):
+        assert isinstance(outcome, TableError)
+        assert outcome.applied == "unknown" or was == now
+    if fault in ("slow", "answer lost"):
+        assert before != after
+    with pytest.raises((StoreUnavailable, TimeoutError)):
+        await within(store.scan(Scan(10)), PATIENCE_S)
+    proxy.pass_on()
+    assert await value(store, "kept") == {"n": 1}
+    assert not any(isinstance(outcome, TableError) for outcome in await store.apply(WRITES[:-1]))
+    assert await value(store, "tokened") == {"n": 1}
+    assert proxy.open_connections <= 8
+
+
+async def test_an_answer_that_was_lost_says_that_nobody_knows(proxy: FaultProxy, store: Any) -> None:
+    writes: list[Operation] = [put("put", {"n": 1}), Delete("delete")]
+    for index, write in enumerate(writes):
+        proxy.answer_lost(once=True)
+        outcome = await one(store, write)
+        assert isinstance(outcome, StoreUnavailable)
+        assert outcome.applied == "unknown"
+        found = await one(store, Get(write.key))
+        assert isinstance(found, Record) == (index == 0)
+
+
+async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy, store: Any) -> None:
+    increment = update("counted", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))
+    await written(store, update("counted", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 0)))
+    proxy.answer_lost(once=True)
+    assert isinstance(await one(store, increment), TableError)
+    await written(store, increment)
+    assert await value(store, "counted") == {"n": 2}
+
+
+async def test_answers_are_never_taken_for_those_to_another_request(proxy: FaultProxy, store: Any) -> None:
+    await store.apply([put(f"{index}", {"n": index}) for index in range(200)])
+    loop = asyncio.get_running_loop()
+
+    async def reader(index: int, seconds: float) -> None:
+        outcome = (await store.apply([Get(f"{index}")], loop.time() + seconds))[0]
+        assert isinstance(outcome, TableError) or outcome.value == b'{"n":%d}' % index
+
+    for turn in range(6):
+        if turn % 2:
+            proxy.delay(0.03)
+        else:
+            proxy.hang()
+        hurried = [asyncio.create_task(reader(index, 0.01 + index % 7 / 100)) for index in range(100)]
+        await asyncio.sleep(0.02)
+        for task in hurried[::3]:
+            task.cancel()
+        await asyncio.wait(hurried)
+        assert not [task.exception() for task in hurried if not task.cancelled() and task.exception()]
+        proxy.pass_on()
+        await asyncio.gather(*(reader(index, 5) for index in range(200)))
+    await asyncio.sleep(0.1)
+    assert proxy.open_connections <= 8
+
+
+async def test_callers_that_are_cancelled_leave_sound_connections(proxy: FaultProxy, store: Any) -> None:
+    proxy.delay(0.02)
+    for _ in range(5):
+        tasks = [asyncio.create_task(store.apply([put(f"{index}", {"n": index}), Get("kept")])) for index in range(20)]
+        tasks += [asyncio.create_task(store.scan(Scan(3))), asyncio.create_task(store.splits(3))]
+        await asyncio.sleep(0.03)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    proxy.pass_on()
+    assert (await record(store, "kept")).value == b'{"n":1}'
+    await asyncio.sleep(0.1)
+    assert proxy.open_connections <= 8
+    assert {key for page in await pages(store, Scan(5)) for key, _ in page.records} >= {"kept", "update", "delete"}
+
+
+async def test_a_long_write_that_nobody_reads_leaves_no_connection(proxy: FaultProxy, store: Any) -> None:
+    proxy.hang()
+    long = [put(f"{index}", {"long": "x" * 3_000_000}) for index in range(6)]
+    outcomes = await asked(store, long)
+    assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
+    gc.collect()
+    await asyncio.sleep(0.1)
+    assert proxy.open_connections <= 1
+    proxy.cut()
+    proxy.pass_on()
+    await written(store, put("kept", {"n": 2}))
+
+
+async def test_what_was_finished_by_the_deadline_keeps_its_outcome(proxy: FaultProxy, store: Any) -> None:
+    table = Table(store, deadline_s=PATIENCE_S)
+    await written(store, put("kept", {"n": 1}))
+    proxy.delay(PATIENCE_S * 0.7)
+    outcomes = await table.batch([Get("kept"), put("put", {"n": 1}), update("update", {"$inc": {"n": 1}})])
+    assert isinstance(outcomes[0], Record)
+    assert isinstance(outcomes[1], Written)
+    assert isinstance(outcomes[2], DeadlineExceeded)
+    assert outcomes[2].applied == "unknown"
+
+
+async def test_a_server_that_is_away_at_first_is_found_later(tmp_path: Path) -> None:
+    async with FaultProxy(HOST, free_port()) as proxy, connected(f"redis://{HOST}:{proxy.port}/0") as backend:
+        for asking in (backend.ping(), backend.store(TableSpec("t")), backend.tables()):
+            with pytest.raises(StoreUnavailable):
+                await within(asking, 6)
+        with redis(tmp_path) as url:
+            proxy.server = address(url)
+            await backend.ping()
+            store = await backend.store(TableSpec("t", create=True))
+            await written(store, put("a"))
+        outcome = await one(store, put("a"))
+        assert isinstance(outcome, StoreUnavailable)
+        with redis(tmp_path) as url:
+            proxy.server = address(url)
+            assert await one(store, Get("a")) is None
+            await written(store, put("a"))
+
+
+async def test_a_scan_goes_on_over_a_server_that_was_started_again(tmp_path: Path) -> None:
+    keys = [f"{index:03}" for index in range(300)]
+    async with FaultProxy(HOST, free_port()) as proxy, connected(f"redis://{HOST}:{proxy.port}/0") as backend:
+        with redis(tmp_path, arguments=["--dir", str(tmp_path)]) as url:
+            proxy.server = address(url)
+            store = await backend.store(TableSpec("t"))
+            await store.apply([put(key) for key in keys])
+            page = await store.scan(Scan(10))
+            async with Redis.from_url(url) as client:
+                await client.save()
+        with redis(tmp_path, arguments=["--dir", str(tmp_path)]) as url:
+            proxy.server = address(url)
+            await asyncio.sleep(0.1)  # The connections that broke while this test stood still are noticed.
+            met = [key for key, _ in page.records]
+            for later in await pages(store, Scan(10, position=page.position)):
+                met += [key for key, _ in later.records]
+        assert set(met) == set(keys)
