@@ -47,7 +47,7 @@ class Driver(Protocol):
         ...
 
     async def get(self, batch: Batch) -> None:
-        """Read the records of a batch."""
+        """Read the records of a batch, so that each can be told by its key."""
         ...
 
     async def put(self, batch: Batch) -> None:
@@ -167,7 +167,8 @@ class Asyncpg:
         return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), keys)
 
     async def get(self, batch: Batch) -> None:
-        assert len(await self._pool.fetch(self.GET, batch.gets)) == len(batch.gets)
+        found = dict(await self._pool.fetch(self.GET, batch.gets))  # which come in any order
+        assert len(found) == len(batch.gets)
 
     async def put(self, batch: Batch) -> None:
         await self._pool.execute(self.PUT, *batch.puts)
@@ -214,7 +215,8 @@ class Aioboto3:
 
     async def get(self, batch: Batch) -> None:
         answers = await _together([self._client.batch_get_item(RequestItems=part) for part in batch.gets])
-        assert not any(answer["UnprocessedKeys"] for answer in answers)
+        found = {item["key"]["S"]: item for answer in answers for item in answer["Responses"][TABLE]}
+        assert len(found) == len(batch.increments)
 
     async def put(self, batch: Batch) -> None:
         answers = await _together([self._client.batch_write_item(RequestItems=part) for part in batch.puts])
