@@ -1,0 +1,298 @@
+"""What becomes of operations on PostgreSQL when the network or the server fails, and of the connections."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from postgres_tables import database, new_name, psql
+from servers.postgres import postgres
+from servers.proxy import Connection as ProxyConnection
+from servers.proxy import FaultProxy
+from store_contract import one, put, update, value, written
+from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.store import Scan, Store, TableSpec
+from tableside.stores.postgres import PostgresBackend
+from tableside.stores.postgres_shape import quoted
+
+DEADLINE_S = 0.4
+END_OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tableside'"
+
+
+class Behind:
+    """A store behind a proxy, and the server itself."""
+
+    def __init__(self, proxy: FaultProxy, backend: PostgresBackend, store: Store, direct: asyncpg.Connection) -> None:
+        self.proxy = proxy
+        self.backend = backend
+        self.store = store
+        self.direct = direct
+
+    async def apply(self, *operations: Operation, deadline_s: float = DEADLINE_S) -> Sequence[Outcome]:
+        """Apply, and see that the answer comes in time."""
+        started = time.monotonic()
+        until = asyncio.get_running_loop().time() + deadline_s
+        outcomes = await asyncio.wait_for(self.store.apply(operations, until), deadline_s + 5)
+        assert time.monotonic() - started < deadline_s + 0.25
+        return outcomes
+
+    async def held(self) -> dict[str, Any]:
+        """Return what the table really holds."""
+        table = quoted(self.store.spec.name_in_store)
+        rows = await self.direct.fetch(f"SELECT key, value->>'n' AS n FROM {table} WHERE value IS NOT NULL")
+        return {row["key"]: int(row["n"]) for row in rows}
+
+    async def recovers(self) -> None:
+        """See that all is well again, soon and by itself."""
+        until = time.monotonic() + 5
+        while isinstance((await self.store.apply([put("again", {"n": 1})], _soon()))[0], TableError):
+            assert time.monotonic() < until
+            await asyncio.sleep(0.05)
+        await self.backend.ping()
+        assert await value(self.store, "again") == {"n": 1}
+
+
+def _soon() -> float:
+    return asyncio.get_running_loop().time() + 2
+
+
+@pytest.fixture
+async def behind(postgres_dsn: str) -> AsyncIterator[Behind]:
+    async with behind_proxy(postgres_dsn) as found:
+        yield found
+
+
+@asynccontextmanager
+async def behind_proxy(dsn: str, **settings: Any) -> AsyncIterator[Behind]:
+    parts = urlsplit(dsn)
+    async with FaultProxy(str(parts.hostname), int(parts.port or 0)) as proxy:
+        through = dsn.replace(f":{parts.port}", f":{proxy.port}")
+        async with (
+            database(through, connections_max=4, connect_timeout_s=1, **settings) as backend,
+            psql(dsn) as direct,
+        ):
+            store = await backend.store(TableSpec("t", create=True, stored_as=new_name()))
+            await store.apply([put("a", {"n": 1}), put("b", {"n": 1}), put("c", {"n": 1})])
+            yield Behind(proxy, backend, store, direct)
+
+
+WRITES: list[Operation] = [
+    put("a", {"n": 2}),
+    update("a", {"$inc": {"n": 1}}),
+    update("new", {"$inc": {"n": 1}}, {"n": 0}),
+    Delete("b"),
+    put("a", {"n": 5}, token=Token("w", 1)),
+    put("x", {"n": 5}, if_absent=True),
+]
+EVERY: list[Operation] = [Get("a"), *WRITES]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
+async def test_a_connection_that_is_cut_is_unavailable_and_comes_back(behind: Behind, write: Operation) -> None:
+    behind.proxy.cut()
+    before = await behind.held()
+    for operation in (Get("a"), write):
+        [outcome] = await behind.apply(operation)
+        assert isinstance(outcome, StoreUnavailable), outcome
+        assert (outcome.applied, outcome.retriable) == ("no", True)
+    assert await behind.held() == before
+    with pytest.raises(StoreUnavailable):
+        await behind.store.scan(Scan(10))
+    with pytest.raises(StoreUnavailable):
+        await behind.backend.ping()
+    behind.proxy.pass_on()
+    await behind.recovers()
+
+
+@pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
+async def test_a_network_that_hangs_is_answered_at_the_deadline(behind: Behind, write: Operation) -> None:
+    behind.proxy.hang()
+    [outcome] = await behind.apply(Get("a"))
+    assert isinstance(outcome, DeadlineExceeded)
+    assert outcome.applied == "no"
+    behind.proxy.pass_on()
+    await behind.recovers()
+    before = await behind.held()
+    behind.proxy.hang()
+    [outcome] = await behind.apply(write)
+    assert isinstance(outcome, DeadlineExceeded), outcome
+    held = await behind.held()
+    assert outcome.applied == "unknown" or held == before
+    behind.proxy.pass_on()
+    await behind.recovers()
+
+
+async def test_a_network_that_hangs_holds_nobody_beyond_the_deadline(behind: Behind) -> None:
+    behind.proxy.hang()
+    started = time.monotonic()
+    calls = [behind.apply(Get(f"{index}"), deadline_s=0.5) for index in range(40)]
+    outcomes = await asyncio.gather(*calls)
+    assert {type(outcome) for [outcome] in outcomes} <= {DeadlineExceeded, StoreUnavailable}
+    assert time.monotonic() - started < 1.5
+    behind.proxy.pass_on()
+    await behind.recovers()
+    assert await connections(behind) <= 4
+
+
+@pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
+async def test_a_write_whose_answer_is_lost_may_have_been_done(behind: Behind, write: Operation) -> None:
+    """The first answer that is lost is that of the write where there is one statement, else of the transaction."""
+    before = await behind.held()
+    behind.proxy.answer_lost()
+    [outcome] = await behind.apply(write, deadline_s=2)
+    assert isinstance(outcome, StoreUnavailable), outcome
+    held = await behind.held()
+    assert outcome.applied == "unknown" or held == before
+    behind.proxy.pass_on()
+    await behind.recovers()
+
+
+async def test_a_read_is_tried_once_more_on_a_fresh_connection(behind: Behind) -> None:
+    behind.proxy.answer_lost(once=True)
+    [outcome] = await behind.apply(Get("a"), deadline_s=2)
+    assert isinstance(outcome, Record)
+
+
+async def test_a_commit_whose_answer_is_lost_is_unknown(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer of a transaction is lost in turn: before the commit nothing is applied, and it is tried again."""
+    seen = set()
+    for lost in range(1, 10):
+        await written(behind.store, put("a", {"n": 0}))
+        with losing_answer(behind.proxy, lost, monkeypatch):
+            [outcome] = await behind.apply(update("a", {"$inc": {"n": 1}}), deadline_s=2)
+        held = (await behind.held())["a"]
+        seen.add((outcome.applied if isinstance(outcome, TableError) else "yes", held))
+        await behind.recovers()
+    assert seen == {("no", 0), ("unknown", 1), ("yes", 1)}
+
+
+@contextmanager
+def losing_answer(proxy: FaultProxy, number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lose every answer that goes through a proxy from one on."""
+    answers = itertools.count(1)
+    answered = ProxyConnection.answered
+
+    def counted(connection: ProxyConnection, data: bytes) -> None:
+        if next(answers) == number:
+            proxy.answer_lost()
+        answered(connection, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProxyConnection, "answered", counted)
+        yield
+    proxy.pass_on()
+
+
+@pytest.mark.parametrize("operation", EVERY, ids=lambda operation: type(operation).__name__)
+async def test_garbage_is_unavailable(behind: Behind, operation: Operation) -> None:
+    for _ in range(2):
+        before = await behind.held()
+        behind.proxy.garbage()
+        [outcome] = await behind.apply(operation)
+        assert isinstance(outcome, (StoreUnavailable, DeadlineExceeded)), outcome
+        assert await behind.held() == before
+        behind.proxy.pass_on()
+        await behind.recovers()
+
+
+async def test_a_delay_within_the_deadline_does_no_harm(behind: Behind) -> None:
+    behind.proxy.delay(0.05)
+    outcomes = await behind.apply(Get("a"), put("b", {"n": 2}), update("c", {"$inc": {"n": 1}}), deadline_s=3)
+    assert isinstance(outcomes[0], Record)
+    assert isinstance(outcomes[1], Written)
+    assert isinstance(outcomes[2], Written)
+    behind.proxy.delay(2.0)
+    for outcome in await behind.apply(Get("a"), put("b", {"n": 3}), update("c", {"$inc": {"n": 1}})):
+        assert isinstance(outcome, DeadlineExceeded)
+    behind.proxy.pass_on()
+    await behind.recovers()
+
+
+async def test_what_is_finished_at_the_deadline_keeps_its_outcome(behind: Behind) -> None:
+    """Another tool holds the lock of one record: reads are answered, the write of that record is not."""
+    table = quoted(behind.store.spec.name_in_store)
+    async with behind.direct.transaction():
+        await behind.direct.execute(f"UPDATE {table} SET value = value WHERE key = 'a'")
+        outcomes = await behind.apply(Get("a"), put("a", {"n": 9}))
+        assert isinstance(outcomes[0], Record)
+        assert isinstance(outcomes[1], DeadlineExceeded)
+        assert outcomes[1].applied == "unknown"
+        [outcome] = await behind.apply(update("a", {"n": 9}))
+        assert isinstance(outcome, DeadlineExceeded)
+        assert outcome.applied == "no"
+        await asyncio.sleep(1.5)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1"
+        assert await behind.direct.fetchval(waiting, f"%{table}%") == 0
+    assert (await behind.held())["a"] == 1
+
+
+async def test_faults_leave_no_connections_behind(behind: Behind) -> None:
+    for turn in range(6):
+        [behind.proxy.cut, behind.proxy.hang, behind.proxy.garbage][turn % 3]()
+        operations: list[Operation] = [put("b", {"n": 7}), Get("a"), update("c", {"$inc": {"n": 1}})]
+        await asyncio.gather(*(behind.apply(operation) for operation in operations * 4))
+        behind.proxy.pass_on()
+        await behind.recovers()
+    await asyncio.sleep(1.2)
+    assert await connections(behind) <= 4
+    assert behind.proxy.open_connections <= 4
+
+
+async def connections(behind: Behind) -> int:
+    """Return how many connections the server has from us."""
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
+    found: int = await behind.direct.fetchval(ours)
+    return found
+
+
+async def test_callers_that_give_up_leave_connections_sound(behind: Behind) -> None:
+    table = quoted(behind.store.spec.name_in_store)
+    async with behind.direct.transaction():
+        await behind.direct.execute(f"LOCK TABLE {table}")
+        tasks = [asyncio.create_task(behind.store.scan(Scan(10))) for _ in range(4)]
+        tasks += [asyncio.create_task(behind.store.apply([Get("a")])) for _ in range(4)]  # type: ignore[arg-type]
+        await asyncio.sleep(0.2)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    await behind.recovers()
+    assert behind.proxy.open_connections <= 4
+
+
+async def test_a_server_that_is_not_there_at_first_is_found_later(tmp_path: Path, postgres_dsn: str) -> None:
+    parts = urlsplit(postgres_dsn)
+    async with FaultProxy(str(parts.hostname), int(parts.port or 0)) as proxy:
+        proxy.cut()
+        through = postgres_dsn.replace(f":{parts.port}", f":{proxy.port}")
+        async with database(through, connections_min=2) as backend:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await backend.store(TableSpec("t", create=True, stored_as="later"))
+                with pytest.raises(StoreUnavailable):
+                    await backend.ping()
+                with pytest.raises(StoreUnavailable):
+                    await backend.tables()
+            proxy.pass_on()
+            store = await backend.store(TableSpec("t", create=True, stored_as="later"))
+            await written(store, put("a", {"n": 1}))
+
+
+async def test_a_server_that_is_started_again_is_used_again(tmp_path: Path) -> None:
+    with postgres(tmp_path) as dsn:
+        async with database(dsn) as backend, psql(dsn) as direct:
+            store = await backend.store(TableSpec("t", create=True))
+            await written(store, put("a", {"n": 1}))
+            await asyncio.gather(*(one(store, Get("a")) for _ in range(8)))
+            await direct.fetch(END_OURS)
+            assert isinstance(await one(store, Get("a")), Record)
+            await direct.fetch(END_OURS)
+            await asyncio.sleep(0.1)
+            assert isinstance(await one(store, put("a", {"n": 2})), Written)
