@@ -218,6 +218,8 @@ _NO_TOKENS = "tokens: this Redis may evict what it should remember (its maxmemor
 def _servers(settings: RedisSettings) -> Servers:
     told = settings.connection()
     make = link_type(told.pop("connection_class", None))
+    if "path" not in told:
+        told["socket_keepalive"] = True
     told |= {
         "socket_connect_timeout": settings.connect_timeout_s,
         "socket_timeout": None,  # Every request has its own deadline.

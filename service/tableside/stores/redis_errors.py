@@ -57,6 +57,8 @@ def broken(error: Exception, applied: Applied) -> TableError:
         return StoreUnavailable("Redis refused the authentication")
     if isinstance(error, exceptions.BusyLoadingError):
         return StoreUnavailable("Redis is loading its data", applied=applied)
+    if "certificate" in str(error).lower():
+        return StoreUnavailable("the TLS certificate of Redis is not accepted")
     if isinstance(error, exceptions.InvalidResponse):
         return StoreUnavailable("what answers does not speak as Redis does", applied=applied)
     return StoreUnavailable("Redis cannot be reached, or broke the connection", applied=applied)

@@ -143,7 +143,7 @@ class Node:
                     await link.send_packed_command(packed, check_health=False)
                     for _ in range(count):
                         replies.append(await _reply(link))  # noqa: PERF401  # those that came count if one does not
-                    complete = True
+                    complete = not _demoted(replies)
                 finally:
                     self._give_back(link, sound=complete)
         except TableError as failure:
@@ -153,6 +153,7 @@ class Node:
                 error = DeadlineExceeded("the deadline was over before Redis answered", applied=applied)
             else:
                 error = broken(failure, applied)
+                self._drop_idle()
         else:
             return replies
         return replies + [error] * (count - len(replies))
@@ -160,8 +161,7 @@ class Node:
     def close(self) -> None:
         """Let go of the connections; those in use are closed when their requests end."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().abort()
+        self._drop_idle()
 
     async def _run(
         self, commands: Sequence[Command], until: float, *, writes: bool, asking: bool, whole: bool = False
@@ -206,11 +206,22 @@ class Node:
                 link.abort()
         return link
 
+    def _drop_idle(self) -> None:
+        """Let go of connections that are likely to be as broken as another was."""
+        while self._idle:
+            self._idle.pop().abort()
+
     def _give_back(self, link: Link, *, sound: bool) -> None:
         if sound and not self._closed:
             self._idle.append(link)
         else:
             link.abort()
+
+
+def _demoted(replies: Sequence[Reply]) -> bool:
+    """Whether the server is a primary no longer: under the same name a new connection may find the one that is."""
+    last = replies[-1]
+    return isinstance(last[0] if type(last) is list and last else last, exceptions.ReadOnlyError)
 
 
 async def _reply(link: Link) -> Reply:

@@ -1,0 +1,88 @@
+"""Random batches against a naive table, on a real Redis and a real cluster, by the servers' clocks."""
+
+from dataclasses import replace
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace as changed
+
+from naive import Asked, Naive
+from redis_tables import own
+from service.test_stateful import KEYS, Machine, operations, told
+from store_contract import same
+from tableside import values
+from tableside.operations import Get, Put, Record, Update, Written
+from tableside.store import Scan, TableSpec, now_ms
+from tableside.stores.redis import RedisBackend, RedisSettings
+from tableside.table import Table
+
+CLOCKS_MS = 5000
+"""How much later than ours the server may have seen a write."""
+
+
+class RedisMachine(Machine):
+    """Redis; no time passes, since it has its own clock, and what would live for seconds lives for hours."""
+
+    redis: RedisSettings
+
+    async def opened(self) -> RedisBackend:
+        return await RedisBackend.open(self.redis)
+
+    @initialize(ttl_s=st.sampled_from([None, None, 5000.0]))
+    def start(self, ttl_s: float | None) -> None:
+        self.now = now_ms()
+        self.naive = Naive(ttl_s)
+        self.spec = own(TableSpec("t", ttl_s=ttl_s))
+        self.backend = self.run(self.opened())
+        self.table = Table(self.run(self.backend.store(self.spec)))
+
+    @rule(batch=st.lists(operations(), min_size=1, max_size=12))
+    def batch(self, batch: list[tuple[Asked, str | None]]) -> None:
+        sent = [self.with_etag(long_lived(asked), etag) for asked, etag in batch]
+        answers = self.run(self.table.batch([asked.operation for asked in sent]))
+        for asked, answer in zip(sent, answers, strict=True):
+            found, wanted = told(answer), self.naive.do(asked, now_ms())
+            assert replace(found, value=None, until_ms=None) == replace(wanted, value=None, until_ms=None), asked
+            assert abs((found.until_ms or 0) - (wanted.until_ms or 0)) < CLOCKS_MS, asked
+            assert same(found.value, wanted.value), asked
+            if isinstance(answer, Written) and answer.etag is not None:
+                self.seen[str(asked.operation.key)].append(answer.etag)
+
+    @rule(seconds=st.just(0))
+    def time_passes(self, seconds: int) -> None:
+        self.now = now_ms()
+
+    @invariant()
+    def records_are_the_same(self) -> None:
+        if not hasattr(self, "table"):
+            return
+        wanted = self.naive.records(self.now)
+        for key, answer in zip(KEYS, self.run(self.table.batch([Get(key) for key in KEYS])), strict=True):
+            assert isinstance(answer, Record) == (key in wanted)
+            if isinstance(answer, Record):
+                assert same(values.decode(answer.value), wanted[key])
+                self.naive.held[key] = replace(self.naive.held[key], version=answer.etag)
+                self.seen[key].append(answer.etag)
+        assert {key for key, _ in self.run(self.table.scan(Scan(100))).records} == set(wanted)
+
+
+def long_lived(asked: Asked) -> Asked:
+    operation: Any = asked.operation
+    if isinstance(operation, Put | Update) and operation.ttl_s not in (None, -1):
+        return replace(asked, operation=changed(operation, ttl_s=operation.ttl_s * 1000))
+    return asked
+
+
+@pytest.mark.parametrize(("fixture", "examples"), [("redis_url", 6), ("redis_cluster_urls", 3)])
+def test_redis_does_what_the_naive_table_does(fixture: str, examples: int, request: pytest.FixtureRequest) -> None:
+    found = request.getfixturevalue(fixture)
+    url, cluster = (found, False) if isinstance(found, str) else (found[0], True)
+    given = RedisSettings.model_validate({"url": url, "cluster": cluster})
+    machine = type("AgainstIt", (RedisMachine,), {"redis": given})
+    bounds = settings(
+        max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(machine, settings=bounds)
