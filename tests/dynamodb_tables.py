@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tableside.store import Store, TableSpec
+from tableside.store import Store, TableSpec, now_ms
 from tableside.stores.dynamodb import DynamodbBackend, DynamodbTableOptions
 from tableside.stores.dynamodb_client import Client, DynamodbSettings
+from tableside.stores.dynamodb_store import DynamodbStore
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
 ATTRIBUTE_TYPES = {"string": "S", "integer": "N"}
@@ -49,3 +50,29 @@ async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: An
     wanted = replace(spec, stored_as=name, key_given=named, options=DynamodbTableOptions(**options))
     yield await DynamodbBackend(client, clock).store(wanted)
     await client.call("delete_table", {"TableName": name})
+
+
+@asynccontextmanager
+async def fresh_table(client: Client, keys: dict[str, str]) -> AsyncIterator[str]:
+    """Make a table by hand and return its name."""
+    name = a_name()
+    await make(client, name, keys)
+    yield name
+    await client.call("delete_table", {"TableName": name})
+
+
+async def opened(client: Client, name: str, clock: Any = now_ms, **rest: Any) -> DynamodbStore:
+    """Open the store of a table that is there."""
+    return await DynamodbBackend(client, clock).store(TableSpec("t", stored_as=name, **rest))
+
+
+async def put_item(client: Client, name: str, item: dict[str, Any]) -> None:
+    """Write an item as another tool would."""
+    await client.call("put_item", {"TableName": name, "Item": item})
+
+
+async def get_item(client: Client, name: str, key: dict[str, Any]) -> dict[str, Any]:
+    """Read an item as another tool would; binary is base64 text."""
+    answer = await client.call("get_item", {"TableName": name, "Key": key, "ConsistentRead": True})
+    item: dict[str, Any] = answer.get("Item", {})
+    return item

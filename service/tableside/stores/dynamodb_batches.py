@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidOperation, TableError, Throttled
+from ..errors import DeadlineExceeded, InvalidOperation, TableError, Throttled
 from ..together import parts, together
 from .dynamodb_client import Client
 from .dynamodb_values import Item
@@ -70,6 +70,9 @@ class Batches:
             except Throttled as error:
                 if not await pause.passed(progress=False):
                     failed = error
+                continue
+            except DeadlineExceeded as error:
+                failed = _left_out("batch_get_item") if pause.taken else error
                 continue
             except TableError as error:
                 failed = error
@@ -136,16 +139,16 @@ class _Pause:
     def __init__(self, until: float, jitter: Callable[[], float]) -> None:
         self._until = until
         self._jitter = jitter
-        self._rounds = 0
+        self.taken = 0
         self._still = 0
 
     async def passed(self, *, progress: bool) -> bool:
         """Wait; False says that there is no time for another call."""
-        self._rounds += 1
+        self.taken += 1
         self._still = 0 if progress else self._still + 1
         pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._still, 20)) * self._jitter()
         left_s = self._until - asyncio.get_running_loop().time()
-        if pause_s >= left_s or self._rounds >= ROUNDS_MAX:
+        if pause_s >= left_s or self.taken >= ROUNDS_MAX:
             return False
         await asyncio.sleep(pause_s)
         return True

@@ -112,6 +112,8 @@ class Client:
             async with asyncio.timeout_at(None if until == math.inf else until):
                 client = self._client or await self._open()
                 async with self._slots:
+                    if asyncio.get_running_loop().time() >= until:
+                        raise TimeoutError
                     sent = True
                     return await self._called(client, verb, parameters, writes)
         except TimeoutError:
@@ -155,16 +157,19 @@ class Client:
                 raise StoreUnavailable("the connection to DynamoDB is closed")
             if self._client is None:
                 try:
-                    self._client = await self._opened.enter_async_context(self._new())
+                    self._client = await self._new()
                 except _MISCONFIGURED as error:
                     raise InvalidOperation(f"DynamoDB cannot be set up: {error}") from error
                 except exceptions.BotoCoreError as error:
                     raise StoreUnavailable(f"DynamoDB: {_kind(error)}") from error
             return self._client
 
-    def _new(self) -> Any:
+    async def _new(self) -> Any:
+        """Return a client. Without credentials there is none, so that they are looked for again the next time."""
         settings, session = self._settings, AioSession(profile=self._settings.profile)
         session.register_component("response_parser_factory", _PlainFactory())
+        if await session.get_credentials() is None:
+            raise exceptions.NoCredentialsError
         config = AioConfig(
             max_pool_connections=settings.connections_max,
             connect_timeout=settings.connect_timeout_s,
@@ -172,9 +177,10 @@ class Client:
             retries={"mode": "standard", "total_max_attempts": 1},
             parameter_validation=False,
         )
-        return aioboto3.Session(botocore_session=session, region_name=settings.region).client(
+        made = aioboto3.Session(botocore_session=session, region_name=settings.region).client(
             "dynamodb", endpoint_url=settings.endpoint_url, config=config
         )
+        return await self._opened.enter_async_context(made)
 
 
 class _PlainFactory(AioResponseParserFactory):

@@ -1,37 +1,14 @@
 """The DynamoDB store on Amazon's DynamoDB Local and on dynalite: the whole contract."""
 
-from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
-from dynamodb_tables import CREDENTIALS, fresh_store, settings
+from dynamodb_tables import fresh_store
 from store_contract import StoreContract, Time
 from tableside.store import Store, TableSpec
 from tableside.stores.dynamodb_client import Client
-
-
-@pytest.fixture(scope="module", autouse=True)
-def credentials() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, text in CREDENTIALS.items():
-            patch.setenv(name, text)
-        yield
-
-
-@pytest.fixture(scope="module")
-async def local(dynamodb_url: str) -> AsyncIterator[Client]:
-    client = Client(settings(dynamodb_url))
-    yield client
-    await client.close()
-
-
-@pytest.fixture(scope="module")
-async def strict(dynalite_url: str) -> AsyncIterator[Client]:
-    client = Client(settings(dynalite_url))
-    yield client
-    await client.close()
 
 
 class TestDynamodbLocal(StoreContract):
@@ -39,8 +16,8 @@ class TestDynamodbLocal(StoreContract):
     client: Client
 
     @pytest.fixture(autouse=True)
-    def server(self, local: Client) -> None:
-        self.client = local
+    def server(self, dynamodb_client: Client) -> None:
+        self.client = dynamodb_client
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return fresh_store(self.client, spec, time.now_ms)
@@ -62,7 +39,7 @@ NOT_ON_DYNALITE = {
 
 class TestDynalite(TestDynamodbLocal):
     @pytest.fixture(autouse=True)
-    def server(self, strict: Client, request: pytest.FixtureRequest) -> None:
+    def server(self, dynalite_client: Client, request: pytest.FixtureRequest) -> None:
         if request.function.__name__ in NOT_ON_DYNALITE:
             pytest.skip("dynalite compares no lists and no objects")
-        self.client = strict
+        self.client = dynalite_client

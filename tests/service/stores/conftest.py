@@ -1,0 +1,33 @@
+"""DynamoDB as the tests of its store share it."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from dynamodb_tables import CREDENTIALS, settings
+from tableside.stores.dynamodb_client import Client
+
+
+@pytest.fixture(scope="session")
+def aws_credentials() -> Iterator[None]:
+    """Credentials that are no one's."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in CREDENTIALS.items():
+            patch.setenv(name, text)
+        yield
+
+
+@pytest.fixture(scope="session")
+async def dynamodb_client(aws_credentials: None, dynamodb_url: str) -> AsyncIterator[Client]:
+    """A client of Amazon's DynamoDB Local."""
+    client = Client(settings(dynamodb_url))
+    yield client
+    await client.close()
+
+
+@pytest.fixture(scope="session")
+async def dynalite_client(aws_credentials: None, dynalite_url: str) -> AsyncIterator[Client]:
+    """A client of dynalite."""
+    client = Client(settings(dynalite_url))
+    yield client
+    await client.close()

@@ -1,0 +1,331 @@
+"""What the DynamoDB store makes of items that other tools wrote, and what these find of its own."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from dynamodb_tables import fresh_table, get_item, opened, put_item
+from store_contract import Time, one, put, record, refused, same, scanned, update, value, written
+from tableside import values
+from tableside.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
+from tableside.operations import Delete, Get, Record, Token, Written
+from tableside.store import Scan, now_ms
+from tableside.stores.dynamodb import DynamodbTableOptions
+from tableside.stores.dynamodb_client import Client, ConditionFailed
+
+KEY = {"id": {"S": "a"}}
+
+OF_OTHERS = {
+    "text": {"S": "x"},
+    "whole": {"N": "5"},
+    "exact": {"N": "0.1234567890123456789012345678901234567"},
+    "large": {"N": "1E+30"},
+    "strings": {"SS": ["b", "a"]},
+    "numbers": {"NS": ["10", "9", "0.5"]},
+    "bytes": {"B": b"\x00\xff"},
+    "several": {"BS": [b"b", b"a"]},
+    "nested": {"M": {"tags": {"SS": ["t"]}, "blob": {"B": b"!"}, "n": {"N": "1"}}},
+    "list": {"L": [{"SS": ["t"]}, {"NULL": True}, {"BOOL": False}]},
+}
+AS_VALUE = {
+    "text": "x",
+    "whole": 5,
+    "exact": 0.12345678901234568,
+    "large": 1e30,
+    "strings": ["a", "b"],
+    "numbers": [0.5, 9, 10],
+    "bytes": "AP8=",
+    "several": ["YQ==", "Yg=="],
+    "nested": {"tags": ["t"], "blob": "IQ==", "n": 1},
+    "list": [["t"], None, False],
+}
+
+
+def sorted_sets(attribute: Any) -> Any:
+    """Return an attribute with the elements of its sets in order."""
+    if isinstance(attribute, list):
+        return [sorted_sets(one) for one in attribute]
+    if not isinstance(attribute, dict):
+        return attribute
+    return {name: sorted(one) if name in ("SS", "NS", "BS") else sorted_sets(one) for name, one in attribute.items()}
+
+
+@pytest.fixture
+async def name(dynamodb_client: Client) -> AsyncIterator[str]:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        yield name
+
+
+async def test_the_members_of_a_value_are_attributes(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name)
+    await written(store, put("a", {"n": 1, "half": 0.5, "s": "x", "l": [None, True], "o": {"p": {}}}, ttl_s=60))
+    item = await get_item(dynamodb_client, name, KEY)
+    beside = {attribute: item.pop(attribute) for attribute in list(item) if attribute.startswith("_ts")}
+    assert item == {
+        "id": {"S": "a"},
+        "n": {"N": "1"},
+        "half": {"N": "0.5"},
+        "s": {"S": "x"},
+        "l": {"L": [{"NULL": True}, {"BOOL": True}]},
+        "o": {"M": {"p": {"M": {}}}},
+    }
+    assert beside.keys() == {"_ts_v", "_ts_x", "_ts_expires"}
+    assert 0 < int(beside["_ts_expires"]["N"]) - now_ms() // 1000 <= 61
+
+
+async def test_an_item_of_another_tool_is_read(dynamodb_client: Client, name: str) -> None:
+    await put_item(dynamodb_client, name, KEY | OF_OTHERS)
+    store = await opened(dynamodb_client, name)
+    assert same(await value(store, "a"), AS_VALUE)
+    found = await record(store, "a")
+    assert found.etag == (await record(store, "a")).etag
+    [(key, scanned_record)] = (await store.scan(Scan(10))).records
+    assert (key, scanned_record) == ("a", found)
+
+
+@pytest.mark.parametrize("rounds", [1, 2], ids=["first by compare and set", "then by expression too"])
+async def test_an_update_leaves_what_it_does_not_touch_as_it_is_in_type(
+    dynamodb_client: Client, name: str, rounds: int
+) -> None:
+    await put_item(dynamodb_client, name, KEY | OF_OTHERS)
+    before = await get_item(dynamodb_client, name, KEY)
+    store = await opened(dynamodb_client, name)
+    for turn in range(rounds):
+        await written(store, update("a", {"text": f"{turn}", "nested": {"n": turn}}))
+        await written(store, update("a", {"$push": {"list": turn}}))
+    after = await get_item(dynamodb_client, name, KEY)
+    before["text"] = {"S": f"{rounds - 1}"}
+    before["nested"]["M"]["n"] = {"N": f"{rounds - 1}"}
+    before["list"]["L"] += [{"N": f"{turn}"} for turn in range(rounds)]
+    assert "_ts_v" in after
+    del after["_ts_v"]
+    assert sorted_sets(after) == sorted_sets(before)
+
+
+async def test_an_update_of_many_members_keeps_the_types_of_others(dynamodb_client: Client, name: str) -> None:
+    await put_item(dynamodb_client, name, KEY | OF_OTHERS)
+    before = await get_item(dynamodb_client, name, KEY)
+    store = await opened(dynamodb_client, name)
+    many = {f"member {index}": index for index in range(500)}
+    await written(store, update("a", many))
+    after = await get_item(dynamodb_client, name, KEY)
+    assert sorted_sets({name: after[name] for name in before}) == sorted_sets(before)
+    assert same(await value(store, "a"), AS_VALUE | many)
+
+
+async def test_another_tools_change_changes_the_etag_and_is_not_overwritten(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name)
+    first = (await written(store, put("a", {"n": 1, "m": 1}))).etag
+    assert first is not None
+    change = {
+        "TableName": name,
+        "Key": KEY,
+        "UpdateExpression": "SET n = :n",
+        "ExpressionAttributeValues": {":n": {"N": "7"}},
+    }
+    await dynamodb_client.call("update_item", change)
+    assert (await record(store, "a")).etag != first
+    assert await one(store, put("a", {}, if_match=(first,))) is not None
+    assert same(await value(store, "a"), {"n": 7, "m": 1})
+    await written(store, update("a", {"$inc": {"n": 1}}))
+    assert same(await value(store, "a"), {"n": 8, "m": 1})
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our item", "theirs"])
+async def test_a_change_of_another_tool_between_read_and_write_is_seen(
+    dynamodb_client: Client, name: str, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(dynamodb_client, name)
+    if ours:
+        await written(store, put("a", {"n": 1, "list": [1]}))
+    else:
+        await put_item(dynamodb_client, name, {**KEY, "n": {"N": "1"}, "list": {"L": [{"N": "1"}]}})
+    write = store._items.write
+    turns: list[int] = []
+
+    async def late(verb: str, parameters: dict[str, Any], until: float) -> Any:
+        if not turns:
+            turns.append(1)
+            change = {"Key": KEY, "UpdateExpression": "ADD n :n", "ExpressionAttributeValues": {":n": {"N": "10"}}}
+            await dynamodb_client.call("update_item", {"TableName": name, **change})
+        return await write(verb, parameters, until)
+
+    monkeypatch.setattr(store._items, "write", late)
+    await written(store, update("a", {"$inc": {"m": 1}, "$set": {"n": 2}, "$push": {"list": 1}}))
+    assert same(await value(store, "a"), {"n": 2, "m": 1, "list": [1, 1]})
+    turns.clear()
+    await written(store, update("a", {"$inc": {"n": 1}}))
+    assert same(await value(store, "a"), {"n": 13, "m": 1, "list": [1, 1]})
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [{"S": "nul \0"}, {"M": {"x": {"S": "\0"}}}, {"L": [{"L": [{"L": []}]}]}],
+    ids=["a zero character", "one within", "legal"],
+)
+async def test_what_is_no_legal_value_is_unreadable_and_can_be_replaced(
+    dynamodb_client: Client, name: str, attribute: Any
+) -> None:
+    await put_item(dynamodb_client, name, {**KEY, "x": attribute})
+    store = await opened(dynamodb_client, name)
+    [found, absent] = await store.apply([Get("a"), Get("b")])
+    assert absent is None
+    if "L" in attribute:
+        assert isinstance(found, Record)
+        return
+    assert refused(found, RecordUnreadable)
+    with pytest.raises(RecordUnreadable):
+        await store.scan(Scan(10))
+    for write in (update("a", {"n": 1}, {}), put("a", {}, if_absent=True), Delete("a", if_match=("*",))):
+        assert refused(await one(store, write), RecordUnreadable)
+    await written(store, put("a", {"n": 1}, token=Token("w", 1)))
+    assert await value(store, "a") == {"n": 1}
+
+
+async def test_an_item_that_another_tool_lets_expire_does(dynamodb_client: Client, name: str) -> None:
+    time = Time(real=False)
+    store = await opened(dynamodb_client, name, time.now_ms)
+    seconds = time.now_ms() // 1000
+    for key, expires in {"soon": seconds + 5, "past": seconds - 5, "mistaken": 0, "later": seconds + 100}.items():
+        await put_item(dynamodb_client, name, {"id": {"S": key}, "n": {"N": "1"}, "_ts_expires": {"N": str(expires)}})
+    assert await one(store, Get("past")) is None
+    assert set(await scanned(store)) == {"soon", "mistaken", "later"}
+    assert (await record(store, "soon")).expires_ms == (seconds + 5) * 1000
+    assert (await record(store, "mistaken")).expires_ms == 0
+    assert refused(await one(store, update("past", {"n": 2})), RecordNotFound)
+    assert (await written(store, update("past", {"$inc": {"n": 1}}, {"n": 10}))).created
+    assert await value(store, "past") == {"n": 11}
+    await written(store, update("later", {"n": 2}))
+    await time.passes(5)
+    assert await one(store, Get("soon")) is None
+    assert (await written(store, put("soon", {"n": 3}, if_absent=True))).created
+    assert (await record(store, "later")).expires_ms == (seconds + 100) * 1000
+
+
+async def test_another_tool_may_change_when_our_record_expires(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name)
+    await written(store, put("a", {"n": 1}, ttl_s=60))
+    later = now_ms() // 1000 + 3600
+    change = {
+        "UpdateExpression": "SET #e = :e",
+        "ExpressionAttributeNames": {"#e": "_ts_expires"},
+        "ExpressionAttributeValues": {":e": {"N": str(later)}},
+    }
+    await dynamodb_client.call("update_item", {"TableName": name, "Key": KEY, **change})
+    assert (await record(store, "a")).expires_ms == later * 1000
+    await written(store, update("a", {"n": 2}))
+    await written(store, update("a", {"$inc": {"n": 2}}))
+    assert (await record(store, "a")).expires_ms == later * 1000
+
+
+async def test_the_attribute_of_expiry_can_have_any_name_and_is_no_member(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name, options=DynamodbTableOptions(ttl_attribute="end.s"))
+    await written(store, put("a", {"n": 1}, ttl_s=60))
+    assert "end.s" in await get_item(dynamodb_client, name, KEY)
+    assert await value(store, "a") == {"n": 1}
+    clash = {"end.s": 1}
+    for write in (
+        put("a", clash),
+        put("b", clash, if_absent=True),
+        update("a", clash),
+        update("c", {"n": 1}, clash),
+        update("a", [{"$inc": {"n": 1}}, clash]),
+        update("a", [clash], token=Token("w", 1)),
+    ):
+        assert refused(await one(store, write), InvalidOperation), write
+    many = await store.apply([put("a", clash), *(put(f"{index}") for index in range(10))])
+    assert refused(many[0], InvalidOperation)
+    assert {type(outcome) for outcome in many[1:]} == {Written}
+    assert await value(store, "a") == {"n": 1}
+
+
+@pytest.mark.parametrize("number", [1e126, -1e300, 1e-131, 5e-324])
+async def test_numbers_that_dynamodb_has_not_are_refused(dynamodb_client: Client, name: str, number: float) -> None:
+    store = await opened(dynamodb_client, name)
+    await written(store, put("a", {"n": 1}))
+    for write in (
+        put("a", {"x": [number]}),
+        put("b", {"x": number}, if_absent=True),
+        update("a", {"x": number}),
+        update("a", {"$inc": {"y": number}}),
+        update("b", {"x": 1}, {"y": number}),
+    ):
+        assert refused(await one(store, write), InvalidOperation)
+    outcomes = await store.apply([put(f"{index}", {"n": number if index == 3 else 1}) for index in range(8)])
+    assert [isinstance(outcome, Written) for outcome in outcomes] == [index != 3 for index in range(8)]
+    assert same(await value(store, "a"), {"n": 1})
+
+
+async def test_an_item_of_400_kb_is_written_and_a_larger_one_refused(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name)
+    fits, beyond = "x" * (400 * 1024 - 60), "x" * (400 * 1024 - 3)
+    await written(store, put("a", {"s": fits}))
+    for write in (
+        put("a", {"s": beyond}),
+        put("b", {"s": beyond}, if_absent=True),
+        put("a", {"s": beyond}, if_match=("*",)),
+        put("b", {"s": beyond}, token=Token("w", 1)),
+        update("a", {"more": "x" * 1000}),
+        update("a", {"$set": {"more": "x" * 1000}}, if_match=("*",)),
+        update("b", {"n": 1}, {"s": beyond}),
+    ):
+        assert refused(await one(store, write), TooLarge), write.key
+    outcomes = await store.apply([put(f"{index}", {"s": beyond if index == 3 else "x"}) for index in range(8)])
+    assert [isinstance(outcome, Written) for outcome in outcomes] == [index != 3 for index in range(8)]
+    assert await value(store, "a") == {"s": fits}
+    assert await one(store, Get("b")) is None
+
+
+async def test_a_batch_that_dynamodb_refuses_for_one_item_leaves_the_others_standing(dynamodb_client: Client) -> None:
+    """An item whose attribute is of another type than the table's index says is refused, and nothing else."""
+    name = "t-index"
+    index = {
+        "IndexName": "by-n",
+        "KeySchema": [{"AttributeName": "n", "KeyType": "HASH"}],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    await dynamodb_client.call(
+        "create_table",
+        {
+            "TableName": name,
+            "AttributeDefinitions": [
+                {"AttributeName": "id", "AttributeType": "S"},
+                {"AttributeName": "n", "AttributeType": "N"},
+            ],
+            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+            "GlobalSecondaryIndexes": [index],
+            "BillingMode": "PAY_PER_REQUEST",
+        },
+    )
+    store = await opened(dynamodb_client, name)
+    outcomes = await store.apply([put(f"{turn}", {"n": "text" if turn == 7 else turn}) for turn in range(60)])
+    assert refused(outcomes[7], InvalidOperation)
+    assert [isinstance(outcome, Written) for outcome in outcomes].count(False) == 1
+    assert len(await scanned(store)) == 59
+    await dynamodb_client.call("delete_table", {"TableName": name})
+
+
+async def test_a_batch_of_items_beyond_16_mb_is_read_whole(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name)
+    long = "x" * 380_000
+    await store.apply([put(f"{index}", {"n": index, "long": long}) for index in range(60)])
+    found = await store.apply([Get(f"{index}") for index in range(60)])
+    assert [values.decode(one_found.value)["n"] for one_found in found if isinstance(one_found, Record)] == [*range(60)]
+
+
+async def test_a_failed_condition_is_told_from_absence(dynamodb_client: Client, name: str) -> None:
+    """What the store relies on: the item that is there is in the answer of a condition that failed."""
+    await put_item(dynamodb_client, name, {**KEY, "n": {"N": "1"}})
+    for key, told in (("a", True), ("b", False)):
+        change = {
+            "TableName": name,
+            "Key": {"id": {"S": key}},
+            "UpdateExpression": "SET n = :n",
+            "ConditionExpression": "attribute_exists(x)",
+            "ExpressionAttributeValues": {":n": {"N": "2"}},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        with pytest.raises(ConditionFailed) as failure:
+            await dynamodb_client.call("update_item", change, writes=True)
+        assert failure.value.item_told == told

@@ -1,0 +1,256 @@
+"""How the DynamoDB store finds and makes tables, and what it says of those that are not as the configuration says."""
+
+import asyncio
+import time as wall
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dynamodb_tables import a_name, fresh_table, get_item, make, opened, settings
+from servers.dynamodb import dynalite
+from servers.process import HOST, free_port
+from store_contract import COMPOSITE, INTEGERS, THREE_PARTS, one, put, scanned, value, written
+from tableside.errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound, Unsupported
+from tableside.keys import KeyField, KeySchema
+from tableside.operations import Get
+from tableside.settings import SettingsError, checked
+from tableside.store import Scan, TableSpec
+from tableside.stores.dynamodb import DynamodbBackend, DynamodbTableOptions
+from tableside.stores.dynamodb_client import Client, DynamodbSettings
+
+
+@pytest.fixture
+async def backend(dynamodb_client: Client) -> DynamodbBackend:
+    return DynamodbBackend(dynamodb_client, lambda: wall.time_ns() // 1_000_000)
+
+
+async def described(client: Client, name: str) -> dict[str, Any]:
+    answer = await client.call("describe_table", {"TableName": name})
+    table: dict[str, Any] = answer["Table"]
+    return table
+
+
+async def test_a_table_is_made_on_demand_and_deletes_what_expires(
+    dynamodb_client: Client, backend: DynamodbBackend
+) -> None:
+    name = a_name()
+    store = await backend.store(TableSpec("t", stored_as=name, create=True))
+    table = await described(dynamodb_client, name)
+    assert table["KeySchema"] == [{"AttributeName": "_ts_key", "KeyType": "HASH"}]
+    assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    ttl = await dynamodb_client.call("describe_time_to_live", {"TableName": name})
+    assert ttl["TimeToLiveDescription"]["AttributeName"] == "_ts_expires"
+    assert ttl["TimeToLiveDescription"]["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
+    assert store.spec.key == KeySchema()
+    await written(store, put("a", {"_key": 1}))
+    again = await backend.store(TableSpec("t", stored_as=name))
+    assert again.spec.key == KeySchema()
+    assert await value(again, "a") == {"_key": 1}
+    assert name in await backend.tables()
+
+
+async def test_a_table_with_named_keys_is_made_so(dynamodb_client: Client, backend: DynamodbBackend) -> None:
+    name = a_name()
+    store = await backend.store(TableSpec("t", COMPOSITE, stored_as=name, key_given=True, create=True))
+    assert (await described(dynamodb_client, name))["KeySchema"] == [
+        {"AttributeName": "user", "KeyType": "HASH"},
+        {"AttributeName": "day", "KeyType": "RANGE"},
+    ]
+    await written(store, put(("u", 5), {"n": 1}))
+    item = await get_item(dynamodb_client, name, {"user": {"S": "u"}, "day": {"N": "5"}})
+    assert item["n"] == {"N": "1"}
+    assert name not in await backend.tables()
+
+
+async def test_many_replicas_make_one_table(dynamodb_client: Client, backend: DynamodbBackend) -> None:
+    name = a_name()
+    stores = await asyncio.gather(*(backend.store(TableSpec("t", stored_as=name, create=True)) for _ in range(8)))
+    await written(stores[0], put("a", {"n": 1}))
+    assert await value(stores[7], "a") == {"n": 1}
+
+
+async def test_the_key_is_taken_from_the_table(dynamodb_client: Client) -> None:
+    for keys, schema in (
+        ({"tail": "S"}, KeySchema((KeyField("tail", "string"),))),
+        ({"n": "N"}, KeySchema((KeyField("n", "integer"),))),
+        ({"u": "S", "d": "N"}, KeySchema((KeyField("u", "string"), KeyField("d", "integer")))),
+    ):
+        async with fresh_table(dynamodb_client, keys) as name:
+            assert (await opened(dynamodb_client, name)).spec.key == schema
+            assert (await opened(dynamodb_client, name, key=schema, key_given=True)).spec.key == schema
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked", "kind"),
+    [
+        ({"id": "S"}, {"key": INTEGERS, "key_given": True}, InvalidOperation),
+        ({"other": "N"}, {"key": INTEGERS, "key_given": True}, InvalidOperation),
+        ({"user": "S"}, {"key": COMPOSITE, "key_given": True}, InvalidOperation),
+        ({"id": "N", "more": "S"}, {"key": INTEGERS, "key_given": True}, InvalidOperation),
+        ({"id": "N"}, {"key": THREE_PARTS, "key_given": True}, Unsupported),
+        ({"id": "B"}, {}, Unsupported),
+        ({"id": "S", "more": "B"}, {}, Unsupported),
+        ({"id": "S"}, {"options": DynamodbTableOptions(ttl_attribute="id")}, InvalidOperation),
+    ],
+    ids=str,
+)
+async def test_a_table_that_is_otherwise_than_configured_is_refused(
+    dynamodb_client: Client, keys: dict[str, str], asked: dict[str, Any], kind: type[TableError]
+) -> None:
+    async with fresh_table(dynamodb_client, keys) as name:
+        with pytest.raises(kind) as refusal:
+            await opened(dynamodb_client, name, **asked)
+        assert name in refusal.value.detail
+
+
+async def test_a_table_that_expires_by_another_attribute_is_refused(dynamodb_client: Client) -> None:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        how = {"Enabled": True, "AttributeName": "gone_at"}
+        await dynamodb_client.call("update_time_to_live", {"TableName": name, "TimeToLiveSpecification": how})
+        with pytest.raises(InvalidOperation, match="gone_at"):
+            await opened(dynamodb_client, name)
+        await opened(dynamodb_client, name, options=DynamodbTableOptions(ttl_attribute="gone_at"))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("ab", InvalidOperation), ("no-such-table", TableNotFound)])
+async def test_a_table_that_is_not_there_is_not_found(
+    backend: DynamodbBackend, name: str, kind: type[TableError]
+) -> None:
+    with pytest.raises(kind):
+        await backend.store(TableSpec("t", stored_as=name))
+
+
+async def test_a_table_that_is_taken_away_is_not_found(dynamodb_client: Client) -> None:
+    name = a_name()
+    await make(dynamodb_client, name, {"id": "S"})
+    store = await opened(dynamodb_client, name)
+    await dynamodb_client.call("delete_table", {"TableName": name})
+    for outcome in await store.apply([Get("a"), put("b"), put("c", {}, if_absent=True)]):
+        assert isinstance(outcome, TableNotFound)
+        assert outcome.applied == "no"
+    assert {type(one) for one in await store.apply([put(f"{index}") for index in range(9)])} == {TableNotFound}
+
+
+async def test_a_scan_of_a_partition_is_in_sort_order(dynamodb_client: Client) -> None:
+    async with fresh_table(dynamodb_client, {"u": "S", "d": "N"}) as name:
+        store = await opened(dynamodb_client, name)
+        await store.apply([put(("a", day), {}) for day in (10, 9, -5, 100)] + [put(("b", 1), {})])
+        assert await scanned(store, partition="a", limit=3) == [("a", -5), ("a", 9), ("a", 10), ("a", 100)]
+        met = [key for part in await store.splits(3) for key in await scanned(store, split=part, partition="a")]
+        assert sorted(met) == [("a", -5), ("a", 9), ("a", 10), ("a", 100)]
+
+
+@pytest.mark.parametrize(
+    "position", [b"", b"junk", b"[]", b"{}", b'["a","b"]', b"[1]", b'[""]', b"\xff", b'["' + b"x" * 5000 + b'"]']
+)
+async def test_a_position_of_no_scan_is_malformed(dynamodb_client: Client, position: bytes) -> None:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        store = await opened(dynamodb_client, name)
+        with pytest.raises(TableError) as refusal:
+            await store.scan(Scan(10, position=position))
+        assert refusal.value.code == "malformed_request"
+
+
+@pytest.mark.parametrize("split", [b"", b"1", b"3/3", b"-1/3", b"a/b", b"0/0", b"0/9999999"])
+async def test_a_split_of_no_table_is_malformed(dynamodb_client: Client, split: bytes) -> None:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        store = await opened(dynamodb_client, name)
+        with pytest.raises(TableError) as refusal:
+            await store.scan(Scan(10, split=split))
+        assert refusal.value.code == "malformed_request"
+
+
+async def test_a_position_in_another_segment_is_malformed(dynamodb_client: Client) -> None:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        store = await opened(dynamodb_client, name)
+        await store.apply([put(f"{index}") for index in range(20)])
+        first, second = await store.splits(2)
+        page = await store.scan(Scan(1, split=first))
+        with pytest.raises(TableError) as refusal:
+            await store.scan(Scan(1, split=second, position=page.position))
+        assert refusal.value.code == "malformed_request"
+
+
+# Where DynamoDB is, and whether it can be reached
+
+
+async def test_a_server_that_is_down_at_first_is_used_when_it_is_up(aws_credentials: None, tmp_path: Path) -> None:
+    backend = await DynamodbBackend.open(settings(f"http://{HOST}:{free_port()}", connect_timeout_s=0.5))
+    with pytest.raises(StoreUnavailable):
+        await backend.ping()
+    with pytest.raises(StoreUnavailable):
+        await backend.store(TableSpec("t-t", create=True))
+    await backend.close()
+    await backend.close()
+    with pytest.raises(StoreUnavailable):
+        await backend.ping()
+    with dynalite(tmp_path) as url:
+        backend = await DynamodbBackend.open(settings(url))
+        await backend.ping()
+        store = await backend.store(TableSpec("t-t", create=True))
+        await written(store, put("a", {"n": 1}))
+    outcome = await one(store, Get("a"))
+    assert isinstance(outcome, StoreUnavailable)
+    outcome = await one(store, put("a"))
+    assert isinstance(outcome, StoreUnavailable)
+    await backend.close()
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment with neither credentials nor a region."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return monkeypatch
+
+
+async def test_without_credentials_the_store_is_unavailable(
+    aws_credentials: None, dynamodb_url: str, nobody: pytest.MonkeyPatch
+) -> None:
+    backend = await DynamodbBackend.open(settings(dynamodb_url))
+    with pytest.raises(StoreUnavailable, match="Credentials"):
+        await backend.ping()
+    with pytest.raises(StoreUnavailable, match="Credentials"):
+        await backend.store(TableSpec("t-t"))
+    nobody.setenv("AWS_ACCESS_KEY_ID", "later")
+    nobody.setenv("AWS_SECRET_ACCESS_KEY", "later")
+    await backend.ping()
+    await backend.close()
+
+
+@pytest.mark.parametrize("wrong", [{"region": None}, {"profile": "nobody"}])
+async def test_a_region_or_profile_that_is_not_there_ends_the_start(
+    aws_credentials: None, dynamodb_url: str, nobody: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        nobody.setenv(name, "any")
+    given = settings(dynamodb_url).model_copy(update=wrong)
+    backend = await DynamodbBackend.open(given)
+    with pytest.raises(InvalidOperation):
+        await backend.store(TableSpec("t-t"))
+    with pytest.raises(StoreUnavailable):
+        await backend.ping()
+    await backend.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"endpoint_url": "localhost:8000"}, {"connections_max": 0}, {"read_timeout_s": 0}, {"role": "x"}]
+)
+def test_settings_are_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        DynamodbSettings.model_validate({"region": "eu-west-1", **wrong})
+
+
+def test_options_of_a_table_stand_beside_what_every_table_has() -> None:
+    data: dict[str, Any] = {
+        "stores": {"aws": {"kind": "dynamodb", "region": "eu-west-1"}},
+        "tables": {"aircraft": {"store": "aws", "ttl_attribute": "gone_at", "tokens": False}},
+    }
+    checked(data)
+    data["tables"]["aircraft"]["token"] = True
+    with pytest.raises(SettingsError, match=r"tables.aircraft.token"):
+        checked(data)
