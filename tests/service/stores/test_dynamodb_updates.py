@@ -1,0 +1,198 @@
+"""That DynamoDB's own expressions do what the update language says, whatever the update and the record."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
+
+from dynamodb_tables import a_name, fresh_table, make, opened
+from dynamodb_tables import settings as client_settings
+from service.test_stateful import Machine
+from store_contract import one, put, record, same, update, value, written
+from tableside import updates, values
+from tableside.errors import InvalidOperation
+from tableside.operations import Get, Operation, Record, Written
+from tableside.store import Backend, TableSpec, now_ms
+from tableside.stores.dynamodb import DynamodbBackend
+from tableside.stores.dynamodb_client import Client
+from tableside.stores.dynamodb_expressions import native
+from tableside.stores.dynamodb_store import DynamodbStore
+
+names = st.sampled_from(["x", "y", "z.z", "name", "#", "_"])
+scalars = st.none() | st.booleans() | st.sampled_from([0, -1, 0.5, 2**63 - 1, -(2**63), 1e100, "", "s", "ü🛫"])
+members = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2), max_leaves=4
+)
+objects = st.dictionaries(names, members, max_size=4)
+paths = st.lists(st.sampled_from(["x", "y", "name"]), min_size=1, max_size=3).map(".".join)
+documents = objects | st.fixed_dictionaries(
+    {},
+    optional={
+        "$set": st.dictionaries(paths, members, min_size=1, max_size=3),
+        "$unset": st.lists(paths, min_size=1, max_size=2, unique=True),
+        "$push": st.dictionaries(
+            paths, members | st.builds(lambda each: {"$each": each}, st.lists(members, max_size=2))
+        ),
+    },
+).filter(bool)
+
+
+def legal(document: Any) -> bool:
+    try:
+        updates.parse(document)
+    except InvalidOperation:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+async def store(dynamodb_client: Client) -> AsyncIterator[DynamodbStore]:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        yield await opened(dynamodb_client, name)
+
+
+def test_expressions_do_what_the_language_says(aws_credentials: None, dynamodb_url: str) -> None:
+    with asyncio.Runner() as runner:
+        client, name = Client(client_settings(dynamodb_url)), a_name()
+        runner.run(make(client, name, {"id": "S"}))
+        store = runner.run(opened(client, name))
+
+        @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(pairs=st.lists(st.tuples(objects, documents.filter(legal)), min_size=20, max_size=40))
+        def agrees(pairs: list[tuple[Any, Any]]) -> None:
+            runner.run(check(store, pairs))
+
+        agrees()
+        runner.run(client.close())
+
+
+async def check(store: DynamodbStore, pairs: list[tuple[Any, Any]]) -> None:
+    await store.apply([put(f"{index}", before) for index, (before, _) in enumerate(pairs)])
+    asked: list[Operation] = [update(f"{index}", document, returning=True) for index, (_, document) in enumerate(pairs)]
+    answers = await store.apply(asked)
+    found = await store.apply([Get(f"{index}") for index in range(len(pairs))])
+    for (before, document), answer, now in zip(pairs, answers, found, strict=True):
+        assert isinstance(now, Record)
+        try:
+            wanted = values.decode(updates.apply(values.encode(before), updates.parse(document)))
+        except InvalidOperation:
+            assert isinstance(answer, InvalidOperation), (before, document)
+            assert same(values.decode(now.value), before)
+            continue
+        assert isinstance(answer, Written), (before, document, answer)
+        assert answer.value is not None
+        assert same(values.decode(answer.value), wanted), (before, document)
+        assert same(values.decode(now.value), wanted), (before, document)
+        assert answer.etag == now.etag
+
+
+@pytest.mark.parametrize(
+    ("before", "document"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": None, "c": {"d": None}}}),
+        ({"a": {"b": 1}}, {"a": {"c": 2}}),
+        ({"a": 1}, {"a": {"c": 2, "d": None}}),
+        ({"a": {}}, {"a": {}}),
+        ({}, {"a": {}}),
+        ({"a": {"b": {}}}, {"$set": {"a.b.c": 1}, "$unset": ["a.d", "x.y"]}),
+        ({"a": [1]}, {"$push": {"a": {"$each": []}}}),
+        ({}, {"$push": {"a": {"$each": []}}}),
+        ({"a": {"b": [1]}}, {"$push": {"a.b": [2]}, "$set": {"a.c": None}}),
+        ({"SET": 1, "size": 2}, {"SET": {"REMOVE": 1}, "size": None, "a b": 1, "ü": 2, "a.b": 3}),
+        ({f"{index}": index for index in range(200)}, {f"{index}": None for index in range(199)}),
+        ({"x" * 3000: 1}, {"x" * 3000: 2, "y" * 3000: 3}),
+        ({"a": {"b": {"c": 1}}}, {".".join(["a", "b"]): 1}),
+    ],
+    ids=lambda case: str(case)[:40],
+)
+async def test_an_update_by_expression(store: DynamodbStore, before: Any, document: Any) -> None:
+    await check(store, [(before, document)])
+
+
+def test_what_goes_by_expression() -> None:
+    by_expression: list[Any] = [
+        {},
+        {"a": {"b": None}},
+        {"$set": {"a.b": 1}},
+        {"$unset": ["a"]},
+        {"$push": {"a": 1}},
+        [],
+        [{}],
+    ]
+    for document in by_expression:
+        assert native(updates.parse(document)) is not None, document
+    for document in ({"$inc": {"a": 1}}, {"$max": {"a": 1}}, {"$addToSet": {"a": 1}}, [{}, {}]):
+        assert native(updates.parse(document)) is None, document
+
+
+async def test_an_update_by_expression_is_one_call(store: DynamodbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    client = store._items._client
+    call = client.call
+
+    async def counted(verb: str, *rest: Any, **more: Any) -> Any:
+        calls.append(verb)
+        return await call(verb, *rest, **more)
+
+    await written(store, put("counted", {"a": {"b": 1}, "l": []}))
+    await one(store, Get("new"))
+    monkeypatch.setattr(client, "call", counted)
+    await written(store, update("counted", {"a": {"b": 2}}, {"never": 1}, ttl_s=60))
+    await written(store, update("counted", {"$push": {"l": 1}, "$unset": ["a.b"]}))
+    assert calls == ["update_item", "update_item"]
+    calls.clear()
+    assert (await written(store, update("new", {"a": 1}, {"b": 2}))).created
+    assert calls == ["update_item", "put_item"]
+    calls.clear()
+    await written(store, update("counted", {"$inc": {"n": 1}}))
+    assert calls == ["get_item", "update_item"]
+    monkeypatch.undo()
+    assert same(await value(store, "counted"), {"a": {}, "l": [1], "n": 1})
+    assert (await record(store, "counted")).expires_ms > now_ms()
+    await written(store, update("counted", {"n": None}, ttl_s=-1))
+    assert (await record(store, "counted")).expires_ms == 0
+
+
+@pytest.mark.parametrize(
+    "document", [{"$inc": {"n": 1}}, {"$push": {"seen": 1}}, {"$inc": {"n": 1}, "$push": {"seen": 1}}], ids=str
+)
+async def test_first_updates_at_the_same_time_lose_nothing(store: DynamodbStore, document: Any) -> None:
+    for turn in range(3):
+        key = f"{document} {turn}"
+        asked = update(key, document, {"n": 100, "seen": []})
+        outcomes = await asyncio.gather(*(one(store, asked) for _ in range(64)))
+        created = [outcome.created for outcome in outcomes if isinstance(outcome, Written)]
+        assert (len(created), created.count(True)) == (64, 1), outcomes
+        count = {"n": 100 + 64 * ("$inc" in document), "seen": [1] * 64 * ("$push" in document)}
+        assert same(await value(store, key), count)
+
+
+async def test_updates_of_several_replicas_lose_nothing(dynamodb_client: Client) -> None:
+    async with fresh_table(dynamodb_client, {"id": "S"}) as name:
+        stores = [await opened(dynamodb_client, name) for _ in range(4)]
+        asked = update("a", {"$inc": {"n": 1}}, {"n": 0})
+        outcomes = await asyncio.gather(*(one(stores[turn % 4], asked) for turn in range(64)))
+        assert {type(outcome) for outcome in outcomes} == {Written}
+        assert await value(stores[0], "a") == {"n": 64}
+
+
+def test_the_store_does_what_the_naive_table_does(aws_credentials: None, dynamodb_url: str) -> None:
+    class DynamodbMachine(Machine):
+        async def opened(self) -> Backend:
+            self.client = Client(client_settings(dynamodb_url))
+            self.name = a_name()
+            await make(self.client, self.name, {"_ts_key": "S"})
+            self.spec = TableSpec("t", stored_as=self.name, ttl_s=self.spec.ttl_s)
+            return DynamodbBackend(self.client, lambda: self.now)
+
+        def teardown(self) -> None:
+            if hasattr(self, "client"):
+                self.run(self.client.call("delete_table", {"TableName": self.name}))
+            super().teardown()
+
+    bounds = settings(max_examples=6, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(DynamodbMachine, settings=bounds)
