@@ -19,8 +19,8 @@ from ..operations import Delete, Get, Operation, Outcome, Put
 from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
 from ..together import together
 from ..transition import unconditional
-from .redis_cluster import Address, Cluster
-from .redis_errors import refused
+from .redis_cluster import NODES_AT_ONCE, Address, Cluster
+from .redis_errors import failed, refused
 from .redis_exchange import RedisExchange
 from .redis_keys import TABLES, Names, checked_prefix, slot_of
 from .redis_node import Node, Reply, link_type
@@ -36,6 +36,8 @@ VERSION_MIN = (7, 0)
 
 ANSWER_MAX_S = 5.0
 """How long the server is waited for when a table is opened."""
+
+PING_MAX_S = 1.8
 
 NO_EVICTION = "noeviction"
 
@@ -128,13 +130,13 @@ class RedisBackend:
         return sorted(member.decode() for member in members)
 
     async def ping(self) -> None:
-        """Return if a server answers."""
-        until = _soon()
+        """Return if a server answers; of a cluster any that serves a slot."""
+        until = asyncio.get_running_loop().time() + PING_MAX_S
         nodes = await self._servers.nodes(until)
-        replies = [(await node.run([Command(("PING",), ())], until, writes=False))[0] for node, _ in nodes[:1]]
-        if not replies:
-            raise StoreUnavailable("the Redis Cluster has no node that serves a slot")
-        _raise(replies[0])
+        works = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
+        replies = [reply for [reply] in await together(works, NODES_AT_ONCE)] if works else []
+        if not any(reply == b"PONG" for reply in replies):
+            raise failed(replies[0] if replies else None)
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -26,7 +26,7 @@ TRIES_MAX = 64
 PAUSE_S = 0.005
 PAUSE_MAX_S = 0.25
 NODES_AT_ONCE = 64
-ANSWER_MAX_S = 2.0
+ANSWER_MAX_S = 0.8
 """How long one node is waited for to say who serves which slots, before another is asked."""
 
 _SLOTS = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n"

@@ -462,6 +462,49 @@ async def test_a_replica_takes_no_writes(own_url: str) -> None:
         assert await value(store, "a") == {"n": 1}
 
 
+async def test_a_server_without_memory_still_deletes(own_url: str) -> None:
+    async with connected(own_url) as backend:
+        store = await backend.store(own(TableSpec("t")))
+        await store.apply([put("a"), put("b", token=Token("w", 1))])
+        async with configured(own_url, maxmemory="1"):
+            assert all(isinstance(outcome, Written) for outcome in await store.apply([Delete("a"), Delete("b")]))
+        assert await scanned(store) == []
+
+
+async def test_a_user_needs_no_more_than_the_documentation_says(own_url: str) -> None:
+    commands = "get mget set getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha"
+    others = "scan info ping sadd smembers"
+    spec = own(TableSpec("t", create=True))
+    async with Redis.from_url(own_url) as client:
+        allowed = [f"+{command}" for command in f"{commands} {others}".split()]
+        await client.acl_setuser(
+            "tableside", enabled=True, passwords=["+geheim"], keys=[f"{spec.options.prefix}*", "_ts*"], commands=allowed
+        )
+        async with connected(own_url, username="tableside", password="geheim") as backend:
+            store = await backend.store(spec)
+            assert "t" in await backend.tables()
+            every: list[Operation] = [
+                put("a", {"n": 1}, ttl_s=100),
+                put("b", {"n": 1}, token=Token("w", 1)),
+                update("c", {"n": 1}, {}, ttl_s=100, token=Token("w", 1)),
+                Delete("d"),
+                Delete("e", token=Token("w", 1)),
+            ]
+            for _ in range(2):
+                assert all(isinstance(outcome, Written) for outcome in await store.apply(every))
+            await store.apply([put("b", {}), put("c", {}), update("a", {})])
+            assert not any(
+                isinstance(found, TableError) for found in await store.apply([Get(f"{i}") for i in range(50)])
+            )
+            assert set(await scanned(store)) == {"a", "b", "c"}
+            forbidden = await backend.store(TableSpec("elsewhere"))
+            for operation in (Get("a"), put("a"), update("a", {}, {})):
+                outcome = await one(forbidden, operation)
+                assert isinstance(outcome, StoreUnavailable), outcome
+                assert outcome.applied == "no"
+        await client.acl_deluser("tableside")
+
+
 async def test_connections_are_bounded_and_shared(own_url: str) -> None:
     async with connected(own_url, connections_max=3) as backend, Redis.from_url(own_url) as client:
         store = await backend.store(own(TableSpec("t")))
