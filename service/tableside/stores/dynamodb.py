@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, Field
 
+from ..errors import StoreUnavailable, Throttled
 from ..store import Clock, TableSpec, now_ms
 from ..together import together
 from .dynamodb_client import Client, DynamodbSettings
@@ -38,13 +39,19 @@ class DynamodbBackend:
     async def store(self, spec: TableSpec) -> DynamodbStore:
         """Return the records of one table, made now if `create` says so."""
         options = spec.options if isinstance(spec.options, DynamodbTableOptions) else DynamodbTableOptions()
-        found, layout = await self._tables.opened(spec, options.ttl_attribute)
+        try:
+            found, layout = await self._tables.opened(spec, options.ttl_attribute)
+        except Throttled as error:
+            raise StoreUnavailable(error.detail) from error
         return DynamodbStore(self._client, found, layout, self._clock, tokens=options.tokens)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables whose key was not named, as those are that `auto_create` makes."""
-        names = await self._tables.names()
-        unnamed = await together([self._tables.has_unnamed_key(name) for name in names], DESCRIBED_AT_ONCE)
+        try:
+            names = await self._tables.names()
+            unnamed = await together([self._tables.has_unnamed_key(name) for name in names], DESCRIBED_AT_ONCE)
+        except Throttled as error:
+            raise StoreUnavailable(error.detail) from error
         return sorted(name for name, is_unnamed in zip(names, unnamed, strict=True) if is_unnamed)
 
     async def ping(self) -> None:

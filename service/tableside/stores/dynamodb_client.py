@@ -115,7 +115,7 @@ class Client:
                     if asyncio.get_running_loop().time() >= until:
                         raise TimeoutError
                     sent = True
-                    return await self._called(client, verb, parameters, writes)
+                    return await self._called(client, verb, parameters, writes=writes)
         except TimeoutError:
             applied: Applied = "unknown" if writes and sent else "no"
             raise DeadlineExceeded(f"the deadline was over before DynamoDB answered {verb}", applied=applied) from None
@@ -123,7 +123,8 @@ class Client:
     async def ping(self) -> None:
         """Return if DynamoDB answers, be it that it refuses us. Raise StoreUnavailable if not."""
         try:
-            await self.call("list_tables", {"Limit": 1})
+            # Beside the other calls: that all of them wait says nothing of whether DynamoDB can be reached.
+            await self._called(self._client or await self._open(), "list_tables", {"Limit": 1}, writes=False)
         except StoreUnavailable as error:
             refusal = error.__cause__
             if not isinstance(refusal, exceptions.ClientError) or _status(refusal) >= 500:
@@ -140,7 +141,7 @@ class Client:
             self._client = None
             await self._opened.aclose()
 
-    async def _called(self, client: Any, verb: str, parameters: Mapping[str, Any], writes: bool) -> Answer:
+    async def _called(self, client: Any, verb: str, parameters: Mapping[str, Any], *, writes: bool) -> Answer:
         try:
             answer: Answer = await getattr(client, verb)(**parameters)
         except exceptions.ClientError as error:
@@ -171,7 +172,7 @@ class Client:
         if await session.get_credentials() is None:
             raise exceptions.NoCredentialsError
         config = AioConfig(
-            max_pool_connections=settings.connections_max,
+            max_pool_connections=settings.connections_max + 1,  # one to ask whether it can be reached
             connect_timeout=settings.connect_timeout_s,
             read_timeout=settings.read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": 1},

@@ -11,6 +11,7 @@ tokens, one is a write on condition that there is no memory, and many look for m
 Knows nothing of how calls are made.
 """
 
+import asyncio
 import math
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,7 +22,7 @@ from ..compare_and_set import CompareAndSet
 from ..errors import RecordUnreadable, TableError, Unsupported
 from ..operations import Delete, Get, Operation, Outcome, Put, Update, Write, Written
 from ..store import Capabilities, Clock, Page, Scan, TableSpec
-from ..together import together
+from ..together import parts, together
 from ..transition import Changed, record, transition, unconditional, with_etag
 from ..updates import members
 from .dynamodb_client import Client, ConditionFailed
@@ -33,6 +34,9 @@ from .dynamodb_values import Item
 
 SINGLY_MAX = 4
 """Up to so many puts and deletes are a call each, side by side; more go into calls of many."""
+
+AT_A_TIME = 100
+"""How many records are converted before others have their turn."""
 
 
 class Undone(Enum):
@@ -104,7 +108,11 @@ class DynamodbStore:
         consistent = self.spec.consistency == "strong"
         found = await self._items.fetch([get.key for get in gets], until, consistent=consistent)
         now = self._clock()
-        return [self._found(item, now) for item in found]
+        outcomes: list[Outcome] = []
+        for part in parts(found, AT_A_TIME):
+            outcomes += [self._found(item, now) for item in part]
+            await asyncio.sleep(0)
+        return outcomes
 
     async def _refused(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         return [Unsupported("tokens: the table is configured to keep none") for _ in writes]
@@ -193,6 +201,8 @@ class DynamodbStore:
             tried = await self._remembered(writes, until)
         requests: dict[int, Item] = {}
         for index, write in enumerate(writes):
+            if index % AT_A_TIME == 0:
+                await asyncio.sleep(0)
             if tried[index] is None:
                 try:
                     requests[index], tried[index] = self._request(write)
