@@ -44,7 +44,9 @@ class DocumentForm:
         column = shape.column(VALUE)
         if column is None or column.type != "jsonb" or column.generated:
             raise Unsupported(f"layout document needs a column {VALUE!r} of type jsonb")
-        self.sql = Form((column,), f't."{VALUE}"::text', f't."{VALUE}" IS NOT NULL')
+        self.sql = Form(
+            (column,), f't."{VALUE}"::text', f't."{VALUE}" IS NOT NULL', f"jsonb_typeof(t.\"{VALUE}\") = 'object'"
+        )
         self.absent: Texts | None = None if column.not_null else (None,)
 
     def texts(self, value: bytes, before: bytes | None) -> Texts:
@@ -69,7 +71,7 @@ class ColumnsForm:
         self._read_only = frozenset(column.name for column in shown if column.generated)
         self._names = frozenset(column.name for column in self._written)
         self._required = frozenset(column.name for column in self._written if column.not_null)
-        self.sql = Form(self._written, _value_sql(shown), "true")
+        self.sql = Form(self._written, _value_sql(shown), "true", "true")
 
     def texts(self, value: bytes, before: bytes | None) -> Texts:
         """Return each column's text, NULL where the value has no such member or a null."""

@@ -10,7 +10,7 @@ from ..operations import Key, Outcome, Record
 from ..transition import Stored
 from .postgres_forms import Texts
 from .postgres_shape import EXPIRES, WRITERS
-from .postgres_text import canonical, canonical_all
+from .postgres_text import LINE, canonical, canonical_or_error, suspect
 
 Writers = tuple[tuple[str, int], ...]
 
@@ -36,16 +36,15 @@ class Row(msgspec.Struct, frozen=True):
 
 def records(answer: Any, parts: int) -> dict[Key, Outcome]:
     """Return the records of a `read` by key."""
-    keys, (together, etags, expires) = answer[:parts], answer[parts:]
+    keys, (together, objects, etags, expires) = answer[:parts], answer[parts:]
     if together is None:
         return {}
-    texts = canonical_all(together)
     found: Iterable[Outcome]
-    if expires is None and type(texts) is list and _all_bytes(texts):
-        found = map(Record, texts, map(str, etags))
+    if objects and expires is None and not suspect(together, len(keys[0])):
+        found = map(Record, together.split(LINE), etags.split(","))
     else:
-        times = expires or [None] * len(texts)
-        found = map(_record, texts, etags, times)
+        texts = map(canonical_or_error, together.split(LINE))
+        found = map(_record, texts, etags.split(","), expires or [0] * len(keys[0]))
     return dict(zip(_keys(keys), found, strict=True))
 
 
@@ -112,13 +111,9 @@ def answers(rows: Iterable[Any], parts: int) -> Mapping[Key, tuple[str, bytes | 
     return {key_of(row, parts): (row[parts], row[parts + 1] if len(row) > parts + 1 else None) for row in rows}
 
 
-def _record(text: bytes | RecordUnreadable, etag: int, expires: int | None) -> Outcome:
-    return text if isinstance(text, RecordUnreadable) else Record(text, str(etag), expires or 0)
+def _record(text: bytes | RecordUnreadable, etag: str, expires: int | None) -> Outcome:
+    return text if isinstance(text, RecordUnreadable) else Record(text, etag, expires or 0)
 
 
 def _keys(columns: Sequence[list[Any]]) -> Iterable[Key]:
     return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
-
-
-def _all_bytes(texts: Sequence[object]) -> bool:
-    return set(map(type, texts)) == {bytes}

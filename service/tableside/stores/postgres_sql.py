@@ -18,11 +18,15 @@ ETAG = "pg_current_xact_id()::xid::text"
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How the values of a table are kept: which columns are written, and SQL for a value's text and its presence."""
+    """How the values of a table are kept: which columns are written, and SQL for a value's text.
+
+    `present` says in SQL whether there is a value, `object` whether what is there is an object.
+    """
 
     data: tuple[Column, ...]
     value: str
     present: str
+    object: str
 
 
 class Statements(msgspec.Struct, frozen=True):
@@ -154,7 +158,8 @@ class Writer:
         join, chosen = self._chosen()
         keys = ", ".join(f"array_agg({shown(f't.{quoted(key.name)}', key)})" for key in self._shape.keys)
         return (
-            f"SELECT {keys}, convert_to(string_agg({self._form.value}, E'\\n'), 'UTF8'), array_agg(t.xmin), "
+            f"SELECT {keys}, convert_to(string_agg({self._form.value}, E'\\n'), 'UTF8'), "
+            f"bool_and({self._form.object}), string_agg(t.xmin::text, ','), "
             f"CASE WHEN max({self.expires}) IS NOT NULL THEN array_agg({self.expires}) END "
             f"FROM {self._source()}{join} WHERE {chosen} AND {self.live(len(self._shape.keys) + 1)}"
         )

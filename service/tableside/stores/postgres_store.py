@@ -27,7 +27,7 @@ WRITES_PER_STATEMENT = 1000
 BYTES_PER_STATEMENT = 8 * 2**20
 """Of the values that one statement writes."""
 
-ROUNDS_MAX = 64
+ROUNDS_MAX = 16
 """How often a write is decided anew because another made or removed its record meanwhile."""
 
 SWEPT_AT_ONCE = 1000
@@ -105,23 +105,26 @@ class PostgresStore:
 
     async def _get(self, gets: Sequence[Get], until: float) -> list[Outcome]:
         keys = [get.key for get in gets]
-        return await self._in_parts(self._read, keys, until, KEYS_PER_READ)
+        if len(keys) <= KEYS_PER_READ:
+            return [*await self._attempts.each(self._read, keys, until)]
+        outcomes: list[Outcome] = []
+        for part in cut(keys, KEYS_PER_READ):
+            outcomes += await self._attempts.each(self._read, part, until)
+        return outcomes
 
     async def _read(self, connection: Connection, keys: Sequence[Key], sent: Sent) -> list[Outcome]:
         answer = await connection.fetchrow(self._statements.read, *key_arrays(keys, self._parts), self._clock())
         return [*map(records(answer, self._parts).get, keys)]
 
     async def _put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
-        return await self._in_parts(self._writes.put, puts, until, WRITES_PER_STATEMENT)
+        return await self._in_parts(self._writes.put, puts, until)
 
     async def _delete(self, deletes: Sequence[Delete], until: float) -> list[Outcome]:
-        return await self._in_parts(self._writes.remove, deletes, until, WRITES_PER_STATEMENT)
+        return await self._in_parts(self._writes.remove, deletes, until)
 
-    async def _in_parts(
-        self, work: Work[Any, Outcome], items: Sequence[Any], until: float, count_max: int
-    ) -> list[Outcome]:
+    async def _in_parts(self, work: Work[Any, Outcome], items: Sequence[Any], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for part in cut(items, count_max, BYTES_PER_STATEMENT, _size_bytes):
+        for part in cut(items, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
             outcomes += await self._attempts.each(work, part, until)
         return outcomes
 

@@ -6,7 +6,6 @@ texts of an answer, which takes a twentieth of the time of parsing them. Knows n
 """
 
 import re
-from collections.abc import Sequence
 
 import orjson
 
@@ -22,18 +21,9 @@ _NOT_OF_NUMBERS = bytes(set(range(256)) - set(_OF_NUMBERS))
 _ONES = bytes.maketrans(b"123456789", b"111111111")
 _ALL_ONES = bytes.maketrans(b"023456789", b"111111111")
 _LONG = b"1" * 19
-_INTEGRAL = re.compile(rb"\.0+[,}\]\n]")
+_INTEGRAL = re.compile(rb"\.0+[,}\]]")
 _RESERVED_NAME = re.compile(rb'"_ts')
 _EMPTY_NAME = re.compile(rb'"":')
-_OBJECT = ord("{")
-
-
-def canonical_all(together: bytes) -> Sequence[bytes | RecordUnreadable]:
-    """Return the canonical texts of values that were printed one a line."""
-    texts = together.split(LINE)
-    if _suspect(together + LINE, len(texts)) or {text[:1] for text in texts} != {b"{"}:
-        return [canonical_or_error(text) for text in texts]
-    return texts
 
 
 def canonical_or_error(text: bytes) -> bytes | RecordUnreadable:
@@ -46,7 +36,7 @@ def canonical_or_error(text: bytes) -> bytes | RecordUnreadable:
 
 def canonical(text: bytes) -> bytes:
     """Return a value's canonical text. Raise RecordUnreadable if it is none."""
-    if text[:1] == b"{" and not _suspect(text + LINE, 1):
+    if text[:1] == b"{" and not suspect(text, 1):
         return text
     try:
         return values.encode(_in_range(orjson.loads(text)))
@@ -54,15 +44,15 @@ def canonical(text: bytes) -> bytes:
         raise RecordUnreadable("the record was written by something else, and is no legal JSON object") from None
 
 
-def _suspect(text: bytes, count: int) -> bool:
-    """Whether some of `count` texts might break a rule or hold a number that is not canonical."""
-    skeleton = text.translate(_ONES, _NOT_OF_NUMBERS)
+def suspect(texts: bytes, count: int) -> bool:
+    """Whether some of `count` objects, one a line, might break a rule or hold a number that is not canonical."""
+    skeleton = texts.translate(_ONES, _NOT_OF_NUMBERS)
     return (
         (b".0" in skeleton and _INTEGRAL.search(skeleton) is not None)
         or _LONG in skeleton.translate(_ALL_ONES)
         or skeleton.count(b"{") + skeleton.count(b"[") - count >= values.DEPTH_MAX
-        or _RESERVED_NAME.search(text) is not None
-        or _EMPTY_NAME.search(text) is not None
+        or _RESERVED_NAME.search(texts) is not None
+        or _EMPTY_NAME.search(texts) is not None
     )
 
 

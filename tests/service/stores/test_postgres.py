@@ -1,15 +1,55 @@
 """The PostgreSQL store passes the shared suite on tables of documents; and what is its own."""
 
+import asyncio
+import os
+import random
+import time
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import run_state_machine_as_test
+from pydantic import ValidationError
 
-from postgres_tables import database, new_name
-from store_contract import StoreContract, Time
-from tableside.store import Store, TableSpec
+from postgres_tables import database, new_name, psql, settings
+from service.test_stateful import Machine
+from store_contract import (
+    StoreContract,
+    Time,
+    etag,
+    one,
+    put,
+    record,
+    refused,
+    same,
+    scanned,
+    update,
+    value,
+    written,
+)
+from tableside import values
+from tableside.errors import (
+    InvalidOperation,
+    PreconditionFailed,
+    RecordUnreadable,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TooLarge,
+    Unsupported,
+)
+from tableside.keys import KeyField, KeySchema
+from tableside.operations import Delete, Get, Key, Operation, Record, Token, Written
+from tableside.store import Backend, Scan, Store, TableSpec
+from tableside.stores.postgres import PostgresBackend
+from tableside.stores.postgres_shape import quoted
 
 
 class TestDocuments(StoreContract):
@@ -27,3 +67,325 @@ class TestDocuments(StoreContract):
                 yield await backend.store(made)
 
         return opened()
+
+
+@pytest.fixture
+async def direct(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    async with psql(postgres_dsn) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def backend(postgres_dsn: str) -> AsyncIterator[PostgresBackend]:
+    async with database(postgres_dsn) as opened:
+        yield opened
+
+
+def spec(name: str, **rest: Any) -> TableSpec:
+    return TableSpec("t", **{"stored_as": name, "create": True, **rest})
+
+
+async def test_a_table_made_with_psql_holds_records(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    await direct.execute(
+        f"CREATE TABLE {quoted(name)} (id bigint PRIMARY KEY, value jsonb NOT NULL, note text DEFAULT 'x')"
+    )
+    await direct.execute(
+        f"""INSERT INTO {quoted(name)} VALUES (7, '{{"n": 1.0, "big": 1e20, "deep": [1.50, -0.0]}}')"""
+    )
+    store = await backend.store(spec(name, create=False))
+    assert store.spec.key == KeySchema((KeyField("id", "integer"),))
+    assert (store.capabilities.tokens, store.capabilities.ttl, store.capabilities.if_match) == (False, False, True)
+    assert (await record(store, 7)).value == values.encode({"n": 1, "big": 1e20, "deep": [1.5, 0]})
+    version = await etag(store, 7)
+    assert not isinstance(await one(store, update(7, {"$inc": {"n": 1}}, if_match=(version,))), TableError)
+    assert same(await value(store, 7), {"n": 2, "big": 1e20, "deep": [1.5, 0]})
+    found = await direct.fetchrow(f"SELECT value->>'n' AS n, note FROM {quoted(name)}")
+    assert found is not None
+    assert (found["n"], found["note"]) == ("2", "x")
+    for refused_one in (put(7, {}, ttl_s=5), put(7, {}, token=Token("w", 1)), Delete(7, token=Token("w", 1))):
+        assert refused(await one(store, refused_one), Unsupported)
+    with pytest.raises(Unsupported):
+        await backend.store(spec(name, create=False, ttl_s=5.0))
+
+
+async def test_rows_of_psql_are_records_and_ours_are_read_there(
+    backend: PostgresBackend, direct: asyncpg.Connection
+) -> None:
+    name = new_name()
+    store = await backend.store(spec(name))
+    table = quoted(name)
+    await direct.execute(f"""INSERT INTO {table} (key, value) VALUES ('a', '{{"n": 1}}'), ('none', NULL)""")
+    assert same(await value(store, "a"), {"n": 1})
+    assert await one(store, Get("none")) is None
+    assert await scanned(store) == ["a"]
+    seen = {await etag(store, "a")}
+    for _ in range(3):
+        await direct.execute(f"UPDATE {table} SET value = value WHERE key = 'a'")
+        seen.add(await etag(store, "a"))
+    await direct.execute(f"""DELETE FROM {table}; INSERT INTO {table} (key, value) VALUES ('a', '{{"n": 1}}')""")
+    seen.add(await etag(store, "a"))
+    await written(store, put("a", {"n": 1}))
+    seen.add(await etag(store, "a"))
+    assert len(seen) == 6
+    await direct.execute(f"VACUUM FULL {table}")
+    assert await etag(store, "a") in seen
+    await written(store, put("a", {"n": 5, "s": "ü"}, ttl_s=1000, token=Token("w", 3)))
+    row = await direct.fetchrow(f"SELECT value::text, _ts_expires, _ts_writers::text FROM {table} WHERE key = 'a'")
+    assert row is not None
+    assert (row["value"], row["_ts_writers"]) == ('{"n": 5, "s": "ü"}', '[["w", 3]]')
+    assert row["_ts_expires"] == (await record(store, "a")).expires_ms
+
+
+async def test_another_tools_transaction_is_waited_for(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    store = await backend.store(spec(name))
+    await written(store, put("a", {"n": 0}))
+    version = await etag(store, "a")
+    transaction = direct.transaction()
+    await transaction.start()
+    await direct.execute(f"""UPDATE {quoted(name)} SET value = '{{"n": 10}}'""")
+    await direct.execute(f"""INSERT INTO {quoted(name)} (key, value) VALUES ('b', '{{"n": 10}}')""")
+    writes: list[Operation] = [
+        update("a", {"$inc": {"n": 1}}),
+        put("a", {"n": 5}, if_match=(version,)),
+        update("b", {"$inc": {"n": 1}}, {}),
+    ]
+    tasks = [asyncio.create_task(one(store, write)) for write in writes]
+    await asyncio.sleep(0.2)
+    assert not any(task.done() for task in tasks)
+    await transaction.commit()
+    outcomes = await asyncio.gather(*tasks)
+    assert isinstance(outcomes[0], Written)
+    assert refused(outcomes[1], PreconditionFailed)
+    assert isinstance(outcomes[2], Written)
+    assert not outcomes[2].created
+    assert same([await value(store, "a"), await value(store, "b")], [{"n": 11}, {"n": 11}])
+
+
+@pytest.mark.parametrize(
+    "junk",
+    ["[1]", "7", "null", '"x"', '{"_ts": 1}', '{"": 1}', '{"a": 1e400}', "{}".join(['{"a":' * 30, "}" * 30])],
+)
+async def test_what_is_no_value_is_unreadable_and_can_be_replaced(
+    backend: PostgresBackend, direct: asyncpg.Connection, junk: str
+) -> None:
+    name = new_name()
+    store = await backend.store(spec(name))
+    insert = f"INSERT INTO {quoted(name)} (key, value) VALUES ('a', $1::text::jsonb), ('c', '{{}}')"
+    await direct.execute(insert, junk)
+    outcomes = await store.apply(
+        [Get("a"), Get("b"), Get("c"), update("a", {"n": 1}, {}), put("a", {}, if_absent=True)]
+    )
+    assert refused(outcomes[0], RecordUnreadable)
+    assert outcomes[1] is None
+    assert isinstance(outcomes[2], Record)
+    assert refused(outcomes[3], RecordUnreadable)
+    assert refused(outcomes[4], RecordUnreadable)
+    with pytest.raises(RecordUnreadable):
+        await store.scan(Scan(10))
+    await written(store, put("a", {"n": 1}))
+    assert same(await value(store, "a"), {"n": 1})
+    await direct.execute(f"UPDATE {quoted(name)} SET value = $1::text::jsonb WHERE key = 'a'", junk)
+    await written(store, Delete("a", token=Token("w", 1)))
+    assert await scanned(store) == ["c"]
+
+
+async def test_many_replicas_make_one_table(postgres_dsn: str) -> None:
+    name = new_name()
+    async with AsyncExitStack() as stack:
+        backends = [await stack.enter_async_context(database(postgres_dsn)) for _ in range(8)]
+        stores = await asyncio.gather(*(backend.store(spec(name)) for backend in backends))
+        await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {"n": 0})) for store in stores))
+        assert same(await value(stores[0], "a"), {"n": 8})
+        assert name in await backends[0].tables()
+
+
+async def test_names_are_any_but_too_long(backend: PostgresBackend) -> None:
+    for name in ("a.b", "A-b", 'q"uote', "select", "x" * 63):
+        store = await backend.store(spec(name))
+        await written(store, put("a", {"name": name}))
+    for name in ("a.b", "A-b", 'q"uote', "select", "x" * 63):
+        assert same(await value(await backend.store(spec(name, create=False)), "a"), {"name": name})
+    with pytest.raises(Unsupported, match="63 bytes"):
+        await backend.store(spec("x" * 64))
+    with pytest.raises(TableNotFound):
+        await backend.store(spec("absent", create=False))
+    with pytest.raises(InvalidOperation):
+        await backend.store(spec(new_name(), key=KeySchema((KeyField("value", "string"),)), key_given=True))
+
+
+async def test_a_schema_of_its_own(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+    await direct.execute('CREATE SCHEMA IF NOT EXISTS "Own schema"')
+    async with database(postgres_dsn, schema="Own schema") as backend:
+        store = await backend.store(spec("mine"))
+        await written(store, put("a", {"n": 1}))
+        assert await direct.fetchval('SELECT count(*) FROM "Own schema".mine') == 1
+        assert await backend.tables() == ["mine"]
+    async with database(postgres_dsn, schema="nowhere") as backend:
+        with pytest.raises(TableNotFound):
+            await backend.store(spec("mine"))
+
+
+async def test_a_partitioned_table_holds_records(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    await direct.execute(
+        f'CREATE TABLE {quoted(name)} (key text COLLATE "C" PRIMARY KEY, value jsonb, _ts_expires bigint, '
+        f"_ts_writers jsonb) PARTITION BY HASH (key)"
+    )
+    for part in range(2):
+        bounds = f"FOR VALUES WITH (MODULUS 2, REMAINDER {part})"
+        await direct.execute(f"CREATE TABLE {quoted(f'{name}.{part}')} PARTITION OF {quoted(name)} {bounds}")
+    store = await backend.store(spec(name))
+    writes = [put(f"{index}", {"n": 0}) for index in range(10)]
+    await store.apply(writes)
+    first = await written(store, update("5", {"$inc": {"n": 1}}, token=Token("w", 1)))
+    assert first.etag == await etag(store, "5")
+    await asyncio.gather(*(one(store, update("n", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(20)))
+    assert same(await value(store, "n"), {"n": 20})
+    assert len(await scanned(store)) == 11
+
+
+async def test_a_key_too_long_for_the_index_is_refused_alone(backend: PostgresBackend) -> None:
+    fields = tuple(KeyField(name, "string") for name in "abc")
+    store = await backend.store(spec(new_name(), key=KeySchema(fields), key_given=True))
+    random_text = "".join(chr(0x4E00 + number) for number in random.Random(2).sample(range(20_000), 340))
+    long = (random_text, random_text[::-1], random_text[1:])
+    outcomes = await store.apply([put(("a", "b", "c")), put(long), put(("d", "e", "f"))])
+    assert isinstance(outcomes[0], Written)
+    assert isinstance(outcomes[1], TooLarge)
+    assert isinstance(outcomes[2], Written)
+
+
+async def test_what_a_role_may_not_do_is_unsupported(
+    backend: PostgresBackend, direct: asyncpg.Connection, postgres_dsn: str
+) -> None:
+    name = new_name()
+    await written(await backend.store(spec(name)), put("a", {"n": 1}))
+    await direct.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
+    await direct.execute(f"GRANT SELECT ON {quoted(name)} TO reader")
+    async with database(postgres_dsn.replace("postgres@", "reader@")) as reading:
+        store = await reading.store(spec(name))
+        assert same(await value(store, "a"), {"n": 1})
+        for operation in (put("a"), update("a", {"n": 1}), Delete("a")):
+            assert refused(await one(store, operation), Unsupported)
+        with pytest.raises(Unsupported):
+            await reading.store(spec(new_name()))
+    await direct.execute(f"REVOKE ALL ON {quoted(name)} FROM reader; DROP ROLE reader")
+
+
+async def test_a_table_that_is_gone_is_not_found(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    store = await backend.store(spec(name))
+    await direct.execute(f"DROP TABLE {quoted(name)}")
+    for operation in (Get("a"), put("a"), update("a", {}, {})):
+        assert refused(await one(store, operation), TableNotFound)
+
+
+async def test_the_pool_is_bounded_and_many_wait_in_turn(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+    async with database(postgres_dsn, connections_max=2) as backend:
+        store = await backend.store(spec(new_name()))
+        outcomes = await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {})) for _ in range(100)))
+        assert {type(outcome) for outcome in outcomes} == {Written}
+        ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
+        assert await direct.fetchval(ours) <= 2
+    async with database(postgres_dsn, connections_min=3) as backend:
+        await asyncio.sleep(0.5)
+        assert await direct.fetchval(ours) == 3
+    assert await direct.fetchval(ours) == 0
+
+
+async def test_the_sweep_removes_what_has_expired_and_nothing_else(
+    postgres_dsn: str, direct: asyncpg.Connection
+) -> None:
+    time, name = Time(real=False), new_name()
+    async with database(postgres_dsn, time, sweep_every_s=0.1) as backend:
+        store = await backend.store(spec(name))
+        await store.apply([put(f"{index:04}", {}, ttl_s=1 if index % 3 == 0 else None) for index in range(3000)])
+        await written(store, Delete("z", token=Token("w", 1)))
+        await time.passes(1.0)
+        await asyncio.sleep(0.6)
+        kept = [f"{index:04}" for index in range(3000) if index % 3]
+        assert [row[0] for row in await direct.fetch(f"SELECT key FROM {quoted(name)} ORDER BY 1")] == [*kept, "z"]
+
+
+async def test_what_was_remembered_of_an_expired_record_is_forgotten(postgres_dsn: str) -> None:
+    time = Time(real=False)
+    async with database(postgres_dsn, time) as backend:
+        store = await backend.store(spec(new_name()))
+        await written(store, put("a", {"n": 1}, ttl_s=1, token=Token("w", 5)))
+        await time.passes(1)
+        await written(store, put("a", {"n": 2}))
+        assert not (await written(store, update("a", {"$inc": {"n": 1}}, token=Token("w", 5)))).replayed
+        assert same(await value(store, "a"), {"n": 3})
+
+
+async def test_a_secret_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+    dsn = "postgresql://someone:sesame@127.0.0.1:1/db"
+    shown = [repr(settings(dsn)), str(settings(dsn)), settings(dsn).model_dump_json()]
+    async with database(dsn) as backend:
+        for ask in (backend.ping, backend.tables, lambda: backend.store(spec("t"))):
+            with pytest.raises(StoreUnavailable) as raised:
+                await ask()
+            shown += [raised.value.detail, repr(raised.value)]
+    with pytest.raises(ValidationError) as invalid:
+        settings("mysql://someone:sesame@x/db")
+    shown += [error["msg"] for error in invalid.value.errors(include_input=False)]
+    assert "sesame" not in " ".join([*shown, caplog.text])
+
+
+async def test_overlapping_batches_of_many_clients_never_wait_in_a_circle(
+    postgres_dsn: str, direct: asyncpg.Connection
+) -> None:
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    before, counts = await direct.fetchval(deadlocks), Counter[Key]()
+    async with AsyncExitStack() as stack:
+        name, until = new_name(), time.monotonic() + SOAK_S
+        replicas = [await stack.enter_async_context(database(postgres_dsn, connections_max=6)) for _ in range(4)]
+        stores = [await replica.store(spec(name)) for replica in replicas]
+
+        async def client(number: int) -> None:
+            chance = random.Random(number)
+            while time.monotonic() < until:
+                operations = [mixed(chance, key) for key in chance.sample(range(300), 100)]
+                outcomes = await stores[number % 4].apply(operations)
+                assert {type(outcome) for outcome in outcomes} == {Written}
+                counts.update(operation.key for operation in operations if str(operation.key).startswith("n"))
+
+        await asyncio.gather(*(client(number) for number in range(16)))
+        found = await stores[0].apply([Get(key) for key in counts])
+        sums = [values.decode(outcome.value)["n"] for outcome in found if isinstance(outcome, Record)]
+        assert sums == [*counts.values()]
+    await asyncio.sleep(0.6)  # the server counts them now and then
+    assert await direct.fetchval(deadlocks) == before
+
+
+SOAK_S = float(os.environ.get("TABLESIDE_SOAK_S", "8"))
+
+
+def mixed(chance: random.Random, key: int) -> Operation:
+    """Return an increment that is counted, or some other write of a record of no account."""
+    kind = chance.random()
+    if kind < 0.85:
+        return update(f"n{key}", {"$inc": {"n": 1}}, {"n": 0})
+    if kind < 0.93:
+        return put(f"p{key}", {"n": 7})
+    return update(f"p{key}", {"$inc": {"n": 1}}, {"n": 0}) if kind < 0.97 else Delete(f"p{key}")
+
+
+class PostgresMachine(Machine):
+    """The state machine on a table of documents."""
+
+    dsn = ""
+
+    async def opened(self) -> Backend:
+        self.spec = msgspec.structs.replace(self.spec, create=True, stored_as=new_name())
+        return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
+
+
+def test_it_does_what_the_naive_table_does(postgres_dsn: str) -> None:
+    PostgresMachine.dsn = postgres_dsn
+    few = hypothesis_settings(
+        max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(PostgresMachine, settings=few)

@@ -1,16 +1,44 @@
 """The PostgreSQL store passes the shared suite on tables of columns, with a side table and without; and types."""
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 
 from postgres_tables import database, new_name, psql
-from store_contract import StoreContract, Time
-from tableside.store import Store, TableSpec
-from tableside.stores.postgres import PostgresTableOptions
+from store_contract import (
+    StoreContract,
+    Time,
+    etag,
+    one,
+    pages,
+    put,
+    record,
+    refused,
+    same,
+    scanned,
+    update,
+    value,
+    written,
+)
+from tableside import values
+from tableside.errors import (
+    InvalidOperation,
+    PreconditionFailed,
+    RecordNotFound,
+    TableError,
+    TableNotFound,
+    Unsupported,
+)
+from tableside.keys import KeyField, KeySchema
+from tableside.operations import Delete, Get, Operation, Token, Written
+from tableside.store import Scan, Store, TableSpec
+from tableside.stores.postgres import PostgresBackend, PostgresTableOptions
 from tableside.stores.postgres_shape import quoted
 
 COLUMNS = PostgresTableOptions(layout="columns")
@@ -63,3 +91,296 @@ async def make(dsn: str, name: str, spec: TableSpec) -> None:
     primary = ", ".join(map(quoted, keys))
     async with psql(dsn) as connection:
         await connection.execute(f"CREATE TABLE {quoted(name)} ({defined}, PRIMARY KEY ({primary}))")
+
+
+TYPED = """
+CREATE TABLE {table} (
+    id uuid PRIMARY KEY, small smallint, whole integer, big bigint, exact numeric(6,2), free numeric, real real,
+    double double precision, word text, short varchar(3), fixed char(4), yes boolean, json json, jsonb jsonb,
+    day date, at timestamp, instant timestamptz, hour time, span interval, address inet, other uuid, raw bytea,
+    mood mood, amount positive, wholes integer[], words text[], matrix integer[][], raws bytea[], documents jsonb[],
+    "Weird ""name"" 'x'" text, needed text NOT NULL DEFAULT 'y', number bigint GENERATED ALWAYS AS IDENTITY,
+    twice integer GENERATED ALWAYS AS (whole * 2) STORED, "_ts_own" text DEFAULT 'hidden', range int4range
+)
+"""
+ID = "0f0e0d0c-0b0a-4908-8706-050403020100"
+EVERYTHING = {
+    "small": -32768, "whole": -1073741824, "big": -(2**63), "exact": 1234.5, "free": 1e30, "real": 0.25,
+    "double": 1e-300,
+    "word": "ü 🛫 \n \\ \" '", "short": "abc", "fixed": "ab  ", "yes": False, "json": {"a": [1, None]},
+    "jsonb": [1, {"b": None}], "day": "2026-11-20", "at": "2026-11-20T12:34:56.789", "hour": "23:59:59",
+    "instant": "2026-11-20T12:34:56+00:00", "span": "P1DT2H", "address": "10.0.0.1", "raw": "3q2+7w==", "mood": "so so",
+    "other": ID, "amount": 5, "wholes": [1, None, -3], "words": ["", "NULL", "a,b", "{}", '"', "\\", None],
+    "matrix": [[1, 2], [3, 4]], "raws": ["3q2+7w==", ""], "documents": [{"a": "}\""}, 1], "Weird \"name\" 'x'": "w",
+    "needed": "n", "range": "[1,5)",
+}  # fmt: skip
+
+
+class Typed:
+    """A table with a column of every type, and a connection beside the store."""
+
+    def __init__(self, store: Store, direct: asyncpg.Connection, table: str) -> None:
+        self.store = store
+        self.direct = direct
+        self.table = table
+
+    async def refused(self, name: str, **members: Any) -> None:
+        """See that a put is refused with the name of what is wrong, and the others of its batch are done."""
+        before = await one(self.store, Get(ID))
+        good = [str(uuid.uuid4()) for _ in range(6)]
+        puts = [put(key, {"needed": "n"}) for key in good]
+        puts.insert(3, put(ID, {"needed": "n", **members}))
+        outcomes = await self.store.apply(puts)
+        assert refused(outcomes[3], InvalidOperation)
+        assert name in getattr(outcomes[3], "detail", ""), outcomes[3]
+        assert not any(str(member) in getattr(outcomes[3], "detail", "") for member in members.values())
+        assert [type(outcome) for index, outcome in enumerate(outcomes) if index != 3] == [Written] * 6
+        assert await one(self.store, Get(ID)) == before
+
+
+@pytest.fixture(params=[True, False], ids=["side", "alone"])
+async def typed(request: pytest.FixtureRequest, postgres_dsn: str) -> AsyncIterator[Typed]:
+    name = new_name()
+    async with psql(postgres_dsn) as direct, database(postgres_dsn, connections_max=3) as backend:
+        await direct.execute(
+            "DROP TYPE IF EXISTS mood CASCADE; CREATE TYPE mood AS ENUM ('so so', 'good');"
+            "DROP DOMAIN IF EXISTS positive CASCADE; CREATE DOMAIN positive AS integer CHECK (value > 0)"
+        )
+        await direct.execute(TYPED.format(table=quoted(name)))
+        spec = TableSpec("t", stored_as=name, create=request.param, options=COLUMNS)
+        yield Typed(await backend.store(spec), direct, quoted(name))
+
+
+async def test_every_type_comes_back_as_it_was(typed: Typed) -> None:
+    made = await written(typed.store, put(ID, EVERYTHING, returning=True))
+    found = await value(typed.store, ID)
+    assert same(found, {**EVERYTHING, "number": 1, "twice": -2147483648})
+    assert made.value is not None
+    assert same(found, values.decode(made.value))
+    assert await typed.direct.fetchval(f"SELECT _ts_own FROM {typed.table}") == "hidden"
+    [page] = await pages(typed.store, Scan(10))
+    assert same(values.decode(page.records[0][1].value), found)
+
+
+async def test_an_update_changes_one_column_and_leaves_the_others(typed: Typed) -> None:
+    await written(typed.store, put(ID, EVERYTHING))
+    changed = await written(typed.store, update(ID, {"$inc": {"whole": 1}, "$push": {"wholes": 9}, "$unset": ["word"]}))
+    wanted = {**EVERYTHING, "whole": -1073741823, "wholes": [1, None, -3, 9], "number": 1, "twice": -2147483646}
+    del wanted["word"]
+    assert same(await value(typed.store, ID), wanted)
+    assert (await record(typed.store, ID)).etag == changed.etag
+
+
+async def test_what_a_put_does_not_name_becomes_null(typed: Typed) -> None:
+    await written(typed.store, put(ID, EVERYTHING))
+    await written(typed.store, put(ID, {"needed": "x", "word": None}))
+    assert same(await value(typed.store, ID), {"needed": "x", "number": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "member"),
+    [
+        ("small", 32768), ("small", "1"), ("small", 1.5), ("small", True), ("whole", 2**31), ("big", 0.5), ("yes", 1),
+        ("yes", "true"), ("word", 1), ("word", {}), ("short", "abcd"), ("fixed", "abcde"), ("exact", 12345.6),
+        ("exact", "12"), ("real", 1e300), ("double", "one"), ("day", "today"), ("day", "2026-02-30"), ("day", 5),
+        ("at", "now"), ("at", "2026-11-20 25:00:00"), ("instant", "2026-11-20T10:00:00"), ("hour", "24:61"),
+        ("span", "long"), ("address", "10.0.0.300"), ("other", "x"), ("raw", "%"), ("raw", 1), ("mood", "bad"),
+        ("amount", 0), ("wholes", 1), ("wholes", [2**31]), ("wholes", ["x"]), ("matrix", [[1], [2, 3]]),
+        ("words", [1]), ("range", "1"), ("unknown", 1), ("number", 7), ("twice", 7), ("needed", None),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_what_a_column_cannot_hold_is_refused_by_its_name(typed: Typed, name: str, member: Any) -> None:
+    await typed.refused("positive" if name == "amount" else name, **{name: member})
+
+
+async def test_what_is_no_number_is_a_string(typed: Typed) -> None:
+    odd = {"double": "NaN", "real": "-Infinity", "free": "NaN", "at": "infinity", "day": "-infinity", "needed": "n"}
+    await written(typed.store, put(ID, odd))
+    assert same(await value(typed.store, ID), {**odd, "number": 1})
+    assert refused(await one(typed.store, update(ID, {"$inc": {"double": 1}})), InvalidOperation)
+
+
+async def test_numbers_are_rounded_as_the_column_does(typed: Typed) -> None:
+    given = {"exact": 0.1 + 0.2, "real": 0.1, "free": 0.1, "needed": "n"}
+    made = await written(typed.store, put(ID, given, returning=True))
+    assert same(values.decode(made.value or b""), {"exact": 0.3, "real": 0.1, "free": 0.1, "needed": "n", "number": 1})
+
+
+async def test_rows_of_psql_are_records(typed: Typed) -> None:
+    columns = "INSERT INTO {table} (id, exact, free, double, needed, json) VALUES"
+    row = f"""('{ID}', 12, 1e25, 1e18, 'n', E'{{"a" : 1.0,\\n "a": 2.50}}')"""
+    await typed.direct.execute(columns.format(table=typed.table) + row)
+    wanted = {"exact": 12, "free": 1e25, "double": 10**18, "needed": "n", "json": {"a": 2.5}, "number": 1}
+    assert same(await value(typed.store, ID), wanted)
+    version = await etag(typed.store, ID)
+    await typed.direct.execute(f"UPDATE {typed.table} SET needed = needed")
+    assert refused(await one(typed.store, put(ID, {"needed": "x"}, if_match=(version,))), PreconditionFailed)
+    version = await etag(typed.store, ID)
+    changed = await written(typed.store, update(ID, {"$inc": {"exact": 0.25}}, if_match=(version,)))
+    found = await typed.direct.fetchrow(f"SELECT exact, free, xmin::text FROM {typed.table}")
+    assert found is not None
+    assert (str(found["exact"]), found["free"], found["xmin"]) == ("12.25", 10**25, changed.etag)
+
+
+async def test_a_key_that_is_a_uuid_is_written_in_one_way(typed: Typed) -> None:
+    for key in (ID.upper(), ID.replace("-", ""), f"{{{ID}}}", "x", ""):
+        for operation in (Get(key), put(key, {"needed": "n"}), Delete(key)):
+            assert refused(await one(typed.store, operation), InvalidOperation)
+    await typed.store.apply([put(str(uuid.UUID(int=index)), {"needed": "n"}) for index in range(30)])
+    found = await scanned(typed.store, prefix="00000000-0000-0000-0000-00000000001")
+    assert found == [str(uuid.UUID(int=index)) for index in range(16, 30)]
+    parts = await typed.store.splits(3)
+    assert len([key for part in parts for key in await scanned(typed.store, split=part)]) == 30
+
+
+@pytest.fixture
+async def direct(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    async with psql(postgres_dsn) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def backend(postgres_dsn: str) -> AsyncIterator[PostgresBackend]:
+    async with database(postgres_dsn) as opened:
+        yield opened
+
+
+def spec(name: str, **rest: Any) -> TableSpec:
+    return TableSpec("t", **{"stored_as": name, "options": COLUMNS, **rest})
+
+
+async def test_the_key_is_taken_from_the_table(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    columns = "n int, day int, who varchar(20), code text NOT NULL UNIQUE, PRIMARY KEY (who, day)"
+    await direct.execute(f"CREATE TABLE {quoted(name)} ({columns})")
+    store = await backend.store(spec(name))
+    assert store.spec.key == KeySchema((KeyField("who", "string"), KeyField("day", "integer")))
+    await written(store, put(("a", 1), {"n": 1, "code": "x"}))
+    other = await backend.store(spec(name, key=KeySchema((KeyField("code", "string"),)), key_given=True))
+    assert same(await value(other, "x"), {"n": 1, "who": "a", "day": 1})
+    assert refused(await one(store, put(("a", 2**40), {"code": "y"})), InvalidOperation)
+    assert await one(store, Get(("a", 2**40))) is None
+    assert refused(await one(store, put(("b", 2), {"code": "x"})), InvalidOperation)
+
+
+@pytest.mark.parametrize(
+    ("sql", "key"),
+    [
+        ("CREATE TABLE {} (a text, n int)", None),
+        ("CREATE TABLE {} (a text UNIQUE, n int UNIQUE)", None),
+        ("CREATE TABLE {} (a text PRIMARY KEY, n int)", ("n", "integer")),
+        ("CREATE TABLE {} (a text PRIMARY KEY, n int)", ("a", "integer")),
+        ("CREATE TABLE {} (a text PRIMARY KEY, n int)", ("x", "string")),
+        ("CREATE TABLE {} (a double precision PRIMARY KEY, n int)", None),
+        ("CREATE TABLE {} (a text UNIQUE, n int)", ("a", "string")),
+        ("CREATE VIEW {} AS SELECT 1 AS a", None),
+        ("CREATE TABLE {} (a text COLLATE odd PRIMARY KEY)", None),
+    ],
+)
+async def test_a_table_without_such_a_key_is_refused(
+    backend: PostgresBackend, direct: asyncpg.Connection, sql: str, key: tuple[str, Any] | None
+) -> None:
+    name = new_name()
+    odd = "CREATE COLLATION IF NOT EXISTS odd (provider = icu, locale = 'und', deterministic = false)"
+    await direct.execute(odd)
+    await direct.execute(sql.format(quoted(name)))
+    given: dict[str, Any] = {"key": KeySchema((KeyField(*key),)), "key_given": True} if key else {}
+    with pytest.raises(Unsupported):
+        await backend.store(spec(name, **given))
+
+
+async def test_a_table_of_columns_is_not_made(backend: PostgresBackend) -> None:
+    with pytest.raises(TableNotFound):
+        await backend.store(spec("absent", create=True))
+
+
+CONSTRAINED = """
+DROP TABLE IF EXISTS {table};
+CREATE TABLE {table} (
+    id text PRIMARY KEY, n int, other text REFERENCES {table} DEFERRABLE INITIALLY DEFERRED, word text,
+    CONSTRAINT small CHECK (n < 10), CONSTRAINT single UNIQUE (word)
+);
+CREATE OR REPLACE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN IF new.n = 7 THEN RAISE 'secret'; END IF; IF new.n = 8 THEN RETURN NULL; END IF; RETURN new; END$$;
+CREATE TRIGGER no BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION no()
+"""
+
+
+@pytest.mark.parametrize("create", [False, True], ids=["alone", "side"])
+async def test_a_constraint_refuses_its_own_row_only(
+    backend: PostgresBackend, direct: asyncpg.Connection, create: bool
+) -> None:
+    await direct.execute(CONSTRAINED.format(table="constrained"))
+    store = await backend.store(spec("constrained", create=create))
+    bad: dict[int, dict[str, Any]] = {
+        3: {"n": 11},
+        7: {"other": "nobody"},
+        8: {"n": 7},
+        12: {"n": 8},
+        14: {"word": "w"},
+    }
+    wanted = [bad.get(index, {"n": 1}) for index in range(20)]
+    puts: list[Operation] = [put(f"{index}", members) for index, members in enumerate(wanted)]
+    updates: list[Operation] = [update(f"{index}", {}, members) for index, members in enumerate(wanted)]
+    await written(store, put("x", {"word": "w"}))
+    for operations in (puts, updates):
+        outcomes = await store.apply(operations)
+        found = {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
+        assert found.keys() == bad.keys()
+        assert all(outcome.applied == "no" for outcome in found.values())
+        for index, word in {3: "'small'", 7: "_other_fkey", 8: "trigger", 14: "'single'"}.items():
+            assert isinstance(found[index], InvalidOperation)
+            assert word in found[index].detail
+            assert "secret" not in found[index].detail
+        assert len(await scanned(store)) == 16
+        await store.apply([Delete(f"{index}") for index in range(20)])
+
+
+async def test_what_belongs_to_a_row_is_kept_beside_it(backend: PostgresBackend, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    await direct.execute(f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n int)")
+    alone = await backend.store(spec(name))
+    assert (alone.capabilities.tokens, alone.capabilities.ttl) == (False, False)
+    assert refused(await one(alone, put("a", {}, ttl_s=5)), Unsupported)
+    with pytest.raises(Unsupported):
+        await backend.store(spec(name, ttl_s=5.0))
+    store = await backend.store(spec(name, create=True))
+    assert (store.capabilities.tokens, store.capabilities.ttl) == (True, True)
+    assert (await backend.store(spec(name))).capabilities.tokens
+    increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), ttl_s=1000)
+    await written(store, increment)
+    side = f"SELECT id, _ts_version, _ts_expires, _ts_writers::text FROM {quoted('_ts_' + name)}"
+    [row] = await direct.fetch(side)
+    assert (row["id"], row["_ts_writers"]) == ("a", '[["w", 1]]')
+    assert str(row["_ts_version"]) == await etag(store, "a")
+    await direct.execute(f"UPDATE {quoted(name)} SET n = 5")
+    assert (await record(store, "a")).expires_ms == 0  # what another tool wrote does not expire
+    assert (await written(store, increment)).replayed
+    await direct.execute(f"DELETE FROM {quoted(name)}")
+    assert (await written(store, increment)).replayed
+    assert await one(store, Get("a")) is None
+    await written(store, update("absent", {}, {}))
+    await written(store, Delete("absent"))
+    assert refused(await one(store, update("nothing", {})), RecordNotFound)
+    assert [row["id"] for row in await direct.fetch(side)] == ["a"]
+
+
+async def test_a_sweep_removes_rows_that_have_expired(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+    name, time = new_name(), Time(real=False)
+    await direct.execute(f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n int)")
+    async with database(postgres_dsn, time) as backend:
+        store = await backend.store(spec(name, create=True))
+        await store.apply([put(f"{index}", {"n": 1}, ttl_s=1 if index % 2 else None) for index in range(10)])
+        await store.apply(
+            [put("renewed", {}, ttl_s=1), put("theirs", {}, ttl_s=1), Delete("gone", token=Token("w", 1))]
+        )
+        await written(store, put("renewed", {}))
+        await direct.execute(f"UPDATE {quoted(name)} SET n = 2 WHERE id = 'theirs'")
+        await time.passes(1)
+        await store.sweep()
+        kept = ["0", "2", "4", "6", "8", "renewed", "theirs"]
+        assert [row[0] for row in await direct.fetch(f"SELECT id FROM {quoted(name)} ORDER BY 1")] == kept
+        await time.passes(24 * 3600)
+        await store.sweep()
+        assert "gone" not in {row[0] for row in await direct.fetch(f"SELECT id FROM {quoted('_ts_' + name)}")}
