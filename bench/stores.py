@@ -4,26 +4,23 @@ Operations per CPU second are those of the process that is compared, service or 
 store's server and the clients that send the requests take turns with it on the machine's cores, and are shown.
 """
 
-import asyncio
 import io
 import json
 import random
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
-import uvloop
 import yaml
 from demo.service import Service, running
 
 from . import records, wrk
 from .cores import Cores, Spent
-from .drivers import Batch, Driver
+from .direct import Direct, Rate, Verb, get, increment, put
 from .kinds import KINDS, Kind
 from .load import Request, answer, requests_per_second, send_all
 from .report import PerCore, Result, group
@@ -43,8 +40,7 @@ request = function()
 end
 """
 
-Rate: TypeAlias = Callable[[int, float], float]
-"""So many requests at once, for so many seconds, give so many operations per second."""
+Form: TypeAlias = Callable[[Sequence[str]], Request]
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ def run(kind: str, seconds: float, rounds: int = 3) -> list[Result]:
     chosen = KINDS[kind]
     with tempfile.TemporaryDirectory() as name, chosen.server(Path(name)) as where:
         config = _config(Path(name), chosen, where)
-        with running(Path(name), config=config) as service, _Direct(chosen, where) as direct:
+        with running(Path(name), config=config) as service, Direct(chosen.drivers, where) as direct:
             tasks = _tasks(chosen, service, direct)
             for _ in range(rounds):
                 for task in tasks:
@@ -136,16 +132,16 @@ def _config(folder: Path, kind: Kind, where: str) -> Path:
     return file
 
 
-def _tasks(kind: Kind, service: Service, direct: "_Direct") -> list[Task]:
+def _tasks(kind: Kind, service: Service, direct: Direct) -> list[Task]:
     keys = [records.key(index) for index in range(RECORDS)]
     random.Random(1).shuffle(keys)
     batches = [keys[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
     send_all(service.url, list(records.puts(RECORDS)))
     direct.fill(batches)
     verbs: list[tuple[str, Verb, Form, Form, Mapping[str, float]]] = [
-        ("get of 1,000", _get, records.gets_as_arrow, records.gets_as_json, {"service, Arrow": kind.get_target}),
-        ("put of 1,000", _put, records.puts_as_arrow, records.puts_as_json, {}),
-        ("$inc of 1,000", _increment, records.increments_as_arrow, records.increments_as_json, {}),
+        ("get of 1,000", get, records.gets_as_arrow, records.gets_as_json, {"service, Arrow": kind.get_target}),
+        ("put of 1,000", put, records.puts_as_arrow, records.puts_as_json, {}),
+        ("$inc of 1,000", increment, records.increments_as_arrow, records.increments_as_json, {}),
     ]
     tasks = []
     for title, verb, arrow, as_json, targets in verbs:
@@ -153,25 +149,13 @@ def _tasks(kind: Kind, service: Service, direct: "_Direct") -> list[Task]:
             _through(service, "service, Arrow", [arrow(batch) for batch in batches]),
             _through(service, "service, JSON", [as_json(batch) for batch in batches]),
         ]
-        tasks.append(Task(title, "records", [*direct.ways(verb, batches), *service_ways], AT_ONCE, targets))
-    baseline, *_ = direct.ways(_increment, [[key] for key in keys])
+        tasks.append(Task(title, "records", [*_direct(direct.rates(verb, batches)), *service_ways], AT_ONCE, targets))
+    baseline, *_ = _direct(direct.rates(increment, [[key] for key in keys]))
     return [*tasks, Task("$inc of 1", "records", [baseline, _patched(service)], (SINGLE_AT_ONCE,))]
 
 
-Verb: TypeAlias = Callable[[Driver, Batch], Awaitable[None]]
-Form: TypeAlias = Callable[[Sequence[str]], Request]
-
-
-async def _get(driver: Driver, batch: Batch) -> None:
-    await driver.get(batch)
-
-
-async def _put(driver: Driver, batch: Batch) -> None:
-    await driver.put(batch)
-
-
-async def _increment(driver: Driver, batch: Batch) -> None:
-    await driver.increment(batch)
+def _direct(rates: Mapping[str, Rate]) -> list[Way]:
+    return [Way(name, rate, direct=True) for name, rate in rates.items()]
 
 
 def _through(service: Service, name: str, requests: Sequence[Request]) -> Way:
@@ -197,55 +181,3 @@ def _check(service: Service, request: Request) -> None:
         statuses = [result["status"] for result in json.loads(body)["results"]]
     assert len(statuses) == BATCH, len(statuses)
     assert max(statuses) < 300, max(statuses)
-
-
-class _Direct:
-    """The drivers, on an event loop of this process."""
-
-    def __init__(self, kind: Kind, where: str) -> None:
-        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self._drivers = {name: self._runner.run(driver.open(where)) for name, driver in kind.drivers.items()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for driver in self._drivers.values():
-            self._runner.run(driver.close())
-        self._runner.close()
-
-    def fill(self, batches: Sequence[Sequence[str]]) -> None:
-        """Write the records."""
-        for driver in self._drivers.values():
-            for batch in batches:
-                self._runner.run(driver.put(driver.ready(batch)))
-
-    def ways(self, verb: Verb, batches: Sequence[Sequence[str]]) -> list[Way]:
-        """Return how each driver does it."""
-        return [Way(name, self._rate(driver, verb, batches), direct=True) for name, driver in self._drivers.items()]
-
-    def _rate(self, driver: Driver, verb: Verb, batches: Sequence[Sequence[str]]) -> Rate:
-        ready, size = [driver.ready(batch) for batch in batches], len(batches[0])
-
-        def rate(at_once: int, seconds: float) -> float:
-            return size * self._runner.run(_repeated(driver, verb, ready, at_once, seconds))
-
-        return rate
-
-
-async def _repeated(driver: Driver, verb: Verb, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
-    """Return how many batches per second were done by so many coroutines."""
-    started, count = time.perf_counter(), 0
-
-    async def work(index: int) -> None:
-        nonlocal count
-        position = index * len(batches) // at_once
-        while time.perf_counter() - started < seconds:
-            await verb(driver, batches[position % len(batches)])
-            position += 1
-            count += 1
-
-    async with asyncio.TaskGroup() as tasks:
-        for index in range(at_once):
-            tasks.create_task(work(index))
-    return count / (time.perf_counter() - started)

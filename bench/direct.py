@@ -1,0 +1,82 @@
+"""A store's drivers on an event loop of this process, doing prepared batches as fast as they can."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Self, TypeAlias
+
+import uvloop
+
+from .drivers import Batch, Driver
+
+Rate: TypeAlias = Callable[[int, float], float]
+"""So many requests at once, for so many seconds, give so many operations per second."""
+
+Verb: TypeAlias = Callable[[Driver, Batch], Awaitable[None]]
+
+
+async def get(driver: Driver, batch: Batch) -> None:
+    """Read a batch."""
+    await driver.get(batch)
+
+
+async def put(driver: Driver, batch: Batch) -> None:
+    """Write a batch."""
+    await driver.put(batch)
+
+
+async def increment(driver: Driver, batch: Batch) -> None:
+    """Update a batch."""
+    await driver.increment(batch)
+
+
+class Direct:
+    """The drivers, connected."""
+
+    def __init__(self, drivers: Mapping[str, type[Driver]], where: str) -> None:
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._drivers = {name: self._runner.run(driver.open(where)) for name, driver in drivers.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for driver in self._drivers.values():
+            self._runner.run(driver.close())
+        self._runner.close()
+
+    def fill(self, batches: Sequence[Sequence[str]]) -> None:
+        """Write the records."""
+        for driver in self._drivers.values():
+            for batch in batches:
+                self._runner.run(driver.put(driver.ready(batch)))
+
+    def rates(self, verb: Verb, batches: Sequence[Sequence[str]]) -> dict[str, Rate]:
+        """Return, by driver, how fast it does batches over these keys."""
+        return {name: self._rate(driver, verb, batches) for name, driver in self._drivers.items()}
+
+    def _rate(self, driver: Driver, verb: Verb, batches: Sequence[Sequence[str]]) -> Rate:
+        ready, size = [driver.ready(batch) for batch in batches], len(batches[0])
+
+        def rate(at_once: int, seconds: float) -> float:
+            return size * self._runner.run(_repeated(driver, verb, ready, at_once, seconds))
+
+        return rate
+
+
+async def _repeated(driver: Driver, verb: Verb, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
+    """Return how many batches per second were done by so many coroutines."""
+    started, count = time.perf_counter(), 0
+
+    async def work(index: int) -> None:
+        nonlocal count
+        position = index * len(batches) // at_once
+        while time.perf_counter() - started < seconds:
+            await verb(driver, batches[position % len(batches)])
+            position += 1
+            count += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(at_once):
+            tasks.create_task(work(index))
+    return count / (time.perf_counter() - started)
