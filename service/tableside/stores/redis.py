@@ -107,7 +107,7 @@ class RedisBackend:
     @classmethod
     async def open(cls, settings: RedisSettings, clock: Clock = now_ms) -> "RedisBackend":
         """Return a backend that connects when it is first asked; time is the server's, not the clock's."""
-        return cls(_servers(settings))
+        return cls(servers_of(settings))
 
     async def store(self, spec: TableSpec) -> "RedisStore":
         """Return the records of one table, which in Redis are there without being made.
@@ -217,7 +217,8 @@ class RedisStore:
 _NO_TOKENS = "tokens: this Redis may evict what it should remember (its maxmemory-policy is not noeviction)"
 
 
-def _servers(settings: RedisSettings) -> Servers:
+def servers_of(settings: RedisSettings) -> Servers:
+    """Return the server or cluster, to which nothing is connected yet."""
     told = settings.connection()
     make = link_type(told.pop("connection_class", None))
     if "path" not in told:

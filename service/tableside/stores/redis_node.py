@@ -66,8 +66,12 @@ class _Abortable:
     _writer: asyncio.StreamWriter | None
     _reader: asyncio.StreamReader | None
 
+    async def disconnect(self, *_: Any, **__: Any) -> None:
+        """Do what the driver does when something fails, without waiting for a peer that does not read."""
+        self.abort()
+
     def abort(self) -> None:
-        """Close the connection now: a close in order would wait for a peer that does not read."""
+        """Close the connection now."""
         if self._writer is not None:
             self._writer.transport.abort()
         self._writer = self._reader = None

@@ -267,6 +267,16 @@ async def test_what_another_tool_removes_is_forgotten(store: Any, tool: Any, aga
     assert await value(store, "a") == {"n": 1}
 
 
+async def test_writers_that_delete_nothing_at_the_same_time_are_all_remembered(redis_url: str) -> None:
+    async with connected(redis_url) as here, connected(redis_url) as there:
+        spec = own(TableSpec("t"))
+        stores = [await here.store(spec), await there.store(spec)]
+        deletes = [Delete("a", token=Token(f"w{index}", 1)) for index in range(8)]
+        for replayed in (False, True):
+            works = [written(stores[index % 2], delete) for index, delete in enumerate(deletes)]
+            assert [outcome.replayed for outcome in await asyncio.gather(*works)] == [replayed] * 8
+
+
 async def test_what_is_no_memory_of_writers_is_unreadable(store: Any, tool: Any) -> None:
     await written(store, put("a", {"n": 1}))
     for junk in ("junk", "{}", "[1, 2]", '[1, ["w", "x"]]'):
