@@ -22,7 +22,7 @@ INTEGER_MAX = 2**63 - 1
 RESERVED_PREFIX = "_ts"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+_ALIKE = bytes.maketrans(b"123456789[", b"000000000{")
 
 
 def parse(text: bytes | str) -> Json:
@@ -126,19 +126,20 @@ def project(text: bytes, fields: frozenset[str]) -> bytes:
 def _suspect(text: bytes) -> bool:
     """Whether encoded text might break a rule or hold a number that is not canonical; it may say so too often.
 
-    Looking for fixed bytes is ten times as fast as a regular expression: the digits are made alike for it.
+    Looking for fixed characters in a string is ten times as fast as a regular expression, and twice as fast as in
+    bytes; digits are made alike for it, and brackets too.
     """
-    digits = text.translate(_DIGITS_ALIKE)
+    whole = text.decode()
+    if ".0" in whole and (".0," in whole or ".0}" in whole or ".0]" in whole):
+        return True
+    alike = text.translate(_ALIKE).decode("latin-1")
     return (
-        b".0," in text
-        or b".0}" in text
-        or b".0]" in text
-        or b"0e" in digits
-        or b"0000000000000000000" in digits
-        or b'"_ts' in text
-        or b'"":' in text
-        or b"\\u0000" in text
-        or text.count(b"{") + text.count(b"[") > DEPTH_MAX
+        "0e" in alike
+        or "0000000000000000000" in alike
+        or '"_ts' in alike
+        or '"":' in alike
+        or "\\u0000" in alike
+        or alike.count("{") > DEPTH_MAX
     )
 
 

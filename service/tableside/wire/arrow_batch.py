@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from .. import values
+from .. import updates, values
 from ..errors import MalformedRequest, TableError, TooLarge
 from ..operations import Get, Operation, Put, Record
 from ..store import TableSpec
+from ..updates import Changes
 from . import members
 from .answers import Answer, Fields, rfc3339
 from .arrow_buffers import decompressed_bytes
@@ -231,6 +232,7 @@ def _operations(
     names = [name for name in table.column_names if name != "key"]
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
     operations: list[Operation | TableError] = []
+    checked: dict[Any, Changes] = {}  # by text: a batch often says the same of many records
     for key, row in zip(keys, rows, strict=True):
         given = {name: cell for name, cell in zip(names, row, strict=True) if cell is not None}
         given["key"] = key
@@ -240,20 +242,34 @@ def _operations(
             given["token"] = {"writer": writer, "sequence": given.pop("sequence")}
         if returning and given.get("op") != "get":
             given["return"] = True
-        operations.append(_operation(spec, given))
+        operations.append(_operation(spec, given, checked))
     return operations
 
 
-def _operation(spec: TableSpec, given: dict[str, Any]) -> Operation | TableError:
+def _operation(
+    spec: TableSpec, given: dict[str, Any], checked: dict[Any, Changes] | None = None
+) -> Operation | TableError:
     try:
+        if checked is not None and given.get("op") == "update" and "update" in given:
+            given["update"] = _changes(given["update"], checked)
         for name in _TEXT:
-            if name in given:
+            if name in given and type(given[name]) is not tuple:
                 given[name] = values.parse(given[name])
         if given.get("if_absent") is False:
             del given["if_absent"]
         return members.operation(spec, given)
     except TableError as error:
         return error
+
+
+def _changes(text: Any, checked: dict[Any, Changes]) -> Any:
+    """Return an update that was checked before; one that is refused stays the text, to be refused in its turn."""
+    if (changes := checked.get(text)) is None:
+        try:
+            changes = checked[text] = updates.parse(values.parse(text))
+        except TableError:
+            return text
+    return changes
 
 
 def _of_errors(

@@ -88,7 +88,9 @@ def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
     default = members.get("default")
     text = None if default is None else _value(spec, key, default)
     if_match, _ = _conditions(members)
-    return Update(key, updates.parse(members["update"]), text, if_match, *_modifiers(members))
+    update = members["update"]  # a tuple is one that was checked already: JSON has none
+    changes = update if isinstance(update, tuple) else updates.parse(update)
+    return Update(key, changes, text, if_match, *_modifiers(members))
 
 
 def _delete(spec: TableSpec, key: Key, members: Members) -> Operation:
