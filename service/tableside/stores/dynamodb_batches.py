@@ -59,7 +59,8 @@ class Batches:
         return [error for errors in await together(works, AT_ONCE) for error in errors]
 
     async def _get(self, keys: Sequence[Item], how: Mapping[str, Any], until: float) -> list[Item | TableError | None]:
-        waiting = {self._identity(key): key for key in keys}
+        order = [self._identity(key) for key in keys]
+        waiting = dict(zip(order, keys, strict=True))
         found: dict[object, Item] = {}
         failed: TableError | None = None
         pause = _Pause(until, self._jitter)
@@ -83,10 +84,7 @@ class Batches:
             waiting = {identity: waiting[identity] for identity in map(self._identity, left)}
             if waiting and not await pause.passed(progress=bool(items)):
                 failed = _left_out("batch_get_item")
-        return [
-            failed if failed is not None and identity in waiting else found.get(identity)
-            for identity in map(self._identity, keys)
-        ]
+        return [failed if failed is not None and identity in waiting else found.get(identity) for identity in order]
 
     async def _write(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
         order = [self._identity_of(request) for request in requests]
@@ -125,7 +123,7 @@ class Batches:
 
     def _identity(self, item: Mapping[str, Any]) -> object:
         """Return what tells an item's key from others: DynamoDB may write a number otherwise than it was asked."""
-        return tuple(_part(item[name]) for name in self._key_names)
+        return tuple([_part(item[name]) for name in self._key_names])
 
     def _identity_of(self, request: Mapping[str, Any]) -> object:
         return self._identity(
@@ -155,8 +153,7 @@ class _Pause:
 
 
 def _part(attribute: Mapping[str, str]) -> object:
-    [(kind, text)] = attribute.items()
-    return text if kind == "S" else int(text)
+    return attribute["S"] if "S" in attribute else int(attribute["N"])
 
 
 def _bytes(request: Item) -> int:

@@ -81,7 +81,12 @@ class Layout(msgspec.Struct, frozen=True):
         if DELETED in item:
             return Stored(None, version, expires_ms, writers)
         try:
-            value = encode_sorted({name: from_attribute(attribute) for name, attribute in self.members(item).items()})
+            members = {
+                name: from_attribute(attribute)
+                for name, attribute in item.items()
+                if name[:3] != RESERVED and name not in self.hidden
+            }
+            value = encode_sorted(members)
         except (TableError, ValueError, KeyError, TypeError):
             raise RecordUnreadable("another tool wrote the item, and it is no legal value") from None
         return Stored(value, etag_of(version, value), expires_ms, writers)
