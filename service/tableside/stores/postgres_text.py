@@ -51,7 +51,7 @@ def suspect(texts: bytes, count: int) -> bool:
         (b".0" in skeleton and _INTEGRAL.search(skeleton) is not None)
         or _LONG in skeleton.translate(_ALL_ONES)
         or skeleton.count(b"{") + skeleton.count(b"[") - count >= values.DEPTH_MAX
-        or _RESERVED_NAME.search(texts) is not None
+        or (b"_" in texts and _RESERVED_NAME.search(texts) is not None)
         or _EMPTY_NAME.search(texts) is not None
     )
 

@@ -37,7 +37,7 @@ from .postgres_records import (
     writers_text,
 )
 from .postgres_sql import Statements
-from .postgres_text import canonical
+from .postgres_text import canonical_or_error
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
@@ -212,9 +212,10 @@ class Writes:
             return InvalidOperation(f"table {self._spec.name!r}: a trigger or policy of it kept the record as it was")
         etag, value = found[step.row.key]
         outcome = with_etag(step.changed, etag).outcome
-        if value is not None and isinstance(outcome, Written) and outcome.value is not None:
-            return msgspec.structs.replace(outcome, value=canonical(value))
-        return outcome
+        if value is None or not isinstance(outcome, Written) or outcome.value is None:
+            return outcome
+        kept = canonical_or_error(value)
+        return outcome if isinstance(kept, RecordUnreadable) else msgspec.structs.replace(outcome, value=kept)
 
     # The side table
 
