@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import aioboto3
@@ -143,7 +144,11 @@ class Client:
 
     async def _called(self, client: Any, verb: str, parameters: Mapping[str, Any], *, writes: bool) -> Answer:
         try:
-            answer: Answer = await getattr(client, verb)(**parameters)
+            _BODY.set(orjson.dumps(parameters))
+            # The library itself looks only at what may decide where to send it.
+            answer: Answer = await getattr(client, verb)(
+                **({"RequestItems": {}} if "RequestItems" in parameters else {})
+            )
         except exceptions.ClientError as error:
             raise _refusal(error, verb, writes) from error
         except (exceptions.BotoCoreError, aiohttp.ClientError, ValueError, KeyError) as error:
@@ -181,7 +186,17 @@ class Client:
         made = aioboto3.Session(botocore_session=session, region_name=settings.region).client(
             "dynamodb", endpoint_url=settings.endpoint_url, config=config
         )
-        return await self._opened.enter_async_context(made)
+        client = await self._opened.enter_async_context(made)
+        client.meta.events.register("before-call.dynamodb", _with_body)
+        return client
+
+
+_BODY: ContextVar[bytes] = ContextVar("body")
+"""What the call that this task makes is to say: a request is written in one step, as an answer is read in one."""
+
+
+def _with_body(params: dict[str, Any], **_: Any) -> None:
+    params["body"] = _BODY.get()
 
 
 class _PlainFactory(AioResponseParserFactory):

@@ -12,7 +12,7 @@ import msgspec
 from ..updates import Changes, Edits, MergePatch, Path
 from ..values import Json, JsonObject
 from .dynamodb_items import DELETED, EXPIRES_MS, VERSION, Layout
-from .dynamodb_values import Attribute, Item, sendable, to_attribute
+from .dynamodb_values import Attribute, Item, to_attribute
 
 EXPRESSION_BYTES_MAX = 4096
 TERMS_MAX = 100
@@ -130,9 +130,7 @@ def unchanged(terms: Terms, layout: Layout, seen: Item | None) -> list[str]:
         conditions.append(f"attribute_exists({terms.name(layout.keys[0].name)})")
     else:
         guarded = members if _worth_guarding(members) else {}
-    return conditions + [
-        f"{terms.name(name)} = {terms.value(sendable(attribute))}" for name, attribute in guarded.items()
-    ]
+    return conditions + [f"{terms.name(name)} = {terms.value(attribute)}" for name, attribute in guarded.items()]
 
 
 def _worth_guarding(members: Item) -> bool:

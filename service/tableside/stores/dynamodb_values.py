@@ -6,7 +6,6 @@ base64 text, a number that is no 64-bit integer is the nearest double. Attribute
 Knows nothing of keys, tables or calls.
 """
 
-import base64
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -64,27 +63,12 @@ def alike(member: Json, present: Attribute | None) -> Attribute:
     if isinstance(member, list) and "L" in present:
         elements = present["L"]
         return {"L": [alike(one, elements[at] if at < len(elements) else None) for at, one in enumerate(member)]}
-    return sendable(present) if same(from_attribute(present), member) else to_attribute(member)
+    return present if same(from_attribute(present), member) else to_attribute(member)
 
 
 def same(one: Json, other: Json) -> bool:
     """Whether two are the same JSON; in Python 1, 1.0 and True are equal."""
     return type(one) is type(other) and one == other and orjson.dumps(one) == orjson.dumps(other)
-
-
-def sendable(attribute: Attribute) -> Attribute:
-    """Return an attribute that was read as the driver wants it sent, binary as bytes."""
-    [(kind, raw)] = attribute.items()
-    match kind:
-        case "B":
-            return {"B": base64.b64decode(raw)}
-        case "BS":
-            return {"BS": [base64.b64decode(one) for one in raw]}
-        case "M":
-            return {"M": {name: sendable(one) for name, one in raw.items()}}
-        case "L":
-            return {"L": [sendable(one) for one in raw]}
-    return attribute
 
 
 def size_bytes(name: str, attribute: Attribute) -> int:
@@ -161,7 +145,7 @@ def _size(attribute: Attribute) -> int:
         case "L":
             return 3 + sum(1 + _size(one) for one in raw)
         case "B":
-            return len(raw) if isinstance(raw, bytes) else len(raw) * 3 // 4
+            return len(raw) * 3 // 4
         case "SS" | "NS" | "BS":
             return sum(_size({kind[0]: one}) for one in raw)
     return 1

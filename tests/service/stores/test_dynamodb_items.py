@@ -23,9 +23,9 @@ OF_OTHERS = {
     "large": {"N": "1E+30"},
     "strings": {"SS": ["b", "a"]},
     "numbers": {"NS": ["10", "9", "0.5"]},
-    "bytes": {"B": b"\x00\xff"},
-    "several": {"BS": [b"b", b"a"]},
-    "nested": {"M": {"tags": {"SS": ["t"]}, "blob": {"B": b"!"}, "n": {"N": "1"}}},
+    "bytes": {"B": "AP8="},
+    "several": {"BS": ["Yg==", "YQ=="]},
+    "nested": {"M": {"tags": {"SS": ["t"]}, "blob": {"B": "IQ=="}, "n": {"N": "1"}}},
     "list": {"L": [{"SS": ["t"]}, {"NULL": True}, {"BOOL": False}]},
 }
 AS_VALUE = {
