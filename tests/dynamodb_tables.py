@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from tableside.store import Store, TableSpec, now_ms
-from tableside.stores.dynamodb import DynamodbBackend, DynamodbTableOptions
-from tableside.stores.dynamodb_client import Client, DynamodbSettings
-from tableside.stores.dynamodb_store import DynamodbStore
+from tableside.stores.dynamodb.backend import DynamodbBackend, DynamodbTableOptions
+from tableside.stores.dynamodb.client import Client, DynamodbSettings
+from tableside.stores.dynamodb.store import DynamodbStore
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
 ATTRIBUTE_TYPES = {"string": "S", "integer": "N"}

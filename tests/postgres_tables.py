@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from store_contract import Time
-from tableside.stores.postgres import PostgresBackend, PostgresSettings
+from tableside.stores.postgres.backend import PostgresBackend, PostgresSettings
 
 _numbers = itertools.count()
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tableside.store import TableSpec
-from tableside.stores.redis import RedisBackend, RedisSettings, RedisTableOptions
+from tableside.stores.redis.backend import RedisBackend, RedisSettings, RedisTableOptions
 
 
 @asynccontextmanager

@@ -281,7 +281,7 @@ async def back(http: httpx.AsyncClient) -> None:
             await asyncio.sleep(0.05)
     assert put_answer.status_code == 204
     assert (await http.get("/records/a")).json() == {"n": 1}
-    assert (await http.get("")).json()["capabilities"]["if_match"] is True
+    assert (await http.get(str(http.base_url).rstrip("/"))).json()["capabilities"]["if_match"] is True
 
 
 async def settled(proxy: FaultProxy) -> None:

@@ -17,10 +17,10 @@ PLUG_INS = "tableside.stores"
 """The group of entry points."""
 
 _KINDS = {
-    "dynamodb": "dynamodb:DynamodbBackend",
+    "dynamodb": "dynamodb.backend:DynamodbBackend",
     "memory": "memory:MemoryBackend",
-    "postgres": "postgres:PostgresBackend",
-    "redis": "redis:RedisBackend",
+    "postgres": "postgres.backend:PostgresBackend",
+    "redis": "redis.backend:RedisBackend",
     "rocksdb": "rocksdb:RocksdbBackend",
 }
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from dynamodb_tables import CREDENTIALS, settings
-from tableside.stores.dynamodb_client import Client
+from tableside.stores.dynamodb.client import Client
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from dynamodb_tables import fresh_store
 from store_contract import StoreContract, Time
 from tableside.store import Store, TableSpec
-from tableside.stores.dynamodb_client import Client
+from tableside.stores.dynamodb.client import Client
 
 
 class TestDynamodbLocal(StoreContract):

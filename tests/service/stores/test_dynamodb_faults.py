@@ -17,7 +17,7 @@ from store_contract import one, pages, put, record, update, value, written
 from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
 from tableside.store import Scan
-from tableside.stores.dynamodb_client import Client
+from tableside.stores.dynamodb.client import Client
 
 PATIENCE_S = 0.5
 CONNECTIONS_MAX = 8

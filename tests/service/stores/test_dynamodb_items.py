@@ -11,8 +11,8 @@ from tableside import values
 from tableside.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
 from tableside.operations import Delete, Get, Record, Token, Written
 from tableside.store import Scan, now_ms
-from tableside.stores.dynamodb import DynamodbTableOptions
-from tableside.stores.dynamodb_client import Client, ConditionFailed
+from tableside.stores.dynamodb.backend import DynamodbTableOptions
+from tableside.stores.dynamodb.client import Client, ConditionFailed
 
 KEY = {"id": {"S": "a"}}
 

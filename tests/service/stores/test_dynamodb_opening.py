@@ -17,8 +17,8 @@ from tableside.keys import KeyField, KeySchema
 from tableside.operations import Get
 from tableside.settings import SettingsError, checked
 from tableside.store import Scan, TableSpec
-from tableside.stores.dynamodb import DynamodbBackend, DynamodbTableOptions
-from tableside.stores.dynamodb_client import Client, DynamodbSettings
+from tableside.stores.dynamodb.backend import DynamodbBackend, DynamodbTableOptions
+from tableside.stores.dynamodb.client import Client, DynamodbSettings
 
 
 @pytest.fixture

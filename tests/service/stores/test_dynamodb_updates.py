@@ -17,10 +17,10 @@ from tableside import updates, values
 from tableside.errors import InvalidOperation
 from tableside.operations import Get, Operation, Record, Written
 from tableside.store import Backend, TableSpec, now_ms
-from tableside.stores.dynamodb import DynamodbBackend
-from tableside.stores.dynamodb_client import Client
-from tableside.stores.dynamodb_expressions import native
-from tableside.stores.dynamodb_store import DynamodbStore
+from tableside.stores.dynamodb.backend import DynamodbBackend
+from tableside.stores.dynamodb.client import Client
+from tableside.stores.dynamodb.expressions import native
+from tableside.stores.dynamodb.store import DynamodbStore
 
 names = st.sampled_from(["x", "y", "z.z", "name", "#", "_"])
 scalars = st.none() | st.booleans() | st.sampled_from([0, -1, 0.5, 2**63 - 1, -(2**63), 1e100, "", "s", "ü🛫"])

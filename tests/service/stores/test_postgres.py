@@ -48,8 +48,8 @@ from tableside.errors import (
 from tableside.keys import KeyField, KeySchema
 from tableside.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.store import Backend, Scan, Store, TableSpec
-from tableside.stores.postgres import PostgresBackend
-from tableside.stores.postgres_shape import quoted
+from tableside.stores.postgres.backend import PostgresBackend
+from tableside.stores.postgres.shape import quoted
 
 
 class TestDocuments(StoreContract):

@@ -38,8 +38,8 @@ from tableside.errors import (
 from tableside.keys import KeyField, KeySchema
 from tableside.operations import Delete, Get, Operation, Token, Written
 from tableside.store import Scan, Store, TableSpec
-from tableside.stores.postgres import PostgresBackend, PostgresTableOptions
-from tableside.stores.postgres_shape import quoted
+from tableside.stores.postgres.backend import PostgresBackend, PostgresTableOptions
+from tableside.stores.postgres.shape import quoted
 
 COLUMNS = PostgresTableOptions(layout="columns")
 

@@ -20,8 +20,8 @@ from store_contract import one, put, update, value, written
 from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.store import Scan, Store, TableSpec
-from tableside.stores.postgres import PostgresBackend
-from tableside.stores.postgres_shape import quoted
+from tableside.stores.postgres.backend import PostgresBackend
+from tableside.stores.postgres.shape import quoted
 
 DEADLINE_S = 0.4
 END_OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tableside'"

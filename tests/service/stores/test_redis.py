@@ -43,8 +43,8 @@ from tableside.errors import (
 )
 from tableside.operations import Delete, Get, Operation, Put, Token, Written
 from tableside.store import Scan, Store, TableSpec, now_ms
-from tableside.stores.redis import RedisSettings, RedisTableOptions
-from tableside.stores.redis_keys import Names, side
+from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
+from tableside.stores.redis.keys import Names, side
 
 
 class TestRedis(StoreContract):

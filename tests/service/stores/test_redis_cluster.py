@@ -18,9 +18,9 @@ from store_contract import StoreContract, Time, one, pages, put, scanned, update
 from tableside.errors import RecordUnreadable, StoreUnavailable
 from tableside.operations import Get, Record, Token, Written
 from tableside.store import Scan, Store, TableSpec
-from tableside.stores.redis import RedisBackend
-from tableside.stores.redis_keys import slot_of
-from tableside.stores.redis_slots import EVERY_SLOT, from_text
+from tableside.stores.redis.backend import RedisBackend
+from tableside.stores.redis.keys import slot_of
+from tableside.stores.redis.slots import EVERY_SLOT, from_text
 
 
 class TestRedisCluster(StoreContract):

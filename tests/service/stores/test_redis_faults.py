@@ -19,8 +19,9 @@ from store_contract import STRINGS, one, pages, put, record, update, value, writ
 from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.store import Scan, TableSpec
-from tableside.stores.redis import RedisSettings, RedisStore, servers_of
-from tableside.stores.redis_keys import Names
+from tableside.stores.redis.backend import RedisSettings, servers_of
+from tableside.stores.redis.keys import Names
+from tableside.stores.redis.store import RedisStore
 from tableside.table import Table
 
 PATIENCE_S = 0.4

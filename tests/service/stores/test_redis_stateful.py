@@ -16,7 +16,7 @@ from store_contract import same
 from tableside import values
 from tableside.operations import Get, Put, Record, Update, Written
 from tableside.store import Scan, TableSpec, now_ms
-from tableside.stores.redis import RedisBackend, RedisSettings
+from tableside.stores.redis.backend import RedisBackend, RedisSettings
 from tableside.table import Table
 
 CLOCKS_MS = 5000

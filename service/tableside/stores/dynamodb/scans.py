@@ -1,0 +1,128 @@
+"""Pages of a table: a Query within a partition, in sort order, or else a Scan of the whole or of one segment.
+
+A position is the key of the last item that was looked at, in DynamoDB's own notation. A split is a segment.
+Knows nothing of writes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...errors import InvalidOperation, MalformedRequest, RecordUnreadable
+from ...operations import Key, Record
+from ...store import Clock, Page, Scan, TableSpec
+from ...transition import record
+from .exchange import Items
+from .expressions import Terms
+from .values import Item
+
+SEGMENTS_MAX = 1024
+
+CALLS_MAX = 8
+"""How many calls one page takes at most: where nearly everything is filtered out, pages are short."""
+
+_POSITION = msgspec.json.Decoder(list[str])
+
+
+class Scans:
+    """Reads the pages of one table."""
+
+    def __init__(self, items: Items, spec: TableSpec, clock: Clock) -> None:
+        self._items = items
+        self._layout = items.layout
+        self._spec = spec
+        self._clock = clock
+
+    async def page(self, scan: Scan) -> Page:
+        """Read a page. Raise a TableError if it cannot be read."""
+        verb, parameters = self._asked(scan)
+        start = None if scan.position is None else self._start(scan.position)
+        records: list[tuple[Key, Record]] = []
+        size_bytes = 0
+        for _ in range(CALLS_MAX):
+            answer = await self._call(verb, _from(parameters, start, scan.limit - len(records)))
+            start = answer.get("LastEvaluatedKey")
+            now = self._clock()
+            for item in answer["Items"]:
+                if len(records) == scan.limit or size_bytes > scan.bytes_max:
+                    return Page(records, self._position(self._layout.key_item(records[-1][0])))
+                if (found := record(self._layout.stored(item, now), now)) is not None:
+                    records.append((self._layout.key_of(item), found))
+                    size_bytes += len(found.value)
+            if start is None:
+                return Page(records, None)
+            if len(records) == scan.limit or size_bytes > scan.bytes_max:
+                break
+        assert start is not None
+        return Page(records, self._position(start))
+
+    def splits(self, count_max: int) -> list[bytes]:
+        """Return segments: as many as are asked for, since DynamoDB divides by the hashes of keys."""
+        count = min(count_max, SEGMENTS_MAX)
+        return [f"{segment}/{count}".encode() for segment in range(count)]
+
+    def _asked(self, scan: Scan) -> tuple[str, dict[str, Any]]:
+        self._spec.key.bounds(scan.partition, scan.prefix)  # refuses a prefix of an integer
+        terms = Terms()
+        conditions = list(self._conditions(scan, terms))
+        parameters: dict[str, Any] = {"ConsistentRead": self._spec.consistency == "strong"}
+        if scan.partition is not None and scan.split is None:
+            return "query", parameters | _renamed(terms, conditions, "KeyConditionExpression")
+        if scan.split is not None:
+            segment, count = _segment(scan.split)
+            parameters |= {"Segment": segment, "TotalSegments": count}
+        return "scan", parameters | _renamed(terms, conditions, "FilterExpression")
+
+    def _conditions(self, scan: Scan, terms: Terms) -> Sequence[str]:
+        keys, conditions = self._layout.keys, []
+        if scan.partition is not None:
+            partition = {keys[0].kind: scan.partition if isinstance(scan.partition, str) else str(scan.partition)}
+            conditions.append(f"{terms.name(keys[0].name)} = {terms.value(partition)}")
+        if scan.prefix:
+            name = keys[-1 if scan.partition is not None else 0].name
+            conditions.append(f"begins_with({terms.name(name)}, {terms.value({'S': scan.prefix})})")
+        return conditions
+
+    async def _call(self, verb: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._items.call(verb, parameters, float("inf"))
+        except InvalidOperation:
+            if "ExclusiveStartKey" in parameters:
+                raise MalformedRequest("the position is none of this scan") from None
+            raise
+
+    def _position(self, item: Item) -> bytes:
+        return msgspec.json.encode([item[key.name][key.kind] for key in self._layout.keys])
+
+    def _start(self, position: bytes) -> Item:
+        try:
+            texts = _POSITION.decode(position)
+            item = {key.name: {key.kind: text} for key, text in zip(self._layout.keys, texts, strict=True)}
+            self._layout.key_of(item)
+        except (msgspec.DecodeError, ValueError, RecordUnreadable):
+            raise MalformedRequest("the position is none of this table") from None
+        return item
+
+
+def _segment(split: bytes) -> tuple[int, int]:
+    segment, slash, count = split.partition(b"/")
+    if not (slash and segment.isdigit() and count.isdigit() and int(segment) < int(count) <= SEGMENTS_MAX):
+        raise MalformedRequest("no split of this table")
+    return int(segment), int(count)
+
+
+def _renamed(terms: Terms, conditions: Sequence[str], expression: str) -> dict[str, Any]:
+    if not conditions:
+        return {}
+    parameters: dict[str, Any] = terms.parameters([], [], list(conditions)) or {}
+    parameters[expression] = parameters.pop("ConditionExpression")
+    return parameters
+
+
+def _from(parameters: dict[str, Any], start: Item | None, limit: int) -> dict[str, Any]:
+    """Return the parameters of one call. Its limit counts what a filter leaves out too: with one, there is none."""
+    rest: dict[str, Any] = {} if start is None else {"ExclusiveStartKey": start}
+    if "FilterExpression" not in parameters:
+        rest["Limit"] = limit
+    return {**parameters, **rest}
