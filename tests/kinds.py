@@ -1,16 +1,23 @@
 """Every kind of store with a real server behind it, and what a configuration says of it."""
 
+import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servers.install import ensure_command
+
 EMBEDDED = ["memory", "rocksdb"]
-REMOTE = ["redis", "redis-cluster", "postgres", "dynamodb"]
+REMOTE = ["redis", "redis-cluster", "postgres", "postgres-columns", "dynamodb"]
 EVERY = [*EMBEDDED, *REMOTE]
+
+MEMBERS = ["a", "b", "c", "d", "n", "made", "name with", "size", "#x"]
+"""What a record of a table of columns can have in the tests of every store."""
 
 AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -21,10 +28,14 @@ class Kind:
 
     store: dict[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
+    table: dict[str, Any] = field(default_factory=dict)
+    make: Callable[[str], object] = lambda name: None
+    """Makes the table that has to be there, by the name that it has in the store."""
 
     def configuration(self, **table: Any) -> dict[str, Any]:
         """Return a configuration with one table, `t`, that nobody else uses."""
-        own = {"store": "s", "name": f"t-{uuid.uuid4().hex}", "create": True}
+        own = {"store": "s", "name": f"t-{uuid.uuid4().hex}", "create": True, **self.table}
+        self.make(own["name"])
         return {"stores": {"s": self.store}, "tables": {"t": {**own, **table}}}
 
 
@@ -42,7 +53,17 @@ def kind(name: str, request: pytest.FixtureRequest, directory: Path) -> Kind:
             return Kind({"kind": "redis", "url": url, "cluster": True})
         case "postgres":
             return Kind({"kind": "postgres", "dsn": request.getfixturevalue("postgres_dsn")})
+        case "postgres-columns":
+            dsn = request.getfixturevalue("postgres_dsn")
+            return Kind({"kind": "postgres", "dsn": dsn}, {}, {"layout": "columns"}, partial(_make_columns, dsn))
         case "dynamodb":
             url = request.getfixturevalue("dynamodb_url")
             return Kind({"kind": "dynamodb", "endpoint_url": url, "region": "eu-west-1"}, AWS)
     raise ValueError(name)
+
+
+def _make_columns(dsn: str, name: str) -> None:
+    columns = ", ".join(f'"{member}" jsonb' for member in MEMBERS)
+    statement = f'CREATE TABLE "{name}" (key text PRIMARY KEY, {columns})'
+    psql = ensure_command("psql", "postgresql-client")
+    subprocess.run([psql, dsn, "--quiet", "--set=ON_ERROR_STOP=1", "--command", statement], check=True)

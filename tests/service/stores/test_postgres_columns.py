@@ -9,8 +9,12 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import run_state_machine_as_test
 
-from postgres_tables import database, new_name, psql
+from postgres_tables import database, new_name, psql, settings
+from service.test_stateful import Machine
 from store_contract import (
     StoreContract,
     Time,
@@ -37,7 +41,7 @@ from tableside.errors import (
 )
 from tableside.keys import KeyField, KeySchema
 from tableside.operations import Delete, Get, Operation, Token, Written
-from tableside.store import Scan, Store, TableSpec
+from tableside.store import Backend, Scan, Store, TableSpec
 from tableside.stores.postgres.backend import PostgresBackend, PostgresTableOptions
 from tableside.stores.postgres.shape import quoted
 
@@ -52,7 +56,6 @@ MEMBERS = [
 
 
 class TestColumns(StoreContract):
-    null_is_a_value = False
     side = True
 
     @pytest.fixture(autouse=True)
@@ -91,6 +94,40 @@ async def make(dsn: str, name: str, spec: TableSpec) -> None:
     primary = ", ".join(map(quoted, keys))
     async with psql(dsn) as connection:
         await connection.execute(f"CREATE TABLE {quoted(name)} ({defined}, PRIMARY KEY ({primary}))")
+
+
+class ColumnsMachine(Machine):
+    """The state machine on a table of columns that take any JSON."""
+
+    dsn = ""
+
+    async def opened(self) -> Backend:
+        name = new_name()
+        await make(self.dsn, name, self.spec)
+        self.spec = msgspec.structs.replace(self.spec, create=True, stored_as=name, options=COLUMNS)
+        return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
+
+
+def test_it_does_what_the_naive_table_does(postgres_dsn: str) -> None:
+    ColumnsMachine.dsn = postgres_dsn
+    few = hypothesis_settings(
+        max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(ColumnsMachine, settings=few)
+
+
+async def test_a_null_is_json_s_in_a_column_of_json_and_absence_in_any_other(postgres_dsn: str) -> None:
+    name = new_name()
+    async with psql(postgres_dsn) as connection, database(postgres_dsn) as backend:
+        columns = "id text PRIMARY KEY, a jsonb NOT NULL, b json, c jsonb, d text, e jsonb[]"
+        await connection.execute(f"CREATE TABLE {quoted(name)} ({columns})")
+        store = await backend.store(TableSpec("t", stored_as=name, options=COLUMNS))
+        await written(store, put("x", {"a": None, "b": None, "d": None, "e": None}))
+        assert same(await value(store, "x"), {"a": None, "b": None})
+        row = await connection.fetchrow(f"SELECT a::text, b::text, c IS NULL, d IS NULL, e IS NULL FROM {quoted(name)}")
+        assert row is not None
+        assert [*row.values()] == ["null", "null", True, True, True]
+        assert refused(await one(store, put("y", {"b": 1})), InvalidOperation)
 
 
 TYPED = """

@@ -74,14 +74,17 @@ class ColumnsForm:
         self.sql = Form(self._written, _value_sql(shown), "true", "true")
 
     def texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return each column's text, NULL where the value has no such member or a null."""
+        """Return each column's text, NULL where the value has no such member, or a null that is no JSON column's."""
         members = values.decode(value)
         if not members.keys() <= self._names:
             self._take_read_only(members, before)
-        for name in self._required:
-            if members.get(name) is None:
-                raise InvalidOperation(f"column {name!r} may not be null")
-        return tuple(to_text(column, members.get(column.name)) for column in self._written)
+        texts = tuple(
+            to_text(column, members[column.name]) if column.name in members else None for column in self._written
+        )
+        for column, text in zip(self._written, texts, strict=True):
+            if text is None and column.name in self._required:
+                raise InvalidOperation(f"column {column.name!r} may not be null")
+        return texts
 
     def _take_read_only(self, members: values.JsonObject, before: bytes | None) -> None:
         """Take out what the database itself writes, if it is as it was.

@@ -48,7 +48,7 @@ def member_sql(column: Column) -> str:
 
 def to_text(column: Column, member: Json) -> str | None:
     """Return what the column's type reads; None is NULL. Raise InvalidOperation, naming the column."""
-    if member is None:
+    if member is None and (column.type not in DOCUMENTS or column.element is not None):
         return None
     if column.element is not None:
         return _array(column, member)
