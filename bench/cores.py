@@ -21,6 +21,11 @@ class Cores:
     server: float
     clients: float
 
+    @property
+    def all(self) -> float:
+        """Return how many cores were busy with any of them."""
+        return self.own + self.server + self.clients
+
     @classmethod
     def median(cls, several: Sequence[Self]) -> Self:
         """Return the medians."""

@@ -15,18 +15,25 @@ from rich.table import Table
 from .cores import Cores
 
 PLAIN = ("what", "way", "per second", "ratio", "at least")
-PER_CORE = ("what", "way", "per second", "ratio", "per CPU second", "ratio", "at least", "cores: own + store + clients")
+PER_CORE = (
+    *("what", "way", "per second", "ratio", "per CPU second", "ratio", "at least"),
+    *("ratio, of all CPU", "cores: own + store + clients"),
+)
 
-WIDTH = 150
+WIDTH = 165
 """How wide tables are where there is no terminal that they must fit."""
 
 
 @dataclass(frozen=True)
 class PerCore:
-    """The same for each second of CPU that the process took which is compared; and what else the cores did."""
+    """The same for each second of CPU that the process took which is compared; and what else the cores did.
+
+    `ratio_of_all` compares what a second of CPU gave whichever process took it, the store's server among them.
+    """
 
     per_second: float
     ratio: float
+    ratio_of_all: float
     target: float | None
     cores: Cores
 
@@ -76,7 +83,8 @@ def _cells(result: Result) -> list[str]:
         return [*cells, _target(result.target)]
     core, cores = result.per_core, result.per_core.cores
     shares = (f"{share:.2f}" for share in (cores.own, cores.server, cores.clients))
-    return [*cells, f"{core.per_second:,.0f}", f"{core.ratio:.2f}", _target(core.target), " + ".join(shares)]
+    ratios = (f"{core.ratio:.2f}", _target(core.target), f"{core.ratio_of_all:.2f}")
+    return [*cells, f"{core.per_second:,.0f}", *ratios, " + ".join(shares)]
 
 
 def _target(target: float | None) -> str:

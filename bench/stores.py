@@ -55,6 +55,11 @@ class Sample:
         """Return the same for each second of CPU that the process took which is compared."""
         return self.per_second / self.cores.own
 
+    @property
+    def per_cpu_second_of_all(self) -> float:
+        """Return the same for each second of CPU that anything took, the store's server and the clients too."""
+        return self.per_second / self.cores.all
+
 
 @dataclass(frozen=True)
 class Way:
@@ -93,14 +98,16 @@ class Task:
         samples = {way.name: way.samples[at_once] for way in self.ways}
         rates = {way: median(sample.per_second for sample in taken) for way, taken in samples.items()}
         per_core = {way: median(sample.per_cpu_second for sample in taken) for way, taken in samples.items()}
-        baseline = per_core[self.ways[0].name]
+        of_all = {way: median(sample.per_cpu_second_of_all for sample in taken) for way, taken in samples.items()}
+        first = self.ways[0].name
         return [
             replace(
                 result,
                 table=table,
                 per_core=PerCore(
                     per_core[result.way],
-                    per_core[result.way] / baseline,
+                    per_core[result.way] / per_core[first],
+                    of_all[result.way] / of_all[first],
                     self.targets.get(result.way),
                     Cores.median([sample.cores for sample in samples[result.way]]),
                 ),
