@@ -31,9 +31,14 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 
 
 class Get(msgspec.Struct, frozen=True, gc=False):
-    """Ask for a record."""
+    """Ask for a record.
+
+    `max_age_s` is how old an answer from a cache may be, in seconds: None is as old as the table's cache keeps one,
+    0 is not from the cache.
+    """
 
     key: Key
+    max_age_s: float | None = None
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -80,11 +85,16 @@ Operation: TypeAlias = Get | Put | Update | Delete
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A record that was found: canonical JSON text, its version, and when it expires (Unix ms; 0 is never)."""
+    """A record that was found: canonical JSON text, its version, and when it expires (Unix ms; 0 is never).
+
+    `age_s` says, of one that is not this operation's own reading, how many seconds ago that reading began; None is
+    that it is not from a cache.
+    """
 
     value: bytes
     etag: str
     expires_ms: int = 0
+    age_s: float | None = None
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):

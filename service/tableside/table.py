@@ -4,6 +4,7 @@ Knows the seam below it, and nothing of HTTP or of which store and policies are 
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -131,7 +132,7 @@ def _together(earlier: Operation, later: Operation, key_names: frozenset[str]) -
     """
     match earlier, later:
         case Get(), Get():
-            return later
+            return min(earlier, later, key=_age_max_s)
         case Put(), Put() if _plain(earlier) and _plain(later):
             return later
         case Update(), Update() if _plain(earlier) and _plain(later):
@@ -139,6 +140,11 @@ def _together(earlier: Operation, later: Operation, key_names: frozenset[str]) -
                 return None
             return msgspec.structs.replace(earlier, changes=fold(earlier.changes, later.changes))
     return None
+
+
+def _age_max_s(get: Get) -> float:
+    """Return how old an answer the caller takes at most."""
+    return math.inf if get.max_age_s is None else get.max_age_s
 
 
 def _plain(write: Put | Update) -> bool:
