@@ -17,6 +17,7 @@ from ...errors import InvalidOperation, StoreUnavailable, TableError, TableNotFo
 from ...store import Clock, TableSpec, now_ms
 from .errors import DRIVER_ERRORS, translated
 from .forms import ColumnsForm, DocumentForm, ValueForm
+from .framing import watched_loop
 from .pool import Connection, Pool
 from .shape import (
     EXPIRES,
@@ -151,6 +152,7 @@ class PostgresBackend:
                 connection = await asyncpg.connect(
                     self._settings.dsn.get_secret_value(),
                     timeout=timeout_s,
+                    loop=watched_loop(),
                     server_settings={"application_name": APPLICATION},
                 )
                 await _settle_in(connection)
