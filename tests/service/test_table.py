@@ -163,9 +163,6 @@ async def test_puts_and_gets_of_one_key_become_one(table: Table, store: Watched)
 
 
 @pytest.mark.parametrize(
-    "make", [lambda index: put("a", {"n": index}), lambda index: increment()], ids=["put", "update"]
-)
-@pytest.mark.parametrize(
     ("ages", "strictest"), [((None, None), None), ((None, 5), 5), ((5, None), 5), ((7, 5), 5), ((0, None), 0)]
 )
 async def test_gets_that_become_one_ask_for_the_youngest_answer(
@@ -175,6 +172,9 @@ async def test_gets_that_become_one_ask_for_the_youngest_answer(
     assert store.calls == [[Get("a", strictest)]]
 
 
+@pytest.mark.parametrize(
+    "make", [lambda index: put("a", {"n": index}), lambda index: increment()], ids=["put", "update"]
+)
 async def test_the_etag_of_a_version_that_was_superseded_at_once_is_never_valid(
     table: Table, make: Callable[[int], Operation]
 ) -> None:
