@@ -7,20 +7,24 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from redis_tables import connected, own
+from servers.process import HOST
+from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
-from store_contract import StoreContract, Time, one, pages, put, scanned, update, value
-from tableside.errors import RecordUnreadable, StoreUnavailable
+from store_contract import STRINGS, StoreContract, Time, one, pages, put, scanned, update, value
+from tableside.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
 from tableside.operations import Get, Record, Token, Written
 from tableside.store import Scan, Store, TableSpec
-from tableside.stores.redis.backend import RedisBackend
-from tableside.stores.redis.keys import slot_of
+from tableside.stores.redis.backend import RedisBackend, RedisSettings, servers_of
+from tableside.stores.redis.keys import Names, slot_of
 from tableside.stores.redis.slots import EVERY_SLOT, from_text
+from tableside.stores.redis.store import RedisStore
 
 
 class TestRedisCluster(StoreContract):
@@ -190,6 +194,29 @@ async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
                 await move.end()
             move.source, move.target = move.target, move.source
             move.port = int(urls[move.target].rpartition(":")[2].partition("/")[0])
+
+
+async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis_cluster_urls: list[str]) -> None:
+    parts = urlsplit(redis_cluster_urls[0])
+    assert parts.hostname is not None
+    assert parts.port is not None
+    async with FaultProxy(parts.hostname, parts.port) as proxy:
+        proxy.hang()
+        servers = servers_of(RedisSettings.model_validate({"url": f"redis://{HOST}:{proxy.port}", "cluster": True}))
+        store = RedisStore(servers, TableSpec("t"), Names("t:", STRINGS), tokens=True)
+        started = asyncio.get_running_loop().time()
+
+        async def answered(patience_s: float) -> TableError:
+            [outcome] = await store.apply([put("k")], started + patience_s)
+            assert asyncio.get_running_loop().time() - started < patience_s + 0.1
+            assert isinstance(outcome, TableError)
+            return outcome
+
+        patient, hasty = await asyncio.gather(answered(5), answered(0.2))
+        assert isinstance(patient, StoreUnavailable)
+        assert isinstance(hasty, DeadlineExceeded)
+        assert patient.applied == hasty.applied == "no"
+        servers.close()
 
 
 async def test_what_a_lost_node_held_is_unavailable_and_the_rest_is_not(tmp_path: Path) -> None:

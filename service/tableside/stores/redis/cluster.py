@@ -5,13 +5,14 @@ was done, so they are sent again, until the deadline at most. Knows nothing of r
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from redis import exceptions
 
-from ...errors import InvalidOperation, StoreUnavailable, TableError
+from ...errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
 from ...together import together
 from .errors import refused
 from .keys import SLOTS, slot_of
@@ -140,13 +141,19 @@ class Cluster:
     # Who serves which slots
 
     async def _look(self, until: float) -> None:
-        """Ask who serves which slots, if that may have changed. Raise StoreUnavailable if nobody answers."""
+        """Ask who serves which slots, if that may have changed, or wait while another does.
+
+        Raise StoreUnavailable if nobody answers, DeadlineExceeded if the time is over before.
+        """
         if not self._stale:
             return
-        async with self._looking:
-            if self._stale:
-                self._take(await self._asked(until))
-                self._stale = False
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until), self._looking:
+                if self._stale:
+                    self._take(await self._asked(until))
+                    self._stale = False
+        except TimeoutError:
+            raise DeadlineExceeded("the deadline was over before the Redis Cluster told who serves which slots") from None
 
     async def _asked(self, until: float) -> list[tuple[int, int, Address]]:
         error: TableError = StoreUnavailable("no node of the Redis Cluster answers")
@@ -157,7 +164,8 @@ class Cluster:
                 return [(low, high, _address(owner, address[0])) for low, high, owner, *_ in reply]
             if "cluster support disabled" in str(reply):
                 raise InvalidOperation("this Redis is no cluster: its `stores` entry must not say `cluster: true`")
-            error = reply if isinstance(reply, TableError) else refused(reply)
+            if not isinstance(reply, DeadlineExceeded):  # That was our patience: the caller's time is his own.
+                error = reply if isinstance(reply, TableError) else refused(reply)
         raise error
 
     def _take(self, ranges: list[tuple[int, int, Address]]) -> None:
