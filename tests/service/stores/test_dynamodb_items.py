@@ -114,6 +114,15 @@ async def test_an_update_of_many_members_keeps_the_types_of_others(dynamodb_clie
     assert same(await value(store, "a"), AS_VALUE | many)
 
 
+async def test_an_update_may_add_as_many_members_as_there_are(dynamodb_client: Client, name: str) -> None:
+    store = await opened(dynamodb_client, name)
+    before = {f"old {index}": index for index in range(100)}
+    await written(store, put("a", before))
+    new = {f"new {index}": 1 for index in range(75)}
+    await written(store, update("a", {"$inc": new}))
+    assert same(await value(store, "a"), before | new)
+
+
 async def test_another_tools_change_changes_the_etag_and_is_not_overwritten(dynamodb_client: Client, name: str) -> None:
     store = await opened(dynamodb_client, name)
     first = (await written(store, put("a", {"n": 1, "m": 1}))).etag

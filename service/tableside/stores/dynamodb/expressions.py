@@ -18,6 +18,9 @@ EXPRESSION_BYTES_MAX = 4096
 TERMS_MAX = 100
 """How many paths an update by expression may name; DynamoDB counts 300 operators, and a path may need two."""
 
+CONDITIONS_MAX = 140
+"""How many conditions one expression may join: each is an operator, and so is what joins it to the next."""
+
 GUARDED_MEMBERS_MAX = 100
 GUARDED_BYTES_MAX = 32 * 1024
 """How much of what was read a condition repeats."""
@@ -100,6 +103,8 @@ class Terms:
 
     def parameters(self, sets: list[str], removes: list[str], conditions: list[str]) -> Item | None:
         """Return the parameters of a call; None if an expression is longer than DynamoDB takes."""
+        if len(conditions) > CONDITIONS_MAX:
+            return None
         update = " ".join(
             [*(["SET " + ", ".join(sets)] if sets else []), *(["REMOVE " + ", ".join(removes)] if removes else [])]
         )
