@@ -21,7 +21,7 @@ ORDER = [
     ["keys"],
     ["store"],
     ["transition", "ranges", "together"],
-    ["compare_and_set"],
+    ["compare_and_set", "directions"],
     ["stores", "policies"],
     ["table"],
     ["settings"],

@@ -1,0 +1,106 @@
+"""Bounds one attempt: the store has `read_s` or `write_s` seconds for a call, however much the caller still has.
+
+An attempt that is cut while the caller's own deadline is not over did not answer, which is StoreUnavailable and may be
+tried again; DeadlineExceeded keeps one meaning, that the caller's time is over, and is never tried again. A store that
+ends by itself says which of its writes were not applied, and is believed; of one that has to be cancelled nothing is
+known, so its writes are "unknown".
+
+Knows nothing of who tries again. Scans have no attempts: the table's deadline bounds them.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter
+
+from ..directions import DIRECTIONS, apart, applied_if_unanswered, direction, reads
+from ..errors import DeadlineExceeded, StoreUnavailable, TableError
+from ..operations import Operation, Outcome
+from ..store import Policy, Store
+
+GRACE_S = 0.1
+"""How long after its time a store is still waited for: it ends by itself then, and knows what it has finished."""
+
+GRACE_AT_DEADLINE_S = GRACE_S / 2
+"""The same at the caller's deadline: shorter than the table's own, which would lose what is finished."""
+
+
+class Metrics:
+    """The metrics that the tables of one catalog share."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.operations = Counter(
+            "tableside_attempt_timeouts",
+            "Operations that one attempt had no time for, counted for each attempt.",
+            ("table", "direction"),
+            registry=registry,
+        )
+
+
+class Timeout(Policy):
+    """A store whose every call ends in time.
+
+    `read_s` and `write_s` are seconds above 0, or None for no time but the caller's. In a call of both, each direction
+    has its own time: the call is divided where that makes a difference.
+    """
+
+    def __init__(
+        self, inner: Store, *, read_s: float | None, write_s: float | None, metrics: Metrics | None = None
+    ) -> None:
+        super().__init__(inner)
+        self._read_s = _checked(read_s)
+        self._write_s = _checked(write_s)
+        table = inner.spec.name
+        self._counters = {name: metrics.operations.labels(table, name) for name in DIRECTIONS} if metrics else {}
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        """Hand the operations on, with less time."""
+        now = asyncio.get_running_loop().time()
+        read_until, write_until = min(until, now + self._read_s), min(until, now + self._write_s)
+        if read_until == write_until:
+            return await self._attempt(operations, read_until, until)
+        if (gets := reads(operations)) in (0, len(operations)):
+            return await self._attempt(operations, read_until if gets else write_until, until)
+        return await apart(
+            operations,
+            lambda some: self._attempt(some, read_until, until),
+            lambda some: self._attempt(some, write_until, until),
+        )
+
+    async def _attempt(self, operations: Sequence[Operation], limit: float, until: float) -> list[Outcome]:
+        if limit == math.inf:
+            return await self._inner.apply(operations, until)
+        try:
+            async with asyncio.timeout_at(min(limit + GRACE_S, until + GRACE_AT_DEADLINE_S)) as bound:
+                outcomes = await self._inner.apply(operations, limit)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            outcomes = [self._too_late(operation) for operation in operations]
+        if limit == until or set(map(type, outcomes)).isdisjoint((DeadlineExceeded,)):
+            return outcomes
+        return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
+
+    def _too_late(self, operation: Operation) -> TableError:
+        detail = f"table {self.spec.name!r}: the deadline was over, and the store did not end by itself"
+        return DeadlineExceeded(detail, applied=applied_if_unanswered(operation))
+
+    def _cut(self, operation: Operation, outcome: Outcome) -> Outcome:
+        """Say of an operation whose attempt, not whose caller, had no more time that it was so."""
+        if not isinstance(outcome, DeadlineExceeded):
+            return outcome
+        way = direction(operation)
+        if way in self._counters:
+            self._counters[way].inc()
+        timeout_s = self._read_s if way == "read" else self._write_s
+        detail = f"table {self.spec.name!r}: the store did not finish the {way} within the timeout_s of {timeout_s:g} s"
+        return StoreUnavailable(detail, applied=outcome.applied)
+
+
+def _checked(timeout_s: float | None) -> float:
+    if timeout_s is None:
+        return math.inf
+    if not timeout_s > 0:
+        raise ValueError("a timeout is above 0 s")
+    return timeout_s

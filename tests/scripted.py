@@ -1,0 +1,72 @@
+"""A store around memory that fails, waits and counts as a test says: what policies are tried against."""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from tableside.errors import DeadlineExceeded, TableError
+from tableside.operations import Get, Operation, Outcome
+from tableside.store import Page, Policy, Scan, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+
+Fault = TableError | None
+
+
+class Scripted(Policy):
+    """Keeps its calls, with their times; a fault with applied "unknown" happens after the write was done.
+
+    A call takes `takes_s`; it ends by itself at its deadline, having done nothing, unless it is `deaf`.
+    """
+
+    def __init__(self, inner: Store | None = None) -> None:
+        super().__init__(inner or MemoryStore(TableSpec("t")))
+        self.calls: list[list[Operation]] = []
+        self.called_at: list[float] = []
+        self.untils: list[float] = []
+        self.fault: Callable[[Operation, int], Fault] = lambda operation, call: None
+        self.takes_s: Callable[[Sequence[Operation]], float] = lambda operations: 0.0
+        self.deaf = False
+        self.under_way = 0
+        self.under_way_max = 0
+        self.cancelled = 0
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        call = len(self.calls) + 1
+        self.calls.append(list(operations))
+        self.called_at.append(asyncio.get_running_loop().time())
+        self.untils.append(until)
+        if not await self._in_time(self.takes_s(operations), until):
+            return [_unfinished(operation) for operation in operations]
+        faults = [self.fault(operation, call) for operation in operations]
+        done = [
+            operation
+            for operation, fault in zip(operations, faults, strict=True)
+            if fault is None or (fault.applied == "unknown" and not isinstance(operation, Get))
+        ]
+        answers = dict(zip(map(id, done), await self._inner.apply(done, until), strict=True))
+        return [
+            answers[id(operation)] if fault is None else fault
+            for operation, fault in zip(operations, faults, strict=True)
+        ]
+
+    async def scan(self, scan: Scan) -> Page:
+        await self._in_time(self.takes_s([]), math.inf)
+        return await self._inner.scan(scan)
+
+    async def _in_time(self, takes_s: float, until: float) -> bool:
+        self.under_way += 1
+        self.under_way_max = max(self.under_way_max, self.under_way)
+        left_s = math.inf if self.deaf else until - asyncio.get_running_loop().time()
+        try:
+            if takes_s > 0:
+                await asyncio.sleep(min(takes_s, left_s))
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.under_way -= 1
+        return takes_s <= left_s
+
+
+def _unfinished(operation: Operation) -> DeadlineExceeded:
+    return DeadlineExceeded("over", applied="no" if isinstance(operation, Get) else "unknown")

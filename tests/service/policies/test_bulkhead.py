@@ -1,0 +1,145 @@
+"""So many calls at once and no more, in turn, and no longer than the deadline."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Scripted
+from store_contract import StoreContract, Time, put
+from tableside.errors import Overloaded
+from tableside.operations import Get, Operation, Outcome, Written
+from tableside.policies.bulkhead import Bulkhead, Metrics
+from tableside.store import Page, Scan, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from virtual_time import in_virtual_time, now
+
+
+class TestBulkhead(StoreContract):
+    concurrency_max = 64
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            yield Bulkhead(MemoryStore(spec, time.now_ms), self.concurrency_max)
+
+        return opened()
+
+
+class TestBulkheadOfOne(TestBulkhead):
+    concurrency_max = 1
+
+
+def slow(takes_s: float = 1.0) -> Scripted:
+    store = Scripted()
+    store.takes_s = lambda operations: takes_s
+    return store
+
+
+@in_virtual_time
+async def test_a_slow_store_has_no_more_calls_under_way_than_allowed() -> None:
+    store = slow()
+    policy = Bulkhead(store, 3)
+    started = now()
+    outcomes = await asyncio.gather(*(policy.apply([put(f"{index}")], started + 60) for index in range(10)))
+    assert {type(outcome) for [outcome] in outcomes} == {Written}
+    assert store.under_way_max == 3
+    assert now() == started + 4
+
+
+@in_virtual_time
+async def test_calls_have_their_turn_in_the_order_in_which_they_came() -> None:
+    store = slow()
+    policy = Bulkhead(store, 2)
+    await asyncio.gather(*(policy.apply([put(f"{index}")]) for index in range(9)))
+    assert [operation.key for [operation] in store.calls] == [f"{index}" for index in range(9)]
+
+
+@in_virtual_time
+async def test_who_waits_until_the_deadline_is_told_that_nothing_was_applied() -> None:
+    store = slow(60)
+    policy = Bulkhead(store, 1)
+    first = asyncio.create_task(policy.apply([put("a")]))
+    await asyncio.sleep(0)
+    started = now()
+    outcomes = await policy.apply([put("b"), Get("c")], until=started + 2)
+    assert now() == started + 2
+    for outcome in outcomes:
+        assert isinstance(outcome, Overloaded)
+        assert (outcome.applied, outcome.retriable) == ("no", True)
+        assert "concurrency_max" in outcome.detail
+    assert len(store.calls) == 1
+    assert isinstance((await first)[0], Written)
+
+
+@in_virtual_time
+async def test_who_is_cancelled_leaves_the_line_or_frees_the_place() -> None:
+    store = slow(5)
+    policy = Bulkhead(store, 1)
+    calls = [asyncio.create_task(policy.apply([put(f"{index}")])) for index in range(3)]
+    await asyncio.sleep(1)
+    calls[1].cancel()
+    calls[0].cancel()
+    started = now()
+    assert isinstance((await calls[2])[0], Written)
+    assert now() == started + 5
+    assert [operation.key for [operation] in store.calls] == ["0", "2"]
+
+
+@in_virtual_time
+async def test_who_is_cancelled_in_the_moment_of_his_turn_passes_it_on() -> None:
+    store = slow(1)
+    policy = Bulkhead(store, 1)
+    calls = [asyncio.create_task(policy.apply([put(f"{index}")])) for index in range(3)]
+    calls[0].add_done_callback(lambda done: calls[1].cancel())
+    assert isinstance((await calls[2])[0], Written)
+    assert [operation.key for [operation] in store.calls][-1] == "2"
+    assert isinstance((await policy.apply([put("d")], now() + 2))[0], Written)
+
+
+@in_virtual_time
+async def test_a_call_that_breaks_frees_its_place() -> None:
+    class Broken(Scripted):
+        async def scan(self, scan: Scan) -> Page:
+            raise RuntimeError
+
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            raise RuntimeError
+
+    policy = Bulkhead(Broken(), 1)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            await policy.apply([Get("a")], now() + 1)
+        with pytest.raises(RuntimeError):
+            await policy.scan(Scan(1))
+
+
+@in_virtual_time
+async def test_scans_are_calls_too() -> None:
+    store = slow()
+    policy = Bulkhead(store, 1)
+    started = now()
+    await asyncio.gather(policy.scan(Scan(1)), policy.apply([Get("a")]), policy.scan(Scan(1)), policy.splits(1))
+    assert store.under_way_max == 1
+    assert now() == started + 3
+
+
+def test_there_is_room_for_one_at_least() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Bulkhead(Scripted(), 0)
+
+
+@in_virtual_time
+async def test_calls_that_waited_and_that_were_refused_are_counted() -> None:
+    registry = CollectorRegistry()
+    policy = Bulkhead(slow(), 1, metrics=Metrics(registry))
+    await asyncio.gather(*(policy.apply([put(f"{index}")], now() + 2.5) for index in range(5)))
+
+    def count(outcome: str) -> float | None:
+        return registry.get_sample_value("tableside_bulkhead_calls_total", {"table": "t", "outcome": outcome})
+
+    assert (count("waited"), count("refused")) == (2, 2)

@@ -1,0 +1,192 @@
+"""An attempt ends in time, and says what is known of it."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Scripted
+from store_contract import StoreContract, Time, put, update
+from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.operations import Get, Operation, Outcome, Record, Written
+from tableside.policies.timeout import GRACE_S, Metrics, Timeout
+from tableside.store import Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from tableside.table import Table
+from virtual_time import in_virtual_time, now
+
+
+class TestTimeout(StoreContract):
+    times: tuple[float | None, float | None] = (5.0, 5.0)
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            read_s, write_s = self.times
+            yield Timeout(MemoryStore(spec, time.now_ms), read_s=read_s, write_s=write_s)
+
+        return opened()
+
+
+class TestTimeoutOfReadsAndWritesApart(TestTimeout):
+    times = (5.0, 7.0)
+
+
+class TestTimeoutOfReadsOnly(TestTimeout):
+    times = (5.0, None)
+
+
+class TestNoTimeout(TestTimeout):
+    times = (None, None)
+
+
+def error(outcome: object, kind: type[TableError], applied: str) -> TableError:
+    assert isinstance(outcome, kind), outcome
+    assert outcome.applied == applied
+    assert outcome.retriable
+    return outcome
+
+
+@in_virtual_time
+async def test_an_attempt_that_is_over_while_its_caller_has_time_did_not_answer() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60
+    started = now()
+    [get] = await Timeout(store, read_s=1, write_s=2).apply([Get("a")], until=started + 10)
+    assert now() == started + 1
+    told = error(get, StoreUnavailable, "no")
+    assert "1 s" in told.detail
+    assert "read" in told.detail
+    [written] = await Timeout(store, read_s=1, write_s=2).apply([put("a")], until=started + 10)
+    assert now() == started + 3
+    assert "2 s" in error(written, StoreUnavailable, "unknown").detail
+    assert store.cancelled == 0
+
+
+@in_virtual_time
+async def test_at_the_callers_own_deadline_it_is_the_deadline_that_is_over() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60
+    started = now()
+    outcomes = await Timeout(store, read_s=5, write_s=None).apply([Get("a"), put("b")], until=started + 3)
+    assert now() == started + 3
+    error(outcomes[0], DeadlineExceeded, "no")
+    error(outcomes[1], DeadlineExceeded, "unknown")
+    assert len(store.calls) == 1, "where both have the same time the call is not divided"
+
+
+@in_virtual_time
+async def test_what_a_store_knows_to_be_not_applied_stays_so() -> None:
+    store = Scripted()
+    store.fault = lambda operation, call: DeadlineExceeded("not sent") if operation.key == "a" else None
+    first, second = await Timeout(store, read_s=1, write_s=1).apply([put("a"), put("b")], until=now() + 10)
+    error(first, StoreUnavailable, "no")
+    assert isinstance(second, Written)
+
+
+@in_virtual_time
+async def test_a_store_that_does_not_look_at_the_time_is_cancelled_shortly_after() -> None:
+    store = Scripted()
+    store.deaf, store.takes_s = True, lambda operations: 3600
+    started = now()
+    outcomes = await Timeout(store, read_s=1, write_s=1).apply([Get("a"), put("b")], until=started + 10)
+    assert now() == pytest.approx(started + 1 + GRACE_S)
+    error(outcomes[0], StoreUnavailable, "no")
+    error(outcomes[1], StoreUnavailable, "unknown")
+    assert store.cancelled == 1
+
+
+@in_virtual_time
+async def test_a_hung_direction_does_not_lose_what_the_other_has_done_when_the_deadline_comes() -> None:
+    store = Scripted()
+    store.deaf, store.takes_s = True, lambda operations: 0 if isinstance(operations[0], Get) else 3600
+    await store.apply([put("z")])
+    store.calls.clear()
+    table = Table(Timeout(store, read_s=1, write_s=60), deadline_s=3)
+    started = now()
+    outcomes = await table.batch([Get("a"), put("b")])
+    assert now() < started + 3.1
+    assert outcomes[0] is None
+    error(outcomes[1], DeadlineExceeded, "unknown")
+
+
+@in_virtual_time
+async def test_each_direction_of_a_call_has_its_own_time() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60 if isinstance(operations[0], Get) else 1.5
+    operations: list[Operation] = [Get("a"), put("b"), Get("c"), update("d", {"n": 1}, {})]
+    for write_s in (2.0, None):
+        outcomes = await Timeout(store, read_s=1, write_s=write_s).apply(operations, until=now() + 10)
+        assert [type(outcome) for outcome in outcomes] == [StoreUnavailable, Written, StoreUnavailable, Written]
+    assert [[operation.key for operation in call] for call in store.calls] == [["a", "c"], ["b", "d"]] * 2
+
+
+@in_virtual_time
+async def test_directions_are_not_divided_for_nothing() -> None:
+    store = Scripted()
+    await Timeout(store, read_s=2, write_s=2).apply([Get("a"), put("b")], until=now() + 10)
+    await Timeout(store, read_s=20, write_s=30).apply([Get("a"), put("b")], until=now() + 10)
+    assert len(store.calls) == 2
+    assert store.untils == [now() + 2, now() + 10]
+
+
+@in_virtual_time
+async def test_without_a_time_nothing_is_bounded() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 3600
+    assert await Timeout(store, read_s=None, write_s=None).apply([Get("a")]) == [None]
+    assert store.untils == [math.inf]
+    [outcome] = await Timeout(store, read_s=5000, write_s=None).apply([Get("a")])
+    assert outcome is None
+
+
+@in_virtual_time
+async def test_cancellation_passes_through_and_a_store_s_own_timeout_error_is_its_bug() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60
+    task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a"), put("b")], until=now() + 10))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store.cancelled == 2
+
+    class Broken(Scripted):
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await Timeout(Broken(), read_s=1, write_s=1).apply([Get("a")])
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, math.nan])
+def test_a_timeout_is_above_nothing(timeout_s: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Timeout(Scripted(), read_s=timeout_s, write_s=None)
+
+
+@in_virtual_time
+async def test_what_an_attempt_had_no_time_for_is_counted() -> None:
+    registry = CollectorRegistry()
+    store = Scripted()
+    policy = Timeout(store, read_s=1, write_s=2, metrics=Metrics(registry))
+    await policy.apply([Get("a"), put("b")], until=now() + 10)
+    store.takes_s = lambda operations: 60
+    await policy.apply([Get("a"), Get("b"), put("c")], until=now() + 10)
+    await policy.apply([Get("a"), put("c")], until=now() + 0.5)
+
+    def count(direction: str) -> float | None:
+        return registry.get_sample_value("tableside_attempt_timeouts_total", {"table": "t", "direction": direction})
+
+    assert (count("read"), count("write")) == (2, 1)
+
+
+@in_virtual_time
+async def test_a_record_is_found_in_time() -> None:
+    policy = Timeout(Scripted(), read_s=1, write_s=1)
+    await policy.apply([put("a", {"n": 1})])
+    assert [type(outcome) for outcome in await policy.apply([Get("a"), Get("b")])] == [Record, type(None)]

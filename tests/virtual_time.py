@@ -1,0 +1,53 @@
+"""An event loop whose clock moves only when nothing is left to do, and then straight to the next timer.
+
+So tests of deadlines, pauses and rates take no time and always see the same times. Where nothing could ever happen
+again the test fails at once, instead of hanging.
+"""
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class _Selector(selectors.DefaultSelector):
+    passed_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready: list[Any] = super().select(0)
+        if not ready:
+            assert timeout is not None, "everything waits, and for nothing that could come"
+            self.passed_s += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Starts at 1,000 s; `time()` is exact to rounding."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return 1000.0 + self._virtual.passed_s
+
+
+def in_virtual_time(
+    test: Callable[Parameters, Coroutine[Any, Any, Result]],
+) -> Callable[Parameters, Result]:
+    """Make a test that runs on a loop of its own with such a clock."""
+
+    @functools.wraps(test)
+    def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(test(*arguments, **named))
+
+    return run
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
