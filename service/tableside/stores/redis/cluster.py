@@ -153,7 +153,7 @@ class Cluster:
                     self._take(await self._asked(until))
                     self._stale = False
         except TimeoutError:
-            raise DeadlineExceeded("the deadline was over before the Redis Cluster told who serves which slots") from None
+            raise DeadlineExceeded("the deadline was over before the Redis Cluster said who serves what") from None
 
     async def _asked(self, until: float) -> list[tuple[int, int, Address]]:
         error: TableError = StoreUnavailable("no node of the Redis Cluster answers")
