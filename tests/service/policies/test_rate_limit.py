@@ -1,0 +1,330 @@
+"""So many operations a second reach the store, reads and writes apart, in turn; what cannot is refused at once."""
+
+import asyncio
+import itertools
+import math
+import random
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Scripted
+from store_contract import StoreContract, Time, put
+from tableside.errors import Throttled
+from tableside.operations import Get, Operation, Outcome, Written
+from tableside.policies.rate_limit import Metrics, Rate, RateLimit
+from tableside.store import Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from virtual_time import in_virtual_time, now
+
+
+class TestRateLimit(StoreContract):
+    read: Rate | None = Rate(1e6)
+    write: Rate | None = Rate(1e6)
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            yield RateLimit(MemoryStore(spec, time.now_ms), read=self.read, write=self.write)
+
+        return opened()
+
+
+class TestRateLimitThatDividesCalls(TestRateLimit):
+    read = Rate(1e5, 100)
+    write = Rate(2e5, 1)
+
+
+class TestRateLimitOfWritesOnly(TestRateLimit):
+    read = None
+    write = Rate(1e5, 50)
+
+
+class TestNoRateLimit(TestRateLimit):
+    read = None
+    write = None
+
+
+def gets(count: int, name: str = "k") -> list[Operation]:
+    return [Get(f"{name}{index}") for index in range(count)]
+
+
+def puts(count: int, name: str = "k") -> list[Operation]:
+    return [put(f"{name}{index}") for index in range(count)]
+
+
+def throttled(outcomes: list[Outcome]) -> list[Throttled]:
+    return [outcome for outcome in outcomes if isinstance(outcome, Throttled)]
+
+
+def arrivals(store: Scripted) -> list[tuple[float, int]]:
+    """Return when the calls came, in seconds since the first, and how many operations each had."""
+    first = store.called_at[0]
+    return [(round(at - first, 6), len(call)) for at, call in zip(store.called_at, store.calls, strict=True)]
+
+
+@in_virtual_time
+async def test_a_burst_passes_at_once_and_the_rest_at_the_rate() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(10, 5), write=None)
+    await asyncio.gather(*(policy.apply([Get(f"{index}")], now() + 10) for index in range(8)))
+    assert arrivals(store) == [(0, 1)] * 5 + [(0.1, 1), (0.2, 1), (0.3, 1)]
+    assert [operation.key for [operation] in store.calls] == [f"{index}" for index in range(8)]
+
+
+@in_virtual_time
+async def test_a_pause_fills_the_bucket_to_its_burst_and_no_more() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(10, 3))
+    await policy.apply(puts(3), now() + 10)
+    await asyncio.sleep(60)
+    store.calls.clear()
+    store.called_at.clear()
+    await asyncio.gather(*(policy.apply([put(f"{index}")], now() + 10) for index in range(5)))
+    assert arrivals(store) == [(0, 1)] * 3 + [(0.1, 1), (0.2, 1)]
+
+
+@in_virtual_time
+async def test_a_rate_may_be_a_fraction() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(0.25, 1), write=None)
+    await asyncio.gather(*(policy.apply([Get(f"{index}")], now() + 10) for index in range(3)))
+    assert arrivals(store) == [(0, 1), (4, 1), (8, 1)]
+
+
+@in_virtual_time
+async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(100, 20), write=None)
+    outcomes = await policy.apply(gets(50), now() + 10)
+    assert outcomes == [None] * 50
+    assert arrivals(store) == [(0, 20), (0.1, 10), (0.2, 10), (0.3, 10)]
+    assert [operation.key for call in store.calls for operation in call] == [f"k{index}" for index in range(50)]
+    started = now()
+    await policy.apply([Get("next")], started + 10)
+    assert now() == pytest.approx(started + 0.01), "the next pays for itself, not for the batch before it"
+
+
+@in_virtual_time
+async def test_outcomes_of_parts_are_in_the_order_of_operations() -> None:
+    policy = RateLimit(Scripted(), read=Rate(1000, 7), write=Rate(500, 3))
+    mixed = [operation for both in zip(puts(40, "w"), gets(40, "r"), strict=True) for operation in both]
+    assert [type(outcome) for outcome in await policy.apply(mixed, now() + 10)] == [Written, type(None)] * 40
+
+
+@in_virtual_time
+async def test_a_large_batch_does_not_starve_others() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(100, 10), write=None)
+    batch = asyncio.create_task(policy.apply(gets(500), now() + 60))
+    await asyncio.sleep(0.5)
+    started = now()
+    await policy.apply([Get("one")], now() + 10)
+    assert now() - started <= 0.21
+    other = asyncio.create_task(policy.apply(gets(50, "o"), now() + 60))
+    started = now()
+    assert await other == [None] * 50
+    assert now() - started <= 1.3, "two batches share the rate"
+    assert not batch.done()
+    assert await batch == [None] * 500
+
+
+@in_virtual_time
+async def test_a_part_does_not_wait_for_the_part_before_it() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 5
+    started = now()
+    await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), now() + 60)
+    assert now() == pytest.approx(started + 5.4)
+
+
+@in_virtual_time
+async def test_a_write_that_waits_does_not_hold_up_a_read() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(1000, 10), write=Rate(1, 1))
+    await policy.apply([put("a")])
+    writes = [asyncio.create_task(policy.apply([put("b")], now() + 60)) for _ in range(20)]
+    await asyncio.sleep(0)
+    started = now()
+    assert len(await policy.apply(gets(10), now() + 1)) == 10
+    assert now() == started
+    for write in writes:
+        write.cancel()
+
+
+@in_virtual_time
+async def test_in_a_call_of_both_each_direction_passes_by_itself() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(1, 1))
+    assert len(await policy.apply([*gets(3, "r"), put("a")])) == 4
+    assert arrivals(store) == [(0, 4)], "with credits for all it is one call"
+    outcomes = await policy.apply([put("b"), *gets(3, "r")], now() + 0.5)
+    assert len(throttled(outcomes)) == 1
+    assert outcomes[1:] == [None] * 3
+
+
+@in_virtual_time
+async def test_a_call_of_both_pays_once_for_what_it_has_to_do_apart() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(1, 5), write=Rate(1, 1))
+    await policy.apply([put("a")])
+    await policy.apply([put("b"), *gets(5)], now() + 5)
+    assert arrivals(store) == [(0, 1), (0, 5), (1, 1)]
+
+
+@in_virtual_time
+async def test_what_cannot_have_its_credits_in_time_is_refused_at_once() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(1, 1))
+    await policy.apply([put("a")])
+    waiting = [asyncio.create_task(policy.apply([put(f"{index}")], now() + 10)) for index in range(3)]
+    await asyncio.sleep(0)
+    started = now()
+    [outcome] = await policy.apply([put("late")], started + 2.5)
+    assert now() == started
+    assert isinstance(outcome, Throttled)
+    assert (outcome.applied, outcome.retriable) == ("no", True)
+    assert outcome.retry_after_s == pytest.approx(4)
+    assert "rate_per_s" in outcome.detail
+    assert "late" not in outcome.detail
+    assert {type(answer) for [answer] in await asyncio.gather(*waiting)} == {Written}
+    assert len(store.calls) == 4
+
+
+@in_virtual_time
+async def test_of_a_batch_what_can_pass_in_time_does_and_only_the_rest_is_refused() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(10, 10))
+    started = now()
+    outcomes = await policy.apply(puts(100), started + 2.05)
+    assert [type(outcome) for outcome in outcomes] == [Written] * 30 + [Throttled] * 70
+    assert now() <= started + 2.05
+    assert all(error.applied == "no" and (error.retry_after_s or 0) > 0 for error in throttled(outcomes))
+
+
+@in_virtual_time
+async def test_who_is_cancelled_while_waiting_gives_his_credits_to_the_next() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(1, 1), write=None)
+    await policy.apply([Get("a")])
+    calls = [asyncio.create_task(policy.apply([Get(f"{index}")], now() + 60)) for index in range(4)]
+    started = now()
+    await asyncio.sleep(0.5)
+    calls[0].cancel()
+    calls[2].cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert [operation.key for [operation] in store.calls] == ["a", "1", "3"]
+    assert now() == pytest.approx(started + 2)
+
+
+@in_virtual_time
+async def test_who_is_cancelled_in_the_moment_of_his_turn_has_taken_nothing() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(1, 1), write=None)
+    await policy.apply([Get("a")])
+    started = now()
+    first = asyncio.create_task(policy.apply([Get("b")], now() + 60))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_at(started + 1 + 5e-10, first.cancel)  # in the same turn of the loop, but later
+    second = asyncio.create_task(policy.apply([Get("c")], now() + 60))
+    await asyncio.gather(first, second, return_exceptions=True)
+    assert first.cancelled()
+    assert [operation.key for [operation] in store.calls] == ["a", "c"]
+    assert now() == pytest.approx(started + 1)
+
+
+@in_virtual_time
+async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 5
+    policy = RateLimit(store, read=Rate(10, 1), write=None)
+    batch = asyncio.create_task(policy.apply(gets(50), now() + 60))
+    await asyncio.sleep(1.05)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await batch
+    assert store.under_way == 0
+    started = now()
+    await policy.apply([Get("next")], now() + 60)
+    assert now() - started == pytest.approx(5.05)
+
+
+@in_virtual_time
+async def test_a_store_that_breaks_is_not_hidden_by_parts() -> None:
+    store = Scripted()
+
+    def broken(operations: object) -> float:
+        raise RuntimeError("broken")
+
+    store.takes_s = broken
+    with pytest.raises(RuntimeError, match="broken"):
+        await RateLimit(store, read=Rate(10, 1), write=None).apply(gets(5), now() + 60)
+
+
+@in_virtual_time
+async def test_nothing_costs_nothing() -> None:
+    policy = RateLimit(Scripted(), read=Rate(1, 1), write=Rate(1, 1))
+    for _ in range(5):
+        assert await policy.apply([], now() + 0.1) == []
+
+
+@in_virtual_time
+async def test_never_more_than_the_burst_and_the_rate_pass_whoever_comes_when() -> None:
+    chance = random.Random(20)
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(200, 40), write=None)
+    sent, refused = 0, 0
+
+    async def caller(index: int) -> None:
+        nonlocal sent, refused
+        await asyncio.sleep(chance.uniform(0, 5))
+        count = chance.choice([1, 1, 1, 5, 30, 100])
+        task = asyncio.create_task(policy.apply(gets(count, f"{index}-"), now() + chance.uniform(0.01, 3)))
+        if chance.random() < 0.2:
+            asyncio.get_running_loop().call_later(chance.uniform(0, 1), task.cancel)
+        [outcomes] = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(outcomes, list):
+            sent, refused = sent + len(outcomes), refused + len(throttled(outcomes))
+
+    await asyncio.gather(*(caller(index) for index in range(100)))
+    passed = arrivals(store)
+    for first, last in itertools.combinations(range(len(passed)), 2):
+        between_s = passed[last][0] - passed[first][0]
+        assert sum(count for _, count in passed[first : last + 1]) <= 40 + 200 * between_s + 1e-3
+    assert sum(count for _, count in passed) >= sent - refused > 0
+    assert refused > 0
+    assert policy._read is not None
+    assert policy._read.bucket._wanted == 0
+
+
+@in_virtual_time
+async def test_no_credit_is_lost_where_timers_are_coarse() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(10_000, 1), write=None)
+    started = now()
+    await policy.apply(gets(5000), now() + 10)
+    assert now() - started == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(("per_s", "burst"), [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (5, 0.5), (5, 0)])
+def test_a_rate_lets_something_through(per_s: float, burst: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Rate(per_s, burst)
+
+
+@in_virtual_time
+async def test_waits_and_refusals_are_counted() -> None:
+    registry = CollectorRegistry()
+    policy = RateLimit(Scripted(), read=Rate(100), write=Rate(10, 1), metrics=Metrics(registry))
+    await policy.apply(gets(100))
+    await policy.apply(puts(4), now() + 0.25)
+
+    def value(name: str, direction: str) -> float | None:
+        return registry.get_sample_value(f"tableside_rate_limit_{name}", {"table": "t", "direction": direction})
+
+    assert (value("throttled_total", "read"), value("throttled_total", "write")) == (0, 1)
+    assert (value("wait_seconds_count", "read"), value("wait_seconds_count", "write")) == (0, 2)
+    assert value("wait_seconds_sum", "write") == pytest.approx(0.2)
