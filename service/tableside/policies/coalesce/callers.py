@@ -1,0 +1,108 @@
+"""Who waits for what: a caller has places in calls of the store that others have places in too.
+
+Knows nothing of the order of operations, of when calls go, or of the store.
+"""
+
+import asyncio
+import math
+
+from ...operations import Get, Operation, Outcome
+
+
+class Caller:
+    """One call from above: the outcomes so far, and the places that are not answered yet, by position."""
+
+    __slots__ = ("future", "open", "outcomes", "until")
+
+    def __init__(self, count: int, until: float, future: "asyncio.Future[list[Outcome]]") -> None:
+        self.until = until
+        self.future = future
+        self.outcomes: list[Outcome] = [None] * count
+        self.open: dict[int, Place] = {}
+
+    def waits_for(self, position: int) -> bool:
+        """Whether the operation at that position is still wanted."""
+        return position in self.open and not self.future.done()
+
+    def answer(self, position: int, outcome: Outcome) -> None:
+        """Say what became of the operation at that position, if that is still wanted."""
+        if not self.waits_for(position):
+            return
+        self.outcomes[position] = outcome
+        del self.open[position]
+        if not self.open:
+            self.future.set_result(self.outcomes)
+
+
+class Place:
+    """One operation of a call of the store; several callers may share that of a get.
+
+    `leave_at` is when it wants to be under way. `call` is None until it is.
+    """
+
+    __slots__ = ("call", "leave_at", "members", "operation", "reads")
+
+    def __init__(self, operation: Operation, leave_at: float) -> None:
+        self.operation = operation
+        self.reads = type(operation) is Get
+        self.leave_at = leave_at
+        self.call: Call | None = None
+        self.members: list[tuple[Caller, int]] = []
+
+    def add(self, caller: Caller, position: int) -> None:
+        """Let a caller share the outcome."""
+        self.members.append((caller, position))
+        caller.open[position] = self
+
+    def living(self) -> list[Caller]:
+        """Return those who still want the outcome."""
+        return [caller for caller, position in self.members if caller.waits_for(position)]
+
+    def depart(self, call: "Call") -> list[Caller]:
+        """Be under way with a call, only for those who still want the outcome; return them."""
+        self.call = call
+        living = self.living()
+        if len(living) < len(self.members):
+            for caller, position in self.members:
+                if not caller.waits_for(position):
+                    caller.open.pop(position, None)
+        return living
+
+    def answer(self, outcome: Outcome) -> None:
+        """Say to all what became of the operation."""
+        for caller, position in self.members:
+            caller.answer(position, outcome)
+
+
+class Call:
+    """A call of the store that forms, and then is under way: `until` and `wanted` are known from then on.
+
+    `wanted` is how many outcomes somebody waits for.
+    """
+
+    __slots__ = ("full", "leave_at", "places", "since", "size_bytes", "timer", "until", "wanted")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.leave_at = math.inf
+        self.full = False
+        self.places: list[Place] = []
+        self.size_bytes = self.wanted = 0
+        self.until = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+
+    def depart(self) -> list[Place]:
+        """Return the places that somebody still wants: the others are not sent. Nobody can join from now on."""
+        going = []
+        for place in self.places:
+            if living := place.depart(self):
+                self.wanted += len(living)
+                self.until = max(self.until, max(caller.until for caller in living))
+                going.append(place)
+        return going
+
+    def abandon(self) -> None:
+        """Cancel whoever still waits: there will be no outcome."""
+        for place in self.places:
+            for caller in place.living():
+                caller.future.cancel()

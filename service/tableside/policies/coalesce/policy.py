@@ -1,0 +1,133 @@
+"""The policy: calls from above become calls of the store that are neither too many nor too large.
+
+A small call shares one with others (`shared`), a large one goes by itself, in parts. Knows nothing of which store that
+is.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from ...operations import Operation, Outcome
+from ...store import Policy, Store
+from ...together import parts, together
+from .asking import ask, size_bytes, write
+from .metrics import Metrics, TableMetrics
+from .order import Direct, Order
+from .shared import Limits, Shared
+
+DIRECT_SHARE = 4
+"""A caller's call that has this part of `operations_max` (a quarter), and two operations, goes without waiting."""
+
+PARTS_AT_ONCE = 8
+"""How many parts of one caller's call are under way at once."""
+
+
+class Coalesce(Policy):
+    """A store whose small calls go together, and whose large ones go in parts."""
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        operations_max: int,
+        bytes_max: int,
+        linger_s: float | None = 0.0,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Make calls of `inner` of at most `operations_max` operations and `bytes_max` bytes of values and updates.
+
+        A single operation that has more bytes goes alone. `linger_s` is how long an operation waits for others: 0 is
+        one turn of the event loop; with None calls are cut, and never shared or held back.
+        """
+        super().__init__(inner)
+        limits = self._limits = Limits(operations_max, bytes_max)
+        self._direct_min = max(2, -(-operations_max // DIRECT_SHARE))
+        self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
+        self._order = Order()
+        self._writing: set[asyncio.Task[list[Outcome]]] = set()
+        self._shared = None if linger_s is None else Shared(inner, self._order, self._metrics, limits, linger_s)
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        """Do the operations, in calls of the store that others may share."""
+        if self._shared is None:
+            return await self._in_parts(operations, until)
+        if len(operations) < self._direct_min:
+            return await self._shared.outcomes(self._shared.accept(operations, until)) if operations else []
+        writes = write(operations)
+        if held := self._order.held(operations, writes=writes):
+            return await self._mixed(self._shared, operations, held, until)
+        return await self._direct(operations, until, writes=writes)
+
+    async def close(self) -> None:
+        """Send what waits at once, and return when nothing is under way; from then on nothing lingers.
+
+        Operations that still come are done. A second call does nothing.
+        """
+        if self._shared is not None:
+            await self._shared.drain()
+
+    async def _in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        """Cut a call, and do nothing else."""
+        cut = self._cut(operations, writes=write(operations))
+        if len(cut) < 2:  # nothing of this policy is between the caller and the store then
+            return await self._inner.apply(operations, until)
+        answers = await together([ask(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
+        return [outcome for answer in answers for outcome in answer]
+
+    async def _direct(self, operations: Sequence[Operation], until: float, *, writes: bool) -> list[Outcome]:
+        """Send operations of which nothing is held, in parts side by side."""
+        directs = [Direct(part, writes=writes) for part in self._cut(operations, writes=writes)]
+        for direct in directs:
+            self._order.begin(direct)
+        try:
+            answers = await together([self._part(direct, until) for direct in directs], PARTS_AT_ONCE)
+        finally:
+            for direct in directs:
+                if not direct.sent:
+                    self._end(direct)
+        return answers[0] if len(answers) == 1 else [outcome for answer in answers for outcome in answer]
+
+    async def _part(self, direct: Direct, until: float) -> list[Outcome]:
+        """Send a part; once it is under way, one that writes is finished whatever becomes of its caller."""
+        direct.sent = True
+        if not direct.writes:
+            return await self._sent(direct, until)
+        task = asyncio.get_running_loop().create_task(self._sent(direct, until))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return await asyncio.shield(task)
+
+    async def _sent(self, direct: Direct, until: float) -> list[Outcome]:
+        if self._metrics is not None:
+            self._metrics.direct(len(direct.operations))
+        try:
+            return await ask(self._inner, direct.operations, until)
+        finally:
+            self._end(direct)
+
+    def _end(self, direct: Direct) -> None:
+        released = self._order.end(direct)
+        if self._shared is not None:
+            self._shared.release(released)
+
+    def _cut(self, operations: Sequence[Operation], *, writes: bool) -> list[Sequence[Operation]]:
+        limits = self._limits
+        if not writes and 0 < len(operations) <= limits.operations_max:
+            return [operations]
+        return list(parts(operations, limits.operations_max, limits.bytes_max if writes else None, size_bytes))
+
+    async def _mixed(
+        self, shared: Shared, operations: Sequence[Operation], held: Sequence[int], until: float
+    ) -> list[Outcome]:
+        """Send what is not held at once, and let the others take their turn on their keys."""
+        free = sorted(set(range(len(operations))).difference(held))
+        rest = [operations[position] for position in free]
+        caller = shared.accept([operations[position] for position in held], until)
+        try:
+            answers = await self._direct(rest, until, writes=write(rest))
+        except BaseException:
+            shared.forget(caller)
+            raise
+        outcomes = dict(zip(free, answers, strict=True)) | dict(zip(held, await shared.outcomes(caller), strict=True))
+        return [outcomes[position] for position in range(len(operations))]

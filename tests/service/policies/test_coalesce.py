@@ -1,0 +1,716 @@
+"""Coalesce shares, cuts, orders and answers calls as it promises."""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from selectors import SelectorKey, SelectSelector
+from typing import Any, TypeVar
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from store_contract import one, put, update, value
+from tableside.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.policies.coalesce import Coalesce, Metrics
+from tableside.store import Policy, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+
+Result = TypeVar("Result")
+
+LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
+
+
+# A loop whose clock goes on only when nothing is left to do, and then at once
+
+
+class _Hurried(SelectSelector):
+    now_s = 1000.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        assert timeout is not None, "everything waits for ever"
+        self.now_s += max(0.0, timeout)
+        return super().select(0)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._hurried = _Hurried()
+        super().__init__(self._hurried)
+
+    def time(self) -> float:
+        return self._hurried.now_s
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(main)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class Watched(Policy):
+    """A store that notes its calls, each of which takes as long as a test wants, or until the test lets it go on."""
+
+    def __init__(self, inner: Store | None = None, takes_s: float = 0.0) -> None:
+        super().__init__(inner or MemoryStore(TableSpec("t")))
+        self.calls: list[list[Operation]] = []
+        self.untils: list[float] = []
+        self.takes_s = takes_s
+        self.cancelled = self.finished = self.at_once = self.at_once_max = 0
+        self.fails: Callable[[Sequence[Operation]], list[Outcome] | None] = lambda operations: None
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        self.calls.append(list(operations))
+        self.untils.append(until)
+        assert len({operation.key for operation in operations}) == len(operations)
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        try:
+            if now() + self.takes_s > until:
+                await asyncio.sleep(until - now())
+                return [DeadlineExceeded("t", applied="unknown")] * len(operations)
+            await asyncio.sleep(self.takes_s)
+            outcomes = self.fails(operations)
+            return await self._inner.apply(operations, until) if outcomes is None else outcomes
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.at_once -= 1
+            self.finished += 1
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(call) for call in self.calls]
+
+
+# What goes together
+
+
+def test_operations_of_one_turn_share_a_call() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE)
+        await coalesce.apply([put(f"{index}", {"n": index}) for index in range(50)])
+        asked: list[Operation] = [*(Get(f"{index}") for index in range(60)), put("new"), Delete("0x")]
+        outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in asked))
+        assert store.sizes == [50, 62]
+        assert [isinstance(outcome, Record) for outcome in outcomes] == [True] * 50 + [False] * 12
+        assert [type(outcome) for outcome in outcomes[60:]] == [Written, Written]
+
+    run(main())
+
+
+def test_operations_of_other_turns_do_not_wait_for_each_other() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, **LARGE)
+        first = asyncio.create_task(one(coalesce, Get("a")))
+        await turns()
+        second = asyncio.create_task(one(coalesce, Get("b")))
+        await turns()
+        assert store.at_once == 2
+        await asyncio.gather(first, second)
+
+    run(main())
+
+
+def test_operations_wait_as_long_as_they_are_told_and_no_longer() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE, linger_s=0.5)
+        began = now()
+        first = asyncio.create_task(one(coalesce, put("a")))
+        await asyncio.sleep(0.4)
+        assert store.calls == []
+        await asyncio.gather(first, one(coalesce, put("b")))
+        assert now() == pytest.approx(began + 0.5)
+        await one(coalesce, Get("a"))
+        assert now() == pytest.approx(began + 1.0)
+        assert store.sizes == [2, 1]
+
+    run(main())
+
+
+def test_an_operation_with_less_time_than_others_wait_makes_the_call_go() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE, linger_s=0.5)
+        began = now()
+        patient = asyncio.create_task(one(coalesce, put("a")))
+        await turns()
+        assert await coalesce.apply([Get("b")], began + 0.2) == [None]
+        assert now() == began
+        await patient
+        assert store.sizes == [2]
+
+    run(main())
+
+
+@pytest.mark.parametrize("linger_s", [0.0, 0.5])
+def test_a_call_that_is_full_goes_at_once(linger_s: float) -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
+        began = now()
+        await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(30)))
+        assert (store.sizes, now()) == ([10, 10, 10], began)
+        await asyncio.gather(*(one(coalesce, put(f"{index}", {"x": "x" * 392})) for index in range(4)))
+        assert store.sizes[3:] == [2, 2]
+
+    run(main())
+
+
+def test_an_operation_that_is_too_large_for_any_call_goes_alone() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, operations_max=100, bytes_max=100)
+        large: list[Operation] = [
+            put("b", {"x": "x" * 200}),
+            update("c", {"x": "x" * 200}, {}),
+            update("d", {}, {"x": "x" * 200}),
+        ]
+        await asyncio.gather(*(one(coalesce, operation) for operation in [put("a"), *large, Get("e")]))
+        assert [[operation.key for operation in call] for call in store.calls] == [["a"], ["b"], ["c"], ["d"], ["e"]]
+        store.calls.clear()
+        await coalesce.apply([Get(f"{index}") for index in range(30)] + large)
+        assert store.sizes == [30, 1, 1, 1]
+
+    run(main())
+
+
+def test_a_large_call_does_not_wait() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, operations_max=100, bytes_max=1000, linger_s=10.0)
+        began = now()
+        await coalesce.apply([Get(f"{index}") for index in range(25)])
+        await coalesce.apply([put(f"{index}") for index in range(25)])
+        assert (store.sizes, now()) == ([25, 25], began)
+        await coalesce.apply([Get(f"{index}") for index in range(24)])
+        assert now() == began + 10.0
+
+    run(main())
+
+
+@pytest.mark.parametrize("linger_s", [0.0, None])
+def test_a_call_that_is_too_large_goes_in_parts_side_by_side_and_not_too_many_at_once(linger_s: float | None) -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
+        began = now()
+        outcomes = await coalesce.apply([put(f"{index}", {"n": index}) for index in range(155)])
+        assert {type(outcome) for outcome in outcomes} == {Written}
+        assert (sorted(store.sizes), store.at_once_max, now()) == ([5] + [10] * 15, 8, began + 2.0)
+        store.calls.clear()
+        outcomes = await coalesce.apply([Get(f"{index}") for index in range(25)])
+        assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [
+            b'{"n":%d}' % index for index in range(25)
+        ]
+        assert sorted(store.sizes) == [5, 10, 10]
+
+    run(main())
+
+
+def test_without_sharing_calls_are_handed_on_as_they_are() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE, linger_s=None)
+        await asyncio.gather(one(coalesce, Get("a")), one(coalesce, Get("a")), coalesce.apply([Get("b"), put("c")]))
+        assert store.sizes == [1, 1, 2]
+        await coalesce.close()
+
+    run(main())
+
+
+# Order
+
+
+def test_gets_of_one_key_in_one_call_are_one_and_all_are_answered() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE)
+        await one(coalesce, put("a", {"n": 1}))
+        outcomes = await asyncio.gather(
+            coalesce.apply([Get("a"), Get("b")]), one(coalesce, Get("a")), coalesce.apply([Get("a")])
+        )
+        assert store.calls[1:] == [[Get("a"), Get("b")]]
+        assert outcomes[0][0] == outcomes[1] == outcomes[2][0] != outcomes[0][1]
+
+    run(main())
+
+
+def test_a_get_does_not_take_the_outcome_of_one_that_began_before_it() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, **LARGE)
+        early = asyncio.create_task(one(coalesce, Get("a")))
+        await asyncio.sleep(0.5)
+        late = asyncio.create_task(one(coalesce, Get("a")))
+        await turns()
+        assert store.at_once == 2
+        await asyncio.gather(early, late)
+
+    run(main())
+
+
+N: Operation = update("a", {"$inc": {"n": 1}})
+ORDERS: list[tuple[list[Operation], list[int], Any]] = [
+    ([Delete("a"), put("a", {"n": 5})], [1, 1], {"n": 5}),
+    ([put("a", {"n": 5}), Delete("a")], [1, 1], None),
+    ([put("a", {"n": 5}), N], [1, 1], {"n": 6}),
+    ([N, put("a", {"n": 5})], [1, 1], {"n": 5}),
+    ([N, N, N], [1, 1, 1], {"n": 3}),
+    ([Get("a"), N, Get("a"), Get("a"), N, Get("a")], [1, 1, 1, 1, 1], {"n": 2}),
+]
+
+
+@pytest.mark.parametrize(("operations", "sizes", "left"), ORDERS, ids=str)
+def test_operations_on_one_key_take_turns_in_their_order(
+    operations: list[Operation], sizes: list[int], left: Any
+) -> None:
+    async def main() -> None:
+        store = Watched(takes_s=0.1)
+        coalesce = Coalesce(store, **LARGE)
+        await one(coalesce, put("a", {"n": 0}))
+        store.calls.clear()
+        outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in operations))
+        assert store.sizes == sizes
+        assert [type(operation) for [operation] in store.calls if type(operation) is not Get] == [
+            type(operation) for operation in operations if type(operation) is not Get
+        ]
+        assert (None if left is None else await value(coalesce, "a")) == left
+        seen = [outcome.value for outcome in outcomes if isinstance(outcome, Record)]
+        assert seen == sorted(seen)
+        assert await one(coalesce, Get("a")) is not None or left is None
+
+    run(main())
+
+
+def test_a_get_sees_a_write_of_the_same_turn_that_came_before_it() -> None:
+    async def main() -> None:
+        coalesce = Coalesce(Watched(takes_s=0.1), **LARGE)
+        for number in range(3):
+            _, found = await asyncio.gather(one(coalesce, put("a", {"n": number})), one(coalesce, Get("a")))
+            assert isinstance(found, Record)
+            assert found.value == b'{"n":%d}' % number
+
+    run(main())
+
+
+def test_one_key_that_is_busy_holds_back_no_other() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=20, bytes_max=1000)
+        began = now()
+        writes = [asyncio.create_task(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0}))) for _ in range(3)]
+        await turns()
+        assert await coalesce.apply([Get("b"), Get("c")]) == [None, None]
+        assert now() == began + 1.0
+        batch = asyncio.create_task(coalesce.apply([Get(key) for key in ["x", "a", "y", *map(str, range(10))]]))
+        await turns()
+        assert [len(call) for call in store.calls if Get("x") in call] == [12]
+        outcomes = await batch
+        assert isinstance(outcomes[1], Record)
+        assert outcomes[1].value == b'{"n":3}'
+        assert outcomes.count(None) == 12
+        await asyncio.gather(*writes)
+
+    run(main())
+
+
+LARGE_READ: list[Operation] = [Get(f"{index}") for index in range(30)]
+LARGE_WRITE: list[Operation] = [put(f"{index}", {"n": 1}) for index in range(30)]
+LARGE_UPDATE: list[Operation] = [update(f"{index}", {"$inc": {"n": 1}}) for index in range(20, 50)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "took_s"),
+    [
+        (LARGE_READ, LARGE_READ, 1.0),
+        (LARGE_READ, [Get("3")], 1.0),
+        ([Get("3")], LARGE_READ, 1.0),
+        (LARGE_READ, LARGE_WRITE, 2.0),
+        (LARGE_READ, [put("3", {"n": 7})], 2.0),
+        ([Get("3")], LARGE_WRITE, 2.0),
+        (LARGE_WRITE, LARGE_READ, 2.0),
+        (LARGE_WRITE, [Get("3")], 2.0),
+        (LARGE_WRITE, [Get("33"), update("44", {})], 1.0),
+        ([put("3", {"n": 7})], LARGE_READ, 2.0),
+        (LARGE_WRITE, LARGE_UPDATE, 2.0),
+        (LARGE_UPDATE, LARGE_WRITE, 2.0),
+    ],
+)
+def test_large_calls_keep_the_order_of_keys_too(first: list[Operation], second: list[Operation], took_s: float) -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce, plain = Coalesce(store, operations_max=100, bytes_max=10_000), MemoryStore(TableSpec("t"))
+        began = now()
+        early = asyncio.create_task(coalesce.apply(first))
+        await turns()
+        answers = [*await coalesce.apply(second), *await early]
+        assert now() == began + took_s
+        expected = [*await plain.apply(first), *await plain.apply(second)]
+        assert list(map(type, answers)) == list(map(type, expected[len(first) :] + expected[: len(first)]))
+        for index in range(50):
+            found, other = await one(store, Get(f"{index}")), await one(plain, Get(f"{index}"))
+            assert getattr(found, "value", None) == getattr(other, "value", None)
+
+    run(main())
+
+
+def test_a_write_does_not_overtake_a_large_read_that_a_get_came_after() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+        began = now()
+        read = asyncio.create_task(coalesce.apply(LARGE_READ))
+        await asyncio.sleep(0.5)
+        get = asyncio.create_task(one(coalesce, Get("3")))
+        await turns()
+        write = asyncio.create_task(one(coalesce, put("3")))
+        await get
+        assert isinstance(await write, Written)
+        assert now() == began + 2.5
+        await read
+
+    run(main())
+
+
+# Deadlines
+
+
+def test_a_call_goes_with_the_latest_deadline_and_each_is_answered_by_its_own() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=5.0)
+        coalesce = Coalesce(store, **LARGE)
+        began, ended = now(), {}
+
+        async def timed(operation: Operation, until: float) -> Outcome:
+            [outcome] = await coalesce.apply([operation], until)
+            ended[operation.key] = now() - began
+            return outcome
+
+        get, write, patient, for_ever = await asyncio.gather(
+            timed(Get("a"), began + 1),
+            timed(put("b"), began + 2),
+            timed(put("c"), began + 9),
+            timed(Get("d"), began + 8),
+        )
+        assert store.untils == [began + 9]
+        assert isinstance(get, DeadlineExceeded)
+        assert get.applied == "no"
+        assert isinstance(write, DeadlineExceeded)
+        assert write.applied == "unknown"
+        assert isinstance(patient, Written)
+        assert for_ever is None
+        assert ended == pytest.approx({"a": 1, "b": 2, "c": 5, "d": 5}, abs=0.002)
+        assert isinstance(await one(store, Get("b")), Record)
+
+    run(main())
+
+
+def test_what_waits_for_its_turn_beyond_its_deadline_is_never_sent() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=5.0)
+        coalesce = Coalesce(store, **LARGE)
+        began = now()
+        slow = asyncio.create_task(one(coalesce, put("a")))
+        await turns()
+        late, other = await coalesce.apply([put("a", {"n": 2}), Get("b")], began + 1.0)
+        assert isinstance(late, DeadlineExceeded)
+        assert late.applied == "no"
+        assert isinstance(other, DeadlineExceeded)
+        assert now() == pytest.approx(began + 1.0, abs=0.002)
+        await slow
+        await coalesce.close()
+        assert [operation for call in store.calls for operation in call if operation.key == "a"] == [put("a")]
+
+    run(main())
+
+
+def test_what_comes_after_its_deadline_is_not_sent() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
+        for operations in ([Get("a")], [put("a")], LARGE_WRITE):
+            outcomes = await coalesce.apply(operations, now())
+            assert all(isinstance(each, DeadlineExceeded) and each.applied == "no" for each in outcomes)
+        assert store.calls == []
+
+    run(main())
+
+
+# Callers that leave
+
+
+def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobody() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, **LARGE)
+        tasks = [asyncio.create_task(one(coalesce, put(key))) for key in "abc"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        waiting = asyncio.create_task(one(coalesce, put("a", {"n": 2})))
+        behind = asyncio.create_task(one(coalesce, Get("a")))
+        await turns()
+        waiting.cancel()
+        assert [type(outcome) for outcome in await asyncio.gather(*tasks, return_exceptions=True)] == [
+            Written,
+            asyncio.CancelledError,
+            Written,
+        ]
+        found = await behind
+        assert isinstance(found, Record)
+        assert found.value == b"{}"
+        assert store.calls == [[put("a"), put("c")], [Get("a")]]
+        await coalesce.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("operations", [[put("a")], [put("a"), Get("b")], LARGE_WRITE], ids=len)
+def test_a_write_under_way_is_finished_when_its_caller_leaves(operations: list[Operation]) -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+        task = asyncio.create_task(coalesce.apply(operations))
+        await turns()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert store.finished == 0
+        await coalesce.close()
+        assert (store.finished, store.cancelled) == (1, 0)
+        assert isinstance(await one(store, Get(operations[0].key)), Record)
+
+    run(main())
+
+
+def test_parts_that_were_not_sent_yet_go_with_their_caller() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=1, bytes_max=10_000)
+        task = asyncio.create_task(coalesce.apply(LARGE_WRITE))
+        await turns()
+        task.cancel()
+        await coalesce.close()
+        assert (len(store.calls), store.finished, store.cancelled) == (8, 8, 0)
+        assert isinstance(await one(coalesce, put("29")), Written)
+
+    run(main())
+
+
+def test_a_read_ends_when_nobody_waits_for_it_any_more() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=100.0)
+        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+        single = [asyncio.create_task(one(coalesce, Get(key))) for key in "aab"]
+        large = asyncio.create_task(coalesce.apply(LARGE_READ))
+        await turns()
+        for left, task in enumerate(single[:2]):
+            task.cancel()
+            await turns()
+            assert store.cancelled == 0, left
+        single[2].cancel()
+        large.cancel()
+        await turns()
+        assert (store.cancelled, store.at_once) == (2, 0)
+        await coalesce.close()
+
+    run(main())
+
+
+def test_a_read_that_others_wait_for_goes_on_when_one_left_in_the_turn_it_was_sent() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, **LARGE)
+        leaving, staying = (asyncio.create_task(one(coalesce, Get(key))) for key in "ab")
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert await staying is None
+        assert store.calls == [[Get("b")]]
+
+    run(main())
+
+
+# Failures
+
+
+def test_one_that_fails_touches_no_other_caller() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE)
+        await coalesce.apply([put("rich", {"rich": "data"}), put("word", {"n": "x"})])
+        outcomes = await asyncio.gather(
+            one(coalesce, update("rich", {"$inc": {"n": 1}}, {"n": 0})),
+            one(coalesce, update("absent", {"$inc": {"n": 1}})),
+            one(coalesce, update("word", {"$inc": {"n": 1}})),
+            one(coalesce, update("first", {"$inc": {"n": 1}}, {"n": 10})),
+            one(coalesce, Get("other")),
+        )
+        assert len(store.calls) == 2
+        assert [isinstance(outcome, TableError) for outcome in outcomes] == [False, True, True, False, False]
+        assert isinstance(outcomes[1], RecordNotFound)
+        assert await value(coalesce, "rich") == {"rich": "data", "n": 1}
+        assert await value(coalesce, "first") == {"n": 11}
+
+    run(main())
+
+
+def test_a_failure_of_the_store_is_given_to_each_as_it_is() -> None:
+    async def main() -> None:
+        store = Watched()
+        trouble = StoreUnavailable("no", applied="unknown")
+        store.fails = lambda operations: [trouble if operation.key == "b" else None for operation in operations]
+        coalesce = Coalesce(store, **LARGE)
+        assert await asyncio.gather(*(one(coalesce, Get(key)) for key in "abc")) == [None, trouble, None]
+
+    run(main())
+
+
+@pytest.mark.parametrize("operations_max", [1, 30, 1000])
+def test_a_bug_of_the_store_is_the_outcome_of_what_was_in_that_call_and_of_nothing_else(
+    operations_max: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        store = Watched(takes_s=0.1)
+
+        def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
+            keys = {operation.key for operation in operations}
+            if "raises" in keys:
+                raise ZeroDivisionError
+            return [] if "short" in keys else None
+
+        store.fails = fails
+        coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
+        for bad in ("raises", "short"):
+            first = asyncio.gather(one(coalesce, put(bad)), one(coalesce, Get("x")))
+            await turns()
+            behind = asyncio.create_task(one(coalesce, put(bad)))
+            large = await coalesce.apply([*LARGE_WRITE, Get("y")])
+            assert not any(isinstance(outcome, TableError) for outcome in large)
+            for write in ((await first)[0], await behind):
+                assert isinstance(write, Internal)
+                assert (write.applied, write.retriable) == ("unknown", False)
+            read = (await first)[1]
+            assert read is None if operations_max == 1 else isinstance(read, Internal) and read.applied == "no"
+        assert len([entry for entry in caplog.records if entry.exc_info]) == 4
+        assert isinstance(await one(coalesce, put("good")), Written)
+        await coalesce.close()
+
+    run(main())
+
+
+def test_what_a_caller_asks_on_being_answered_is_sent_once() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE)
+
+        async def twice(key: str) -> None:
+            for _ in range(2):
+                assert isinstance(await one(coalesce, update(key, {"$inc": {"n": 1}}, {"n": 0})), Written)
+
+        await asyncio.gather(*map(twice, "aabc"))
+        assert [await value(coalesce, key) for key in "abc"] == [{"n": 4}, {"n": 2}, {"n": 2}]
+
+    run(main())
+
+
+def test_what_waited_for_its_turn_does_not_linger_again() -> None:
+    async def main() -> None:
+        coalesce = Coalesce(Watched(takes_s=1.0), **LARGE, linger_s=0.5)
+        began = now()
+        first, *_ = await asyncio.gather(*(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(3)))
+        assert isinstance(first, Written)
+        assert first.created
+        assert now() == pytest.approx(began + 3.5)
+
+    run(main())
+
+
+# The end
+
+
+def test_on_close_everything_queued_is_sent_and_answered() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000, linger_s=60.0)
+        began = now()
+        tasks = [asyncio.create_task(one(coalesce, put(key, {"n": index}))) for index, key in enumerate("abaa")]
+        tasks.append(asyncio.create_task(one(coalesce, Get("a"))))
+        large = asyncio.create_task(coalesce.apply(LARGE_WRITE))
+        await turns()
+        await asyncio.gather(coalesce.close(), coalesce.close())
+        assert now() == began + 4.0
+        assert store.at_once == 0
+        assert {type(outcome) for outcome in await asyncio.gather(*tasks[:4])} == {Written}
+        found = await tasks[4]
+        assert isinstance(found, Record)
+        assert found.value == b'{"n":3}'
+        await large
+
+    run(main())
+
+
+def test_after_close_operations_are_done_without_waiting_and_no_timer_is_left() -> None:
+    async def main() -> None:
+        coalesce = Coalesce(Watched(), **LARGE, linger_s=60.0)
+        await coalesce.close()
+        began = now()
+        await asyncio.gather(*(coalesce.apply([put(key)], began + 10) for key in "ab"))
+        await coalesce.close()
+        assert now() == began
+        timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]  # there is no other way to see them
+        assert timers == []
+
+    run(main())
+
+
+def test_closing_one_table_leaves_the_others_alone() -> None:
+    async def main() -> None:
+        one_table, other = (Coalesce(Watched(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
+        began = now()
+        task = asyncio.create_task(one(other, put("a")))
+        await turns()
+        await one_table.close()
+        assert now() == began
+        await task
+        assert now() == began + 6.0
+
+    run(main())
+
+
+def test_calls_are_counted_by_their_size_and_why_they_went() -> None:
+    registry = CollectorRegistry()
+
+    async def main() -> None:
+        coalesce = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=Metrics(registry))
+        await asyncio.gather(*(one(coalesce, Get(key)) for key in "aaab"))
+        await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(23)))
+        await coalesce.apply([Get(f"{index}") for index in range(30)])
+
+    run(main())
+
+    def sample(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"tableside_{name}", {"table": "t", **labels})
+
+    counts = {
+        reason: (
+            sample("call_operations_count", reason=reason),
+            sample("call_operations_sum", reason=reason),
+        )
+        for reason in ("direct", "waited", "full")
+    }
+    assert counts == {"direct": (2, 30), "waited": (2, 5), "full": (1, 20)}
+    assert sample("coalesce_wait_seconds_count") == 3
+    assert sample("coalesce_wait_seconds_sum") == pytest.approx(1.0)
+    assert sample("coalesced_gets_total") == 2

@@ -1,0 +1,194 @@
+"""Coalesce passes the shared suite around memory, however it is set; and what many do at once has one order per key."""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from store_contract import StoreContract, Time, put, update
+from tableside import values
+from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.policies.coalesce import Coalesce, Metrics
+from tableside.store import Policy, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+
+
+class Suite(StoreContract):
+    """The shared suite, with what a subclass says."""
+
+    options: ClassVar[dict[str, Any]]
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            store = Coalesce(MemoryStore(spec, time.now_ms), **self.options)
+            yield store
+            await store.close()
+
+        return opened()
+
+
+class TestOneTurn(Suite):
+    options: ClassVar[dict[str, Any]] = {"operations_max": 1000, "bytes_max": 2**22, "linger_s": 0.0}
+
+
+class TestSmallCalls(Suite):
+    options: ClassVar[dict[str, Any]] = {"operations_max": 3, "bytes_max": 100, "linger_s": 0.0}
+
+
+class TestLingering(Suite):
+    options: ClassVar[dict[str, Any]] = {
+        "operations_max": 400,
+        "bytes_max": 2**22,
+        "linger_s": 0.001,
+        "metrics": Metrics(CollectorRegistry()),
+    }
+
+
+class TestCutOnly(Suite):
+    options: ClassVar[dict[str, Any]] = {"operations_max": 7, "bytes_max": 1000, "linger_s": None}
+
+
+# Many at once
+
+
+class Erratic(Policy):
+    """A store that takes its time, looks at its records somewhen within it, and may fail before or after."""
+
+    def __init__(self, chance: random.Random, *, fails: bool) -> None:
+        super().__init__(MemoryStore(TableSpec("t")))
+        self._chance = chance
+        self._fails = fails
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        assert len({operation.key for operation in operations}) == len(operations)
+        await self._turns()
+        chosen = [self._chance.random() if self._fails else 1.0 for _ in operations]
+        lost = [operation for operation, how in zip(operations, chosen, strict=True) if how >= 0.1]
+        outcomes = iter(await self._inner.apply(lost, until))
+        await self._turns()
+        return [
+            StoreUnavailable("before") if how < 0.1 else self._seen(operation, next(outcomes), how)
+            for operation, how in zip(operations, chosen, strict=True)
+        ]
+
+    @staticmethod
+    def _seen(operation: Operation, outcome: Outcome, how: float) -> Outcome:
+        if how < 0.2 and isinstance(outcome, Written):
+            return StoreUnavailable("after", applied="unknown")
+        return outcome
+
+    async def _turns(self) -> None:
+        for _ in range(self._chance.choice([0, 0, 1, 3, 10])):
+            await asyncio.sleep(0)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"operations_max": 1000, "bytes_max": 2**20, "linger_s": 0.0},
+    {"operations_max": 8, "bytes_max": 200, "linger_s": 0.0},
+    {"operations_max": 4, "bytes_max": 30, "linger_s": 0.0},
+    {"operations_max": 60, "bytes_max": 2**20, "linger_s": 0.0005},
+]
+KEYS = [f"k{index}" for index in range(12)]
+
+
+def chosen(chance: random.Random, key: str, number: int) -> Operation:
+    kinds: list[Operation] = [
+        Get(key),
+        Get(key),
+        put(key, {"n": number}),
+        put(key, {"n": number, "new": True}, if_absent=True),
+        update(key, {"$inc": {"n": 1}}),
+        update(key, {"$inc": {"n": 1}}, {"n": 0}, returning=True),
+        Delete(key),
+    ]
+    return chance.choice(kinds)
+
+
+def batch(chance: random.Random, number: int) -> list[Operation]:
+    keys = chance.sample(KEYS, chance.choice([1, 1, 1, 1, 2, 5, 12]))
+    if chance.random() < 0.1:
+        return [Get(key) for key in keys]
+    return [chosen(chance, key, number) for key in keys]
+
+
+def seen(outcome: Outcome) -> object:
+    """Return what of an outcome does not depend on how versions are counted."""
+    match outcome:
+        case Record():
+            return outcome.value
+        case Written():
+            return (outcome.created, outcome.value)
+    return type(outcome)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("seed", range(5))
+async def test_many_at_once_get_what_they_would_get_in_turn_in_the_order_they_came(
+    options: dict[str, Any], seed: int
+) -> None:
+    chance = random.Random(seed)
+    coalesce, plain = Coalesce(Erratic(chance, fails=False), **options), MemoryStore(TableSpec("t"))
+    expected: list[list[Outcome]] = []
+
+    async def caller(number: int) -> list[tuple[int, list[Outcome]]]:
+        found = []
+        for turn in range(10):
+            operations = batch(chance, 100 * number + turn)
+            place = len(expected)
+            expected.append(await plain.apply(operations))
+            found.append((place, await coalesce.apply(operations)))
+        return found
+
+    answers = await asyncio.gather(*(caller(number) for number in range(30)))
+    await coalesce.close()
+    for place, outcomes in (answer for found in answers for answer in found):
+        assert list(map(seen, outcomes)) == list(map(seen, expected[place]))
+    for key in KEYS:
+        assert seen((await coalesce.apply([Get(key)]))[0]) == seen((await plain.apply([Get(key)]))[0])
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, {**OPTIONS[1], "linger_s": None}], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+async def test_nothing_is_lost_or_done_twice_whoever_fails_leaves_or_comes_too_late(
+    options: dict[str, Any], seed: int
+) -> None:
+    chance = random.Random(seed)
+    store = Erratic(chance, fails=True)
+    coalesce = Coalesce(store, **options)
+    sure, possible = dict.fromkeys(KEYS, 0), dict.fromkeys(KEYS, 0)
+
+    async def caller(number: int) -> None:
+        keys = chance.sample(KEYS, chance.choice([1, 1, 1, 3, 12]))
+        increments: list[Operation] = [update(key, {"$inc": {"n": 1}}, {"n": 0}) for key in keys]
+        for _ in range(number % 40):
+            await asyncio.sleep(0)
+        limit_s = chance.choice([0.0, 0.0005, 0.002, 10.0, 10.0, 10.0])
+        task = asyncio.create_task(coalesce.apply(increments, asyncio.get_running_loop().time() + limit_s))
+        if chance.random() < 0.2:
+            for _ in range(chance.randrange(10)):
+                await asyncio.sleep(0)
+            task.cancel()
+        [outcomes] = await asyncio.gather(task, return_exceptions=True)
+        for index, key in enumerate(keys):
+            outcome = None if isinstance(outcomes, BaseException) else outcomes[index]
+            assert outcome is None or isinstance(outcome, (Written, StoreUnavailable, DeadlineExceeded)), outcome
+            done = isinstance(outcome, Written)
+            sure[key] += done
+            possible[key] += done or outcome is None or (isinstance(outcome, TableError) and outcome.applied != "no")
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(caller(number) for number in range(400)))
+        await coalesce.close()
+    for key in KEYS:
+        [found] = await store._inner.apply([Get(key)])
+        count: Any = values.decode(found.value)["n"] if isinstance(found, Record) else 0
+        assert sure[key] <= count <= possible[key]
+        assert sure[key] > 0
