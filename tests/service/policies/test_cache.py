@@ -1,0 +1,865 @@
+"""The cache passes the shared suite around memory, and never answers what is older than an acknowledged write."""
+
+import asyncio
+import math
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Scripted
+from store_contract import StoreContract, Time, put, text, update
+from tableside.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
+from tableside.operations import Delete, Get, Key, Operation, Outcome, Record, Written
+from tableside.policies.cache import Cache, Metrics
+from tableside.policies.cache.kept import Kept
+from tableside.store import Policy, Scan, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from virtual_time import in_virtual_time, now
+
+ROOMY = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
+CONFIGURATIONS = {
+    "roomy": ROOMY,
+    "no absences": {**ROOMY, "absent_ttl_s": 0.0},
+    "nothing is kept": {**ROOMY, "ttl_s": 0.0, "absent_ttl_s": 0.0},
+    "two records": {**ROOMY, "records_max": 2},
+    "few bytes": {**ROOMY, "bytes_max": 2000},
+}
+
+
+class Turns(Policy):
+    """A store that lets others have their turn before and after it does anything; the turns are drawn by lot."""
+
+    def __init__(self, inner: Store, chance: random.Random) -> None:
+        super().__init__(inner)
+        self._chance = chance
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        await self.turns()
+        outcomes = await self._inner.apply(operations, until)
+        await self.turns()
+        return outcomes
+
+    async def turns(self) -> None:
+        for _ in range(int(self._chance.random() * 4)):
+            await asyncio.sleep(0)
+
+
+class Contract(StoreContract):
+    configuration: dict[str, Any]
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            inner = self.around(MemoryStore(spec, time.now_ms))
+            yield Cache(inner, clock=time.now_ms, monotonic=lambda: time.now_ms() / 1000, **self.configuration)
+
+        return opened()
+
+    def around(self, store: Store) -> Store:
+        return store
+
+
+class TestRoomy(Contract):
+    configuration = CONFIGURATIONS["roomy"]
+
+
+class TestNothingKept(Contract):
+    configuration = CONFIGURATIONS["nothing is kept"]
+
+
+class TestFewBytesSlowly(Contract):
+    configuration = CONFIGURATIONS["few bytes"]
+
+    def around(self, store: Store) -> Store:
+        return Turns(store, random.Random(7))
+
+
+# What these tests share
+
+
+class Site:
+    """A cache around a store, both on the loop's clock; the store has record `a` with n = 0, and no other."""
+
+    def __init__(self, spec: TableSpec | None = None, metrics: Metrics | None = None, **given: Any) -> None:
+        spec = spec or TableSpec("t")
+        self.memory = MemoryStore(spec, self.now_ms)
+        self.store = Scripted(self.memory)
+        options = {"records_max": 100, "bytes_max": 2**20, "ttl_s": 10.0, "absent_ttl_s": 2.0, **given}
+        self.cache = Cache(self.store, clock=self.now_ms, monotonic=now, metrics=metrics, **options)
+
+    @classmethod
+    async def made(cls, **given: Any) -> "Site":
+        site = cls(**given)
+        await site.elsewhere(put("a", {"n": 0}))
+        return site
+
+    @staticmethod
+    def now_ms() -> int:
+        return round(now() * 1000)
+
+    async def elsewhere(self, operation: Operation) -> None:
+        """Do a write that the cache does not see, as another replica does."""
+        await self.memory.apply([operation])
+
+    async def one(self, operation: Operation, within_s: float = 100.0) -> Outcome:
+        [outcome] = await self.cache.apply([operation], now() + within_s)
+        return outcome
+
+    async def value(self, key: Key = "a", max_age_s: float | None = None) -> bytes | None:
+        outcome = await self.one(Get(key, max_age_s))
+        assert outcome is None or isinstance(outcome, Record), outcome
+        return None if outcome is None else outcome.value
+
+    def takes(self, *seconds: float) -> None:
+        """Let each call take its time; those that follow take none."""
+        left = list(seconds)
+        self.store.takes_s = lambda operations: left.pop(0) if left else 0.0
+
+    @property
+    def asked(self) -> list[list[Key]]:
+        return [[operation.key for operation in call] for call in self.store.calls]
+
+
+def n(number: int) -> bytes:
+    return text(n=number)
+
+
+async def after(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
+    await asyncio.sleep(seconds)
+    return await work
+
+
+# What is kept, and for how long
+
+
+@in_virtual_time
+async def test_a_record_is_read_once_and_then_comes_with_its_age() -> None:
+    site = await Site.made()
+    first = await site.one(Get("a"))
+    await asyncio.sleep(2.5)
+    second = await site.one(Get("a"))
+    assert isinstance(first, Record)
+    assert isinstance(second, Record)
+    assert (first.value, first.etag, first.age_s) == (second.value, second.etag, None)
+    assert second.age_s == pytest.approx(2.5)
+    assert site.asked == [["a"]]
+
+
+@in_virtual_time
+async def test_a_record_that_is_read_all_the_time_is_still_read_anew_when_its_time_is_over() -> None:
+    site = await Site.made(ttl_s=10.0)
+    for _ in range(99):
+        await site.value()
+        await asyncio.sleep(0.1)
+    assert site.asked == [["a"]]
+    await site.elsewhere(put("a", {"n": 1}))
+    assert await site.value() == n(0)
+    await asyncio.sleep(0.2)
+    assert await site.value() == n(1)
+
+
+@in_virtual_time
+async def test_the_age_counts_from_when_the_reading_began() -> None:
+    site = await Site.made(ttl_s=10.0)
+    site.takes(4.0)
+    await site.value()
+    outcome = await site.one(Get("a"))
+    assert isinstance(outcome, Record)
+    assert outcome.age_s == pytest.approx(4.0)
+    await asyncio.sleep(5.9)
+    await site.value()
+    assert len(site.asked) == 1
+    await asyncio.sleep(0.2)
+    await site.value()
+    assert len(site.asked) == 2
+
+
+@in_virtual_time
+async def test_that_there_is_no_record_is_kept_for_a_time_of_its_own() -> None:
+    site = await Site.made(ttl_s=10.0, absent_ttl_s=2.0)
+    assert await site.value("b") is None
+    await site.elsewhere(put("b", {"n": 5}))
+    await asyncio.sleep(1.9)
+    assert await site.value("b") is None
+    assert site.asked == [["b"]]
+    await asyncio.sleep(0.2)
+    assert await site.value("b") == n(5)
+
+
+@in_virtual_time
+async def test_absences_are_not_kept_where_their_time_is_0() -> None:
+    site = await Site.made(absent_ttl_s=0.0)
+    for _ in range(3):
+        assert await site.value("b") is None
+    assert len(site.asked) == 3
+
+
+@in_virtual_time
+async def test_a_record_is_not_answered_once_it_has_expired() -> None:
+    site = await Site.made(ttl_s=100.0)
+    await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
+    assert await site.value() == n(1)
+    await asyncio.sleep(4.9)
+    assert await site.value() == n(1)
+    assert len(site.asked) == 1
+    await asyncio.sleep(0.1)
+    assert await site.value() is None
+
+
+@in_virtual_time
+async def test_a_record_that_expires_while_others_wait_for_it_is_not_answered_to_them() -> None:
+    site = await Site.made()
+    await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
+
+    class Slow(Policy):
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            outcomes = await self._inner.apply(operations, until)
+            await asyncio.sleep(5.0)
+            return outcomes
+
+    cache = Cache(
+        Slow(site.store), records_max=9, bytes_max=2**20, ttl_s=60, absent_ttl_s=0, clock=site.now_ms, monotonic=now
+    )
+    first, second = await asyncio.gather(cache.apply([Get("a")]), cache.apply([Get("a")]))
+    assert isinstance(first[0], Record)  # as the store answered
+    assert second == [None]
+
+
+# Bounds
+
+
+@in_virtual_time
+async def test_of_too_many_records_the_least_lately_used_leave() -> None:
+    site = Site(records_max=3)
+    await site.memory.apply([put(key) for key in "abcde"])
+    for key in ("a", "b", "c", "a", "d", "e"):
+        await site.value(key)
+    assert len(site.asked) == 5
+    await site.cache.apply([Get(key) for key in "ade"])
+    assert len(site.asked) == 5
+    await site.cache.apply([Get(key) for key in "bc"])
+    assert site.asked[5:] == [["b", "c"]]
+
+
+@in_virtual_time
+async def test_a_record_that_is_too_large_is_not_kept_nor_the_one_before_it() -> None:
+    site = await Site.made(bytes_max=2000)
+    assert await site.value() == n(0)
+    await site.elsewhere(put("a", {"long": "x" * 2000}))
+    for _ in range(2):
+        assert len(await site.value(max_age_s=0) or b"") > 2000
+        assert len(await site.value() or b"") > 2000
+    assert len(site.asked) == 5
+
+
+def test_what_is_held_is_bounded_and_counted_exactly() -> None:
+    """Against the plainest model of it, over random readings and writes."""
+    chance = random.Random(20)
+    records_max, bytes_max = 8, 6000
+    kept = Kept(records_max=records_max, bytes_max=bytes_max, ttl_s=50.0, absent_ttl_s=20.0)
+    model = OrderedDict[Key, Record | None]()
+    evicted = 0
+    for _ in range(5000):
+        key = chance.choice(["k", 7, ("p", 1), ("p", 2), *"abcdefghij"])
+        match chance.randrange(3):
+            case 0:
+                found = Record(b"x" * chance.choice([10, 100, 3000, 5900]), "e") if chance.random() < 0.8 else None
+                kept.keep([(key, found)], 0.0)
+                model.pop(key, None)
+                if found is None or len(found.value) < 5900:
+                    model[key] = found
+                while len(model) > len(kept):
+                    model.popitem(last=False)
+                    evicted += 1
+            case 1:
+                kept.drop([key])
+                model.pop(key, None)
+            case 2:
+                outcomes: list[Outcome] = [None]
+                rest = kept.answer([Get(key)], [0], outcomes, 1.0, lambda: 0)
+                assert rest == ([] if key in model else [0])
+                if key in model:
+                    model.move_to_end(key)
+                    assert (outcomes[0] is None) == (model[key] is None)
+        assert len(kept) == len(model) <= records_max
+        assert kept.size_bytes <= bytes_max
+        assert kept.evictions == evicted
+        assert sum(len(record.value) for record in model.values() if record) + 200 * len(kept) <= kept.size_bytes
+    kept.drop(list(model))
+    assert (len(kept), kept.size_bytes) == (0, 0)
+    assert evicted > 100
+
+
+@in_virtual_time
+async def test_many_records_are_counted_at_about_what_they_take() -> None:
+    tracemalloc = pytest.importorskip("tracemalloc")
+    kept = Kept(records_max=10**6, bytes_max=2**30, ttl_s=1.0, absent_ttl_s=1.0)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(20_000):
+            kept.keep([(f"user-{number:06}", Record(b"%d" % number + b"x" * 95, f"{number:016x}"))], 0.0)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.75 < kept.size_bytes / (after - before) < 1.33
+
+
+# One load however many ask
+
+
+@in_virtual_time
+async def test_a_hundred_gets_of_one_missing_key_read_it_once() -> None:
+    site = await Site.made(absent_ttl_s=0.0)
+    site.takes(1.0)
+    assert await asyncio.gather(*(site.value("b") for _ in range(100))) == [None] * 100
+    assert site.asked == [["b"]]
+
+
+@in_virtual_time
+async def test_a_hundred_gets_of_one_record_read_it_once_and_only_one_is_not_from_a_cache() -> None:
+    site = await Site.made(ttl_s=0.0)
+    site.takes(1.0)
+    found = await asyncio.gather(*(after(0.5, site.one(Get("a"))) for _ in range(99)), site.one(Get("a")))
+    assert site.asked == [["a"]]
+    ages = [record.age_s for record in found if isinstance(record, Record)]
+    assert ages == [pytest.approx(1.0)] * 99 + [None]
+
+
+@in_virtual_time
+async def test_a_batch_asks_in_one_call_for_what_is_neither_kept_nor_being_read() -> None:
+    site = await Site.made()
+    await site.memory.apply([put(key, {"n": index}) for index, key in enumerate("abcdef")])
+    await site.value("b")
+    site.takes(1.0, 0.5)
+    first = asyncio.create_task(site.cache.apply([Get(key) for key in "acx"]))
+    await asyncio.sleep(0.2)
+    second = await site.cache.apply([Get(key) for key in "fabxedc"])
+    assert site.asked == [["b"], ["a", "c", "x"], ["f", "e", "d"]]
+    assert [outcome.value if isinstance(outcome, Record) else outcome for outcome in second] == [
+        n(5), n(0), n(1), None, n(4), n(3), n(2),
+    ]  # fmt: skip
+    assert [outcome.value if isinstance(outcome, Record) else outcome for outcome in await first] == [n(0), n(2), None]
+
+
+@in_virtual_time
+async def test_the_first_to_ask_may_leave_and_the_others_are_answered_by_the_same_reading() -> None:
+    site = await Site.made()
+    site.takes(1.0)
+    first = asyncio.create_task(site.value())
+    await asyncio.sleep(0.1)
+    others = [asyncio.create_task(site.value()) for _ in range(5)]
+    await asyncio.sleep(0.1)
+    first.cancel()
+    assert await asyncio.gather(*others) == [n(0)] * 5
+    assert first.cancelled()
+    assert (site.asked, site.store.cancelled) == ([["a"]], 0)
+
+
+@in_virtual_time
+async def test_a_reading_that_nobody_waits_for_any_more_is_cancelled_and_later_gets_read_anew() -> None:
+    site = await Site.made()
+    site.takes(10.0)
+    waiting = [asyncio.create_task(site.value()) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    assert await site.value() == n(0)
+    assert site.store.cancelled == 1
+    assert now() == pytest.approx(1000.1)
+
+
+@in_virtual_time
+async def test_everyone_who_waits_keeps_his_own_deadline() -> None:
+    site = await Site.made()
+    site.takes(5.0)
+    first = asyncio.create_task(site.one(Get("a")))
+    await asyncio.sleep(0.5)
+    assert isinstance(await site.one(Get("a"), within_s=1.0), DeadlineExceeded)
+    assert now() == pytest.approx(1001.5)
+    assert isinstance(await first, Record)
+    assert now() == pytest.approx(1005.0)
+
+
+@in_virtual_time
+async def test_of_a_batch_that_waits_too_long_what_was_finished_is_answered() -> None:
+    site = await Site.made()
+    await site.elsewhere(put("b", {"n": 2}))
+    site.takes(5.0, 0.1)
+    slow = asyncio.create_task(site.one(Get("a")))
+    await asyncio.sleep(0)
+    outcomes = await site.cache.apply([Get("a"), Get("b"), put("c")], now() + 1.0)
+    assert list(map(type, outcomes)) == [DeadlineExceeded, Record, Written]
+    assert outcomes[0].applied == "no"  # type: ignore[union-attr]  # just seen
+    assert isinstance(await slow, Record)
+
+
+@in_virtual_time
+async def test_who_has_more_time_than_the_one_who_read_asks_again_once_for_all() -> None:
+    site = await Site.made()
+    site.takes(3.0, 2.0)
+    hurried = asyncio.create_task(site.one(Get("a"), within_s=1.0))
+    await asyncio.sleep(0.1)
+    patient = [asyncio.create_task(site.one(Get("a"))) for _ in range(20)]
+    assert isinstance(await hurried, DeadlineExceeded)
+    assert now() == pytest.approx(1001.0)
+    assert {type(outcome) for outcome in await asyncio.gather(*patient)} == {Record}
+    assert len(site.asked) == 2
+    assert now() == pytest.approx(1003.0)
+
+
+@in_virtual_time
+async def test_a_store_that_does_not_answer_holds_up_nobody_longer_than_the_one_who_asked() -> None:
+    """The load is past its time, and the store does not end it: others wait for it no longer."""
+    site = await Site.made()
+    site.store.deaf = True
+    site.takes(1000.0)
+    hurried = asyncio.create_task(site.one(Get("a"), within_s=1.0))
+    await asyncio.sleep(0.1)
+    assert isinstance(await site.one(Get("a"), within_s=50.0), Record)
+    assert now() == pytest.approx(1001.1)
+    assert await site.value() == n(0)
+    hurried.cancel()
+    await asyncio.wait([hurried])
+    assert site.store.cancelled == 1
+
+
+# Errors
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("x"), Throttled("x"), DeadlineExceeded("of one attempt")], ids=repr)
+def test_an_error_is_the_outcome_of_all_who_wait_and_is_not_kept(error: TableError) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        site = await Site.made()
+        site.takes(1.0)
+        site.store.fault = lambda operation, call: error if call == 1 else None
+        outcomes = await asyncio.gather(*(after(index / 100, site.one(Get("a"))) for index in range(10)))
+        assert outcomes == [error] * 10
+        assert len(site.asked) == 1
+        assert await site.value() == n(0)
+
+    test()
+
+
+@in_virtual_time
+async def test_an_error_of_one_key_is_not_that_of_its_neighbours() -> None:
+    site = await Site.made()
+    site.takes(1.0)
+    site.store.fault = lambda operation, call: StoreUnavailable("x") if operation.key == "b" else None
+    first, second = await asyncio.gather(
+        site.cache.apply([Get("a"), Get("b")]), after(0.1, site.cache.apply([Get("b"), Get("a")]))
+    )
+    assert list(map(type, first)) == [Record, StoreUnavailable]
+    assert list(map(type, second)) == [StoreUnavailable, Record]
+    assert await site.value() == n(0)
+    assert len(site.asked) == 1
+
+
+@in_virtual_time
+async def test_an_error_leaves_what_is_kept_and_fresh() -> None:
+    site = await Site.made()
+    await site.value()
+    site.store.fault = lambda operation, call: StoreUnavailable("x")
+    assert isinstance(await site.one(Get("a", 0)), StoreUnavailable)
+    assert await site.value() == n(0)
+
+
+@in_virtual_time
+async def test_a_fault_of_the_store_reaches_all_who_wait_and_the_next_get_reads() -> None:
+    site = await Site.made()
+    site.takes(1.0)
+
+    def fault(operation: Operation, call: int) -> TableError | None:
+        if call == 1:
+            raise ZeroDivisionError
+        return None
+
+    site.store.fault = fault
+    outcomes = await asyncio.gather(*(site.value() for _ in range(5)), return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {ZeroDivisionError}
+    assert await site.value() == n(0)
+
+
+# Writes
+
+
+WRITES = {
+    "put": put("a", {"n": 1}),
+    "update": update("a", {"$inc": {"n": 1}}),
+    "delete": Delete("a"),
+    "update with default": update("b", {"$inc": {"n": 1}}, {"n": 0}),
+}
+
+
+@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_what_was_kept_is_never_answered_after_a_write(write: Operation, beside: tuple[Operation, ...]) -> None:
+    """W17, W23: whichever write it is, of a record or of an absence."""
+
+    @in_virtual_time
+    async def test() -> None:
+        site = await Site.made()
+        await site.cache.apply([Get("a"), Get("b")])
+        written, *_ = await site.cache.apply([write, *beside])
+        assert isinstance(written, Written)
+        assert await site.value(write.key) == (None if isinstance(write, Delete) else n(1))
+
+    test()
+
+
+UNCERTAIN = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
+
+
+@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("error", UNCERTAIN, ids=repr)
+def test_what_was_kept_is_never_answered_after_a_write_that_may_have_happened(
+    error: TableError, beside: tuple[Operation, ...]
+) -> None:
+    """W18."""
+
+    @in_virtual_time
+    async def test() -> None:
+        site = await Site.made()
+        await site.value()
+        site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
+        outcomes = await site.cache.apply([put("a", {"n": 1}), *beside])
+        assert outcomes[0] is error
+        assert await site.value() == n(1 if error.applied == "unknown" else 0)
+        assert len(site.asked) == 3
+
+    test()
+
+
+@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+def test_what_was_read_before_a_write_that_was_cancelled_is_not_kept(beside: tuple[Operation, ...]) -> None:
+    class Uncancelled(Policy):
+        """Does what it was asked though the caller has left."""
+
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            if isinstance(operations[0], Get):
+                return await self._inner.apply(operations, until)
+            try:
+                await asyncio.sleep(1.0)
+            finally:
+                await self._inner.apply(operations, until)
+            return []
+
+    @in_virtual_time
+    async def test() -> None:
+        site = await Site.made()
+        site.cache._inner = Uncancelled(site.store)
+        await site.value()
+        task = asyncio.create_task(site.cache.apply([put("a", {"n": 1}), *beside]))
+        await asyncio.sleep(0.5)
+        assert await site.value() == n(0)  # read while the write is under way, and not kept
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+        assert await site.value() == n(1)
+
+    test()
+
+
+class Early(Policy):
+    """A store that reads at once and answers later, as the network has it."""
+
+    def __init__(self, inner: Store, reads_s: float, writes_s: float = 0.0) -> None:
+        super().__init__(inner)
+        self.takes_s = (reads_s, writes_s)
+        self.calls = 0
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        self.calls += 1
+        outcomes = await self._inner.apply(operations, until)
+        await asyncio.sleep(self.takes_s[not isinstance(operations[0], Get)])
+        return outcomes
+
+
+@in_virtual_time
+async def test_what_was_read_before_a_write_does_not_replace_what_was_written() -> None:
+    """W19: the slow reading began first and ends last."""
+    site = await Site.made()
+    site.cache._inner = early = Early(site.memory, reads_s=3.0)
+    slow = asyncio.create_task(site.value())
+    await asyncio.sleep(1.0)
+    await site.one(put("a", {"n": 1}))
+    assert await slow == n(0)
+    early.takes_s = (0.0, 0.0)
+    assert await site.value() == n(1)
+    assert early.calls == 3
+
+
+@in_virtual_time
+async def test_a_get_after_a_write_does_not_wait_for_a_reading_that_began_before() -> None:
+    site = await Site.made()
+    site.cache._inner = early = Early(site.memory, reads_s=3.0)
+    slow = asyncio.create_task(site.value())
+    await asyncio.sleep(1.0)
+    await site.one(put("a", {"n": 1}))
+    early.takes_s = (0.5, 0.0)
+    assert await site.value() == n(1)
+    assert not slow.done()
+    assert await slow == n(0)
+    assert await site.value() == n(1)
+    assert early.calls == 3
+
+
+@in_virtual_time
+async def test_what_is_read_while_a_write_is_under_way_is_not_kept_nor_waited_for_after_it() -> None:
+    site = await Site.made()
+    site.takes(2.0, 1.0, 5.0)  # the write takes effect at its end
+    write = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(0.1)
+    assert await site.value() == n(0)
+    assert [len(site.asked), await asyncio.wait_for(write, 10)] != [2, None]
+    assert [*await asyncio.gather(site.value(), site.value())] == [n(1), n(1)]
+    assert len(site.asked) == 3
+    site.cache._inner = early = Early(site.memory, reads_s=2.0, writes_s=1.0)
+    write = asyncio.create_task(site.one(put("a", {"n": 2})))
+    during = asyncio.create_task(after(0.5, site.value()))
+    await write
+    site.memory._keep(b"a", None)  # so that who waited for the reading under way would be seen
+    assert await site.value() is None
+    assert await during == n(2)
+    assert early.calls == 3
+
+
+@in_virtual_time
+async def test_of_writes_side_by_side_the_last_to_end_counts() -> None:
+    site = await Site.made()
+    site.takes(5.0, 1.0)
+    slow = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(0)
+    await site.one(put("a", {"n": 2}))
+    assert await site.value() == n(2)  # not kept: the other write is still under way
+    await slow
+    assert await site.value() == n(1)
+
+
+@in_virtual_time
+async def test_a_mixed_call_is_one_call_of_the_store_for_what_is_not_kept() -> None:
+    site = await Site.made()
+    await site.memory.apply([put(key, {"n": index}) for index, key in enumerate("abcd")])
+    await site.value("b")
+    outcomes = await site.cache.apply([Get("a"), put("c", {"n": 9}), Get("b"), Delete("x"), Get("y")])
+    assert site.asked == [["b"], ["a", "c", "x", "y"]]
+    assert list(map(type, outcomes)) == [Record, Written, Record, Written, type(None)]
+    await site.cache.apply([Get(key) for key in "aby"])
+    assert len(site.asked) == 2
+    assert await site.value("c") == n(9)
+
+
+@pytest.mark.parametrize(
+    "configuration", [CONFIGURATIONS["roomy"], CONFIGURATIONS["two records"]], ids=["roomy", "two"]
+)
+@in_virtual_time
+async def test_no_get_is_older_than_an_acknowledged_write_in_ten_thousand_interleavings(
+    configuration: dict[str, Any],
+) -> None:
+    for seed in range(5000):
+        await Interleaving(seed, configuration).run()
+
+
+class Interleaving(Policy):
+    """Slow reads and writes of few keys at once: every get sees the last write that was acknowledged before, or later.
+
+    As a store it takes effect some turns after it was called, answers some turns later, and now and then says that it
+    does not know; it keeps every state that a key has had.
+    """
+
+    def __init__(self, seed: int, configuration: dict[str, Any]) -> None:
+        super().__init__(MemoryStore(TableSpec("t"), lambda: 0))
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._cache = Cache(self, clock=lambda: 0, monotonic=lambda: 0.0, **configuration)
+        self._keys = "ab" if seed % 2 else "abc"
+        self._states: dict[Key, list[bytes | None]] = {key: [None] for key in self._keys}
+        self._effective: dict[int, int] = {}  # by write, which state of its key it made
+        self._acknowledged: dict[Key, int] = dict.fromkeys(self._keys, 0)
+
+    async def run(self) -> None:
+        tasks = [asyncio.create_task(self._caller(number)) for number in range(3)]
+        if self._chance.random() < 0.3:
+            await self._turns()
+            self._chance.choice(tasks).cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() or task.result() is None for task in tasks)
+        for key in self._keys:
+            await self._get(key)
+        assert not self._cache._loads
+        assert not self._cache._written
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        await self._turns()
+        outcomes = await self._inner.apply(operations, until)
+        for operation in operations:
+            if not isinstance(operation, Get):
+                self._effective[id(operation)] = len(self._states[operation.key])
+                self._states[operation.key].append(getattr(operation, "value", None))
+        await self._turns()
+        if self._chance.random() < 0.1:
+            return [StoreUnavailable("x", applied="unknown")] * len(operations)
+        return outcomes
+
+    async def _caller(self, number: int) -> None:
+        for turn in range(2):
+            key = self._chance.choice(self._keys)
+            match self._chance.randrange(6):
+                case 0 | 1:
+                    await self._write(put(key, {"caller": number, "turn": turn}))
+                case 2:
+                    await self._write(Delete(key))
+                case 3:
+                    await self._write(put(key, {"caller": number, "turn": turn}), *(Get(k) for k in self._keys))
+                case _:
+                    await self._get(key)
+
+    async def _get(self, key: Key) -> None:
+        acknowledged = self._acknowledged[key]
+        [outcome] = await self._cache.apply([Get(key)])
+        self._check(key, acknowledged, outcome)
+
+    async def _write(self, write: Operation, *gets: Operation) -> None:
+        gets = tuple(get for get in gets if get.key != write.key)
+        acknowledged = dict(self._acknowledged)
+        written, *found = await self._cache.apply([write, *gets])
+        if isinstance(written, Written):
+            self._acknowledged[write.key] = max(self._acknowledged[write.key], self._effective[id(write)])
+            await self._get(write.key)
+        for get, outcome in zip(gets, found, strict=True):
+            self._check(get.key, acknowledged[get.key], outcome)
+
+    def _check(self, key: Key, acknowledged: int, outcome: Outcome) -> None:
+        if not isinstance(outcome, TableError):
+            found = outcome.value if isinstance(outcome, Record) else None
+            assert found in self._states[key][acknowledged:], f"seed {self._seed}: older than what was acknowledged"
+
+    async def _turns(self) -> None:
+        for _ in range(int(self._chance.random() * 4)):
+            await asyncio.sleep(0)
+
+
+# What a get asks for
+
+
+@in_virtual_time
+async def test_a_get_is_answered_only_with_what_is_young_enough_for_it() -> None:
+    site = await Site.made()
+    await site.value()
+    await site.elsewhere(put("a", {"n": 1}))
+    await asyncio.sleep(3.0)
+    assert [await site.value(max_age_s=age) for age in (None, 100.0, 3.5)] == [n(0)] * 3
+    assert await site.value(max_age_s=2.5) == n(1)
+    assert await site.value() == n(1)
+    assert len(site.asked) == 2
+
+
+@in_virtual_time
+async def test_a_get_that_passes_the_cache_by_refreshes_it() -> None:
+    site = await Site.made(absent_ttl_s=0.0)
+    await site.value()
+    await site.elsewhere(put("a", {"n": 1}))
+    outcome = await site.one(Get("a", 0))
+    assert isinstance(outcome, Record)
+    assert (outcome.value, outcome.age_s) == (n(1), None)
+    assert await site.value() == n(1)
+    assert len(site.asked) == 2
+    await site.elsewhere(Delete("a"))
+    assert await site.value(max_age_s=0) is None
+    assert await site.value() is None  # though absences are not kept
+
+
+@in_virtual_time
+async def test_a_get_that_passes_the_cache_by_sees_what_others_wrote_before_it_began() -> None:
+    """So it waits for no reading that began earlier; later gets wait for its own."""
+    site = await Site.made()
+    site.cache._inner = early = Early(site.memory, reads_s=3.0)
+    slow = asyncio.create_task(site.value())
+    await asyncio.sleep(1.0)
+    await site.elsewhere(put("a", {"n": 1}))
+    passing = asyncio.create_task(site.value(max_age_s=0))
+    await asyncio.sleep(1.0)
+    assert [*await asyncio.gather(slow, passing, site.value())] == [n(0), n(1), n(1)]
+    assert await site.value() == n(1)
+    assert early.calls == 2
+
+
+@in_virtual_time
+async def test_a_get_waits_for_a_reading_only_if_its_answer_will_be_young_enough() -> None:
+    site = await Site.made()
+    site.takes(3.0, 0.5)
+    slow = asyncio.create_task(site.value())
+    await asyncio.sleep(1.0)
+    assert await site.value(max_age_s=0.5) == n(0)
+    assert now() == pytest.approx(1001.5)
+    await slow
+    site.takes(3.0, 0.0)
+    await asyncio.sleep(60.0)
+    slow = asyncio.create_task(site.value())
+    await asyncio.sleep(1.0)
+    outcome = await site.one(Get("a", 2.5))  # young enough when it asks, and too old when it is there
+    assert isinstance(outcome, Record)
+    assert outcome.age_s is None
+    assert len(site.asked) == 4
+
+
+# What it leaves alone, and what it counts
+
+
+@in_virtual_time
+async def test_scans_and_splits_go_to_the_store_and_leave_the_cache_as_it_is() -> None:
+    site = await Site.made()
+    await site.value()
+    await site.elsewhere(put("a", {"n": 1}))
+    [(_, record)] = (await site.cache.scan(Scan(10))).records
+    assert (record.value, record.age_s) == (n(1), None)
+    assert await site.cache.splits(3) == await site.memory.splits(3)
+    assert await site.value() == n(0)
+    assert site.cache.spec is site.memory.spec
+    assert site.cache.capabilities is site.memory.capabilities
+
+
+@in_virtual_time
+async def test_what_is_kept_is_answered_without_a_turn_of_the_loop() -> None:
+    site = await Site.made()
+    await site.value()
+    answering = site.cache.apply([Get("a"), Get("a")])
+    with pytest.raises(StopIteration) as answered:
+        answering.send(None)
+    assert len(answered.value.value) == 2
+
+
+@in_virtual_time
+async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_is_shown() -> None:
+    registry = CollectorRegistry()
+    site = await Site.made(metrics=Metrics(registry), records_max=3)
+    await site.memory.apply([put(key) for key in "bcdef"])
+
+    def shown(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"tableside_cache_{name}", {"table": "t", **labels})
+
+    def gets() -> list[float | None]:
+        return [shown("gets_total", outcome=outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")]
+
+    assert gets() == [0, 0, 0, 0]
+    assert shown("evictions_total") == 0
+    await site.cache.apply([Get(key) for key in "abc"])
+    await site.cache.apply([Get("a"), Get("b", 0), Get("x", 5)])
+    assert gets() == [1, 4, 0, 1]
+    assert (shown("records"), shown("evictions_total")) == (3, 1)
+    site.takes(1.0)
+    await asyncio.gather(*(site.cache.apply([Get("d"), Get("e")]) for _ in range(5)))
+    assert gets() == [1, 6, 8, 1]
+    assert (shown("records"), shown("evictions_total")) == (3, 3)
+    assert shown("bytes") == site.cache._kept.size_bytes > 3 * 200
+    await site.cache.apply([Delete(key) for key in "abcdex"])
+    assert gets() == [1, 6, 8, 1]
+    assert [shown("records"), shown("bytes"), shown("evictions_total")] == [0, 0, 3]
