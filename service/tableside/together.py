@@ -1,8 +1,11 @@
-"""Work cut into parts and done side by side, a bounded number at once. Knows nothing of what the work is."""
+"""Work cut into parts and done side by side, a bounded number at once; and turns. Knows nothing of what the work is."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
+
+TURN_S = 0.01
+"""How long work that awaits nothing may go on before others have their turn."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,3 +53,17 @@ async def together(works: Sequence[Coroutine[Any, Any, Result]], at_once: int) -
         for work in works:
             work.close()
     return [results[index] for index in range(len(works))]
+
+
+class Turn:
+    """Of work in many steps that await nothing: lets others have their turn after every few milliseconds."""
+
+    def __init__(self) -> None:
+        self._time = asyncio.get_running_loop().time
+        self._over_at = self._time() + TURN_S
+
+    async def passes(self) -> None:
+        """Go on at once, or when others have had their turn."""
+        if self._time() >= self._over_at:
+            await asyncio.sleep(0)
+            self._over_at = self._time() + TURN_S

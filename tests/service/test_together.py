@@ -1,10 +1,11 @@
 """Work in parts and side by side."""
 
 import asyncio
+import time
 
 import pytest
 
-from tableside.together import parts, together
+from tableside.together import TURN_S, Turn, parts, together
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,16 @@ async def test_a_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
     with pytest.raises(ValueError, match="broken"):
         await together([waits(0), fails(), waits(2), waits(3)], 3)
     assert sorted(cancelled) == [0, 2]
+
+
+async def test_long_work_lets_others_have_their_turn_and_short_work_does_not_wait() -> None:
+    order: list[str] = []
+    asyncio.get_running_loop().call_soon(order.append, "other")
+    turn = Turn()
+    await turn.passes()
+    order.append("short")
+    for _ in range(3):
+        time.sleep(TURN_S)  # noqa: ASYNC251  # this is the work that awaits nothing
+        await turn.passes()
+    order.append("long")
+    assert order == ["short", "other", "long"]

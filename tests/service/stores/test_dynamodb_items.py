@@ -1,5 +1,7 @@
 """What the DynamoDB store makes of items that other tools wrote, and what these find of its own."""
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +11,7 @@ from dynamodb_tables import fresh_table, get_item, opened, put_item
 from store_contract import Time, one, put, record, refused, same, scanned, update, value, written
 from tableside import values
 from tableside.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
-from tableside.operations import Delete, Get, Record, Token, Written
+from tableside.operations import Delete, Get, Operation, Record, Token, Written
 from tableside.store import Scan, now_ms
 from tableside.stores.dynamodb.backend import DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, ConditionFailed
@@ -321,6 +323,50 @@ async def test_a_batch_of_items_beyond_16_mb_is_read_whole(dynamodb_client: Clie
     await store.apply([put(f"{index}", {"n": index, "long": long}) for index in range(60)])
     found = await store.apply([Get(f"{index}") for index in range(60)])
     assert [values.decode(one_found.value)["n"] for one_found in found if isinstance(one_found, Record)] == [*range(60)]
+
+
+async def test_long_values_are_converted_in_turn_with_the_work_of_others(
+    dynamodb_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(dynamodb_client, name)
+    long = {f"m{index}": list(range(8)) for index in range(3000)}
+    keys = [f"{index}" for index in range(20)]
+    await store.apply([put(key, long) for key in keys])
+    items = await store._items.fetch(keys, math.inf)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def fetched(*_: Any, **__: Any) -> Any:
+        return items
+
+    async def done(requests: Any, _: float) -> Any:
+        return [None] * len(requests)
+
+    async def written_at_once(*_: Any) -> Any:
+        return {}
+
+    # With DynamoDB answering at once, all that takes time is to convert: of each kind twenty values.
+    monkeypatch.setattr(store._items, "fetch", fetched)
+    monkeypatch.setattr(store._items, "write", written_at_once)
+    monkeypatch.setattr(store._items.batches, "get", fetched)
+    monkeypatch.setattr(store._items.batches, "write", done)
+    task = asyncio.create_task(others())
+    batches: list[list[Operation]] = [
+        [Get(key) for key in keys],
+        [put(key, long) for key in keys],
+        [update(key, {"$inc": {"n": 1}}) for key in keys],
+    ]
+    for batch in batches:
+        before = turns
+        outcomes = await store.apply(batch)
+        assert all(isinstance(outcome, Record | Written) for outcome in outcomes)
+        assert turns - before >= len(keys) // 2
+    task.cancel()
 
 
 async def test_a_failed_condition_is_told_from_absence(dynamodb_client: Client, name: str) -> None:

@@ -4,6 +4,7 @@ An update touches only the members that change, and only while they and the othe
 another tool wrote beside them stays as it is, in type too. Knows nothing of why a record changes.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from ...compare_and_set import Seen, Step
 from ...errors import RecordUnreadable, TableError
 from ...operations import Key, Outcome, Update
 from ...store import Clock
-from ...together import together
+from ...together import Turn, together
 from ...transition import Stored, with_etag
 from ...values import decode, encode_sorted
 from .batches import Batches
@@ -23,6 +24,9 @@ from .values import Item, alike, same
 AT_ONCE = 32
 """How many writes of one batch are under way side by side."""
 
+LONG_BYTES = 4096
+"""Above which length of its text a value takes so long to convert that many of them are not converted in a row."""
+
 
 class Items:
     """Reads and writes single items of one table, and many."""
@@ -33,6 +37,7 @@ class Items:
         self._client = client
         self._table = table
         self._clock = clock
+        self._making = asyncio.Lock()
 
     async def fetch(
         self, keys: Sequence[Key], until: float, *, consistent: bool = True
@@ -59,7 +64,12 @@ class Items:
 
     async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
         """Read records, strongly consistent."""
-        return [self._seen(item) for item in await self.fetch(keys, until)]
+        items = await self.fetch(keys, until)
+        seen, turn = [], Turn()
+        for item in items:
+            seen.append(self._seen(item))
+            await turn.passes()
+        return seen
 
     async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
         """Replace records that are still as they were seen."""
@@ -75,13 +85,22 @@ class Items:
 
     async def _replace(self, step: Step, until: float) -> Outcome | bool:
         try:
-            verb, parameters, etag = self._request(step)
+            verb, parameters, etag = await self._in_turn(step)
             await self.write(verb, parameters, until)
         except ConditionFailed:
             return False
         except TableError as error:
             return error
         return with_etag(step.changed, etag).outcome
+
+    async def _in_turn(self, step: Step) -> tuple[str, dict[str, Any], str]:
+        """Make the request of a long record while no other is made, and let others than those have their turn."""
+        becomes = step.changed.stored
+        if becomes is None or becomes.value is None or len(becomes.value) <= LONG_BYTES:
+            return self._request(step)
+        async with self._making:
+            await asyncio.sleep(0)
+            return self._request(step)
 
     def _request(self, step: Step) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the etag that it has then."""

@@ -12,6 +12,7 @@ import msgspec
 from ...errors import InvalidOperation, MalformedRequest, RecordUnreadable
 from ...operations import Key, Record
 from ...store import Clock, Page, Scan, TableSpec
+from ...together import Turn
 from ...transition import record
 from .exchange import Items
 from .expressions import Terms
@@ -43,8 +44,9 @@ class Scans:
         for _ in range(CALLS_MAX):
             answer = await self._call(verb, _from(parameters, start, scan.limit - len(records)))
             start = answer.get("LastEvaluatedKey")
-            now = self._clock()
+            now, turn = self._clock(), Turn()
             for item in answer["Items"]:
+                await turn.passes()
                 if len(records) == scan.limit or size_bytes > scan.bytes_max:
                     return Page(records, self._position(self._layout.key_item(records[-1][0])))
                 if (found := record(self._layout.stored(item, now), now)) is not None:

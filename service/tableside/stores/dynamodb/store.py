@@ -11,7 +11,6 @@ tokens, one is a write on condition that there is no memory, and many look for m
 Knows nothing of how calls are made.
 """
 
-import asyncio
 import math
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
@@ -22,7 +21,7 @@ from ...compare_and_set import CompareAndSet
 from ...errors import RecordUnreadable, TableError, Unsupported
 from ...operations import Delete, Get, Operation, Outcome, Put, Update, Write, Written
 from ...store import Capabilities, Clock, Page, Scan, TableSpec
-from ...together import parts, together
+from ...together import Turn, together
 from ...transition import Changed, record, transition, unconditional, with_etag
 from ...updates import members
 from .client import Client, ConditionFailed
@@ -34,9 +33,6 @@ from .values import Item
 
 SINGLY_MAX = 4
 """Up to so many puts and deletes are a call each, side by side; more go into calls of many."""
-
-AT_A_TIME = 100
-"""How many records are converted before others have their turn."""
 
 
 class Undone(Enum):
@@ -107,11 +103,11 @@ class DynamodbStore:
     async def _get(self, gets: Sequence[Any], until: float) -> list[Outcome]:
         consistent = self.spec.consistency == "strong"
         found = await self._items.fetch([get.key for get in gets], until, consistent=consistent)
-        now = self._clock()
+        now, turn = self._clock(), Turn()
         outcomes: list[Outcome] = []
-        for part in parts(found, AT_A_TIME):
-            outcomes += [self._found(item, now) for item in part]
-            await asyncio.sleep(0)
+        for item in found:
+            outcomes.append(self._found(item, now))
+            await turn.passes()
         return outcomes
 
     async def _refused(self, writes: Sequence[Any], until: float) -> list[Outcome]:
@@ -200,9 +196,9 @@ class DynamodbStore:
         if self._tokens:
             tried = await self._remembered(writes, until)
         requests: dict[int, Item] = {}
+        turn = Turn()
         for index, write in enumerate(writes):
-            if index % AT_A_TIME == 0:
-                await asyncio.sleep(0)
+            await turn.passes()
             if tried[index] is None:
                 try:
                     requests[index], tried[index] = self._request(write)
