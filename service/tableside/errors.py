@@ -28,7 +28,8 @@ class TableError(Exception):
     """What became of an operation that did not succeed.
 
     `retriable` says whether asking again may help; `applied` whether a write may have happened; `retry_after_s`
-    how long to wait first, where known. `detail` names table, operation and limit, never a value or a secret.
+    how long to wait first, where known, and `retry_hint_s` the same where it was said and is not the default of the
+    class. `detail` names table, operation and limit, never a value or a secret.
     """
 
     code: ClassVar[str] = "internal"
@@ -46,6 +47,7 @@ class TableError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.applied: Applied = applied
+        self.retry_hint_s = retry_after_s
         self.retry_after_s = retry_after_s if retry_after_s is not None else self.retry_after_default_s
         if retriable is not None:
             self.retriable = retriable

@@ -1,7 +1,8 @@
 """Bounds how many calls of a table's store are under way at once, so that a slow store does not pile them up.
 
 Calls wait in the order in which they came, until their deadline. Scans and splits are calls too; their deadline is the
-table's, which cancels them. Knows nothing of what a call holds: a batch is one call.
+table's, which cancels them. Knows nothing of what a call holds: a batch is one call, also where the timeout within
+divides it into its reads and its writes, for they have different times.
 """
 
 import asyncio

@@ -236,6 +236,37 @@ async def test_who_is_cancelled_in_the_moment_of_his_turn_has_taken_nothing() ->
     assert now() == pytest.approx(started + 1)
 
 
+async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[list[Outcome]]:
+    """Take all credits; then let a batch wait for 10, of which half have come."""
+    await policy.apply(gets(100))
+    batch = asyncio.create_task(policy.apply(gets(10), now() + 60))
+    await asyncio.sleep(0.05)
+    return batch
+
+
+@in_virtual_time
+async def test_nobody_overtakes_who_waits_for_more() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(100), write=None)
+    batch = await waiting_for_ten(policy)
+    await policy.apply([Get("one")], now() + 60)
+    await policy.apply(gets(2), now() + 60)
+    assert [count for _, count in arrivals(store)] == [100, 10, 1, 2]
+    await batch
+
+
+@in_virtual_time
+async def test_when_who_waits_for_more_is_cancelled_the_next_has_what_is_there() -> None:
+    policy = RateLimit(Scripted(), read=Rate(100), write=None)
+    batch = await waiting_for_ten(policy)
+    one = asyncio.create_task(policy.apply([Get("one")], now() + 60))
+    await asyncio.sleep(0)
+    started = now()
+    batch.cancel()
+    await one
+    assert now() == started
+
+
 @in_virtual_time
 async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more() -> None:
     store = Scripted()

@@ -1,0 +1,48 @@
+"""What retries count."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter as Metric
+
+from ...directions import direction
+from ...operations import Operation
+
+Reason = Literal["attempts", "deadline", "budget"]
+
+
+class Metrics:
+    """The metrics that the tables of one catalog share."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.retries = Metric(
+            "tableside_retries", "Operations tried again, once each time.", ("table", "direction"), registry=registry
+        )
+        self.given_up = Metric(
+            "tableside_retries_given_up",
+            "Operations that might have been tried again and were not, by what had run out.",
+            ("table", "direction", "reason"),
+            registry=registry,
+        )
+
+
+class Counts:
+    """One table's part of the metrics, or of none."""
+
+    def __init__(self, table: str, metrics: Metrics | None) -> None:
+        self._table = table
+        self._metrics = metrics
+
+    def retried(self, operations: Sequence[Operation]) -> None:
+        """Count operations that are tried again."""
+        if self._metrics is not None:
+            for name, count in Counter(map(direction, operations)).items():
+                self._metrics.retries.labels(self._table, name).inc(count)
+
+    def given_up(self, operations: Sequence[Operation], reason: Reason) -> None:
+        """Count operations that are not."""
+        if self._metrics is not None:
+            for name, count in Counter(map(direction, operations)).items():
+                self._metrics.given_up.labels(self._table, name, reason).inc(count)

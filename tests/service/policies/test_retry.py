@@ -1,0 +1,513 @@
+"""What failed and may pass is tried again, and nothing else; never doubled, never for long, never in floods."""
+
+import asyncio
+import itertools
+import math
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Fault, Scripted
+from store_contract import StoreContract, Time, put, same, update
+from tableside import values
+from tableside.errors import (
+    Contended,
+    DeadlineExceeded,
+    Internal,
+    InvalidOperation,
+    Overloaded,
+    PreconditionFailed,
+    RecordNotFound,
+    StoreUnavailable,
+    TableError,
+    Throttled,
+    TooLarge,
+)
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.policies.bulkhead import Bulkhead
+from tableside.policies.rate_limit import Rate, RateLimit
+from tableside.policies.retry import Metrics, Retry, RetryBudget
+from tableside.policies.timeout import Timeout
+from tableside.store import Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from tableside.table import Table
+from virtual_time import in_virtual_time, now
+
+
+class TestRetry(StoreContract):
+    def around(self, store: Store) -> Store:
+        return Retry(store, read_attempts_max=3, write_attempts_max=3)
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            yield self.around(MemoryStore(spec, time.now_ms))
+
+        return opened()
+
+
+class TestRetryOfAStoreThatOftenFails(TestRetry):
+    """Most operations fail a few times before they are done."""
+
+    def around(self, store: Store) -> Store:
+        chance = random.Random(4)
+        failing = Scripted(store)
+
+        def fault(operation: Operation, call: int) -> Fault:
+            kind = chance.choice([None, None, Throttled, StoreUnavailable, Contended])
+            return kind("it may pass") if kind else None
+
+        failing.fault = fault
+        budget = RetryBudget(share=100)
+        return Retry(failing, read_attempts_max=99, write_attempts_max=99, backoff="none", budget=budget)
+
+
+class TestTheStackAroundAStore(TestRetry):
+    def around(self, store: Store) -> Store:
+        timed = Timeout(store, read_s=5, write_s=6)
+        limited = RateLimit(Bulkhead(timed, 4), read=Rate(1e6), write=Rate(1e6))
+        return Retry(limited, read_attempts_max=3, write_attempts_max=3)
+
+
+def failing(kind: type[TableError] = StoreUnavailable, times: float = math.inf, **rest: Any) -> Scripted:
+    """Return a store whose first calls fail."""
+    store = Scripted()
+    store.fault = lambda operation, call: kind("it fails", **rest) if call <= times else None
+    return store
+
+
+def retry(store: Store, attempts_max: int = 3, **rest: Any) -> Retry:
+    return Retry(store, read_attempts_max=attempts_max, write_attempts_max=attempts_max, **rest)
+
+
+async def one(policy: Store, operation: Operation, until: float = math.inf) -> Outcome:
+    [outcome] = await policy.apply([operation], until)
+    return outcome
+
+
+TOKEN = Token("w", 1)
+
+
+# How often, and what
+
+
+@in_virtual_time
+async def test_attempts_are_calls() -> None:
+    for attempts_max in (1, 2, 3, 7):
+        store = failing()
+        assert isinstance(await one(retry(store, attempts_max), Get("a")), StoreUnavailable)
+        assert len(store.calls) == attempts_max
+
+
+@in_virtual_time
+async def test_reads_and_writes_have_their_own_number() -> None:
+    store = failing()
+    policy = Retry(store, read_attempts_max=4, write_attempts_max=2)
+    outcomes = await policy.apply([Get("a"), put("b")])
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 2
+    assert [[operation.key for operation in call] for call in store.calls] == [["a", "b"], ["a", "b"], ["a"], ["a"]]
+
+
+@in_virtual_time
+async def test_only_what_failed_is_sent_again_and_a_count_counts_once() -> None:
+    store = Scripted()
+    store.fault = lambda operation, call: Throttled("b is throttled") if operation.key == "b" and call < 3 else None
+    policy = retry(store)
+    operations: list[Operation] = [update(key, {"$inc": {"n": 1}}, {"n": 0}, returning=True) for key in "abc"]
+    outcomes = await policy.apply(operations)
+    assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["b"], ["b"]]
+    for outcome in outcomes:
+        assert isinstance(outcome, Written)
+        assert outcome.value is not None
+        assert same(values.decode(outcome.value), {"n": 1})
+
+
+@in_virtual_time
+async def test_what_succeeds_is_asked_once() -> None:
+    store = Scripted()
+    assert isinstance(await one(retry(store), put("a")), Written)
+    assert isinstance(await one(retry(store), Get("a")), Record)
+    assert await one(retry(store), Get("b")) is None
+    assert len(store.calls) == 3
+
+
+@pytest.mark.parametrize("kind", [Throttled, StoreUnavailable, Contended])
+@in_virtual_time
+async def test_what_may_pass_is_tried_again(kind: type[TableError]) -> None:
+    store = failing(kind, 2)
+    assert isinstance(await one(retry(store), put("a")), Written)
+    assert len(store.calls) == 3
+
+
+@pytest.mark.parametrize("kind", [InvalidOperation, PreconditionFailed, RecordNotFound, Internal, TooLarge])
+@in_virtual_time
+async def test_what_stays_as_it_is_is_not_tried_again(kind: type[TableError]) -> None:
+    store = failing(kind)
+    assert isinstance(await one(retry(store), Get("a")), kind)
+    assert len(store.calls) == 1
+
+
+@in_virtual_time
+async def test_an_error_says_itself_whether_it_may_pass() -> None:
+    store = failing(StoreUnavailable, retriable=False)
+    await one(retry(store), Get("a"))
+    assert len(store.calls) == 1
+    store = failing(TooLarge, 1, retriable=True)
+    assert await one(retry(store), Get("a")) is None
+
+
+@pytest.mark.parametrize("kind", [Overloaded, DeadlineExceeded])
+@in_virtual_time
+async def test_what_sheds_work_and_a_deadline_that_is_over_are_answers(kind: type[TableError]) -> None:
+    for operation in (Get("a"), put("a"), put("a", token=TOKEN)):
+        store = failing(kind)
+        assert isinstance(await one(retry(store), operation, now() + 60), kind)
+        assert len(store.calls) == 1
+
+
+@in_virtual_time
+async def test_an_attempt_that_timed_out_is_tried_again_until_the_callers_deadline() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60 if len(store.calls) < 3 else 0.1
+    policy = retry(Timeout(store, read_s=1, write_s=2))
+    started = now()
+    assert await one(policy, Get("a"), started + 10) is None
+    assert len(store.calls) == 3
+    assert started + 2 < now() < started + 2.5
+    store.calls.clear()
+    started = now()
+    assert isinstance(await one(policy, Get("a"), started + 1.5), TableError)
+    assert now() <= started + 1.5
+
+
+# Which writes
+
+
+@pytest.mark.parametrize(
+    "write",
+    [put("a", {"n": 1}), put("a", if_absent=True), update("a", {"$inc": {"n": 1}}, {"n": 0}), Delete("a")],
+    ids=["put", "put if absent", "update", "delete"],
+)
+@in_virtual_time
+async def test_a_write_without_token_is_not_repeated_unless_it_was_surely_not_applied(write: Operation) -> None:
+    store = failing(StoreUnavailable, 1, applied="unknown")
+    outcome = await one(retry(store), write)
+    assert isinstance(outcome, StoreUnavailable)
+    assert outcome.applied == "unknown"
+    assert len(store.calls) == 1
+    store = failing(StoreUnavailable, 1, applied="no")
+    assert isinstance(await one(retry(store), write), Written)
+    assert len(store.calls) == 2
+
+
+@in_virtual_time
+async def test_a_write_with_a_token_is_repeated_and_counts_once() -> None:
+    store = failing(StoreUnavailable, 1, applied="unknown")
+    write = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=TOKEN, returning=True)
+    outcome = await one(retry(store), write)
+    assert isinstance(outcome, Written)
+    assert outcome.replayed, "an attempt before this one applied it"
+    assert outcome.value is not None
+    assert same(values.decode(outcome.value), {"n": 1})
+    found = await one(store, Get("a"))
+    assert isinstance(found, Record)
+    assert (found.etag, found.value) == (outcome.etag, outcome.value)
+
+
+@in_virtual_time
+async def test_a_write_with_a_token_whose_first_attempt_was_not_applied_is_no_replay() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60 if len(store.calls) < 2 else 0
+    outcome = await one(retry(Timeout(store, read_s=1, write_s=1)), put("a", token=TOKEN), now() + 10)
+    assert isinstance(outcome, Written)
+    assert not outcome.replayed
+    assert len(store.calls) == 2
+
+
+@pytest.mark.parametrize("last", [Throttled, StoreUnavailable, PreconditionFailed, RecordNotFound, DeadlineExceeded])
+@in_virtual_time
+async def test_what_an_earlier_attempt_may_have_done_is_not_forgotten(last: type[TableError]) -> None:
+    store = Scripted()
+    store.fault = lambda operation, call: StoreUnavailable("lost", applied="unknown") if call == 1 else last("no")
+    outcome = await one(retry(store, 2), put("a", token=TOKEN))
+    assert isinstance(outcome, last)
+    assert outcome.applied == "unknown"
+    assert outcome.retriable == last("x").retriable
+    assert outcome.retry_after_s == last("x").retry_after_s
+
+
+@in_virtual_time
+async def test_a_read_that_failed_twice_has_nothing_unknown() -> None:
+    outcome = await one(retry(failing()), Get("a"))
+    assert isinstance(outcome, StoreUnavailable)
+    assert outcome.applied == "no"
+
+
+@in_virtual_time
+async def test_a_first_update_makes_its_record_from_the_default_also_when_it_is_tried_again() -> None:
+    for applied, token in (("no", None), ("no", TOKEN), ("unknown", TOKEN)):
+        store = failing(StoreUnavailable, 1, applied=applied)
+        policy = retry(RateLimit(store, read=Rate(10), write=Rate(10)))
+        outcomes = await policy.apply(
+            [update("a", {"$inc": {"n": 1}}, {"n": 10}, token=token), update("b", {"$inc": {"n": 1}})]
+        )
+        assert isinstance(outcomes[0], Written)
+        found = await one(store, Get("a"))
+        assert isinstance(found, Record)
+        assert same(values.decode(found.value), {"n": 11})
+        assert isinstance(outcomes[1], TableError)
+        assert isinstance(outcomes[1], RecordNotFound) == (applied == "no"), "no token, so not asked again"
+
+
+@in_virtual_time
+async def test_later_operations_on_a_key_wait_for_the_retry_of_the_earlier() -> None:
+    table = Table(retry(failing(Throttled, 1)))
+    outcomes = await table.batch([put("a", {"n": 1}), update("a", {"$inc": {"n": 1}}, returning=True), Get("a")])
+    assert [type(outcome) for outcome in outcomes] == [Written, Written, Record]
+    assert isinstance(outcomes[2], Record)
+    assert same(values.decode(outcomes[2].value), {"n": 2})
+
+
+# When
+
+
+async def pauses(policy: Retry, store: Scripted, until: float = math.inf) -> list[float]:
+    """Let a get fail, and return the pauses between its attempts."""
+    await one(policy, Get("a"), until)
+    times = store.called_at
+    return [round(later - earlier, 6) for earlier, later in itertools.pairwise(times)]
+
+
+@in_virtual_time
+async def test_pauses_grow_and_are_anything_up_to_that() -> None:
+    store = failing()
+    policy = retry(store, 8, pause_s=0.1, pause_max_s=2.0, jitter=lambda: 1.0)
+    assert await pauses(policy, store) == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    chance = iter([0.5, 0.0, 0.25])
+    store = failing()
+    policy = retry(store, 4, pause_s=0.1, jitter=lambda: next(chance))
+    assert await pauses(policy, store) == [0.05, 0.0, 0.1]
+
+
+@in_virtual_time
+async def test_pauses_may_be_fixed_or_none() -> None:
+    store = failing()
+    assert await pauses(retry(store, 4, backoff="fixed", pause_s=0.3), store) == [0.3] * 3
+    store = failing()
+    assert await pauses(retry(store, 4, backoff="fixed", pause_s=3, pause_max_s=1), store) == [1] * 3
+    store = failing()
+    assert await pauses(retry(store, 4, backoff="none", pause_s=3), store) == [0] * 3
+
+
+@in_virtual_time
+async def test_a_pause_is_slept_as_it_was_told_to() -> None:
+    slept: list[float] = []
+
+    async def sleep(pause_s: float) -> None:
+        slept.append(pause_s)
+
+    await one(retry(failing(), backoff="fixed", pause_s=7, pause_max_s=7, sleep=sleep), Get("a"))
+    assert slept == [7, 7]
+
+
+@in_virtual_time
+async def test_no_pause_passes_the_deadline() -> None:
+    store = failing()
+    policy = retry(store, 9, backoff="fixed", pause_s=1)
+    started = now()
+    outcome = await one(policy, Get("a"), started + 2.5)
+    assert isinstance(outcome, StoreUnavailable)
+    assert now() == started + 2, "the error is the answer as soon as another attempt cannot be in time"
+    assert len(store.calls) == 3
+    assert store.untils == [started + 2.5] * 3
+
+
+@in_virtual_time
+async def test_what_the_store_said_to_wait_is_waited() -> None:
+    store = failing(Throttled, retry_after_s=3.0)
+    assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [3.1, 3.2]
+    started = now()
+    store = failing(Throttled, retry_after_s=3.0)
+    assert isinstance(await one(retry(store), Get("a"), started + 2), Throttled)
+    assert now() == started, "a pause that passes the deadline is not begun"
+
+
+@in_virtual_time
+async def test_the_default_for_callers_is_not_waited() -> None:
+    for kind in (Throttled, StoreUnavailable):
+        assert kind("x").retry_after_s == 1
+        store = failing(kind)
+        assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [0.1, 0.2]
+        store = failing(kind, retry_after_s=1)
+        assert await pauses(retry(store, pause_s=0.1, jitter=lambda: 1.0), store) == [1.1, 1.2], "the same, but said"
+
+
+@in_virtual_time
+async def test_one_that_has_to_wait_too_long_does_not_keep_others_from_trying() -> None:
+    store = Scripted()
+    waits: dict[object, float] = {"a": 60, "b": 2}
+    store.fault = lambda operation, call: (
+        Throttled("x", retry_after_s=waits[operation.key]) if operation.key == "a" or call == 1 else None
+    )
+    started = now()
+    outcomes = await retry(store, backoff="none").apply([Get("a"), Get("b")], started + 10)
+    assert isinstance(outcomes[0], Throttled)
+    assert outcomes[1] is None
+    assert now() == started + 2
+
+
+@in_virtual_time
+async def test_our_own_rate_limit_is_not_waited_for_twice() -> None:
+    store = Scripted()
+    policy = retry(RateLimit(store, read=Rate(1, 1), write=None))
+    started = now()
+    await one(policy, Get("a"), started + 0.5)
+    assert isinstance(await one(policy, Get("b"), started + 0.5), Throttled)
+    assert now() == started
+
+
+@in_virtual_time
+async def test_every_attempt_pays_the_rate_limit() -> None:
+    store = failing()
+    policy = retry(RateLimit(store, read=Rate(1, 2), write=None), backoff="none")
+    assert await pauses(policy, store) == [0, 1]
+
+
+@in_virtual_time
+async def test_cancellation_ends_the_pause() -> None:
+    store = failing()
+    task = asyncio.create_task(one(retry(store, backoff="fixed", pause_s=2), Get("a")))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(store.calls) == 1
+
+
+# How much
+
+
+@in_virtual_time
+async def test_a_store_that_is_down_gets_a_share_more_and_no_floods() -> None:
+    store = failing()
+    policy = retry(store, 5, pause_s=0.01, budget=RetryBudget(share=0.2, per_s=10, window_s=10))
+    for _ in range(1000):
+        await asyncio.gather(*(one(policy, Get("a"), now() + 5) for _ in range(5)))
+        await asyncio.sleep(0.01)
+    repeated = len(store.calls) - 5000
+    seconds = store.called_at[-1] - store.called_at[0]
+    assert 0.2 * 5000 <= repeated <= 0.2 * 5000 + 10 * seconds + 10 * 10 + 1
+
+
+@in_virtual_time
+async def test_a_lost_connection_does_not_fail_a_batch() -> None:
+    store = failing(StoreUnavailable, 1)
+    policy = retry(store)
+    outcomes = await policy.apply([Get(f"{index}") for index in range(5000)])
+    assert outcomes == [None] * 5000
+    store.fault = lambda operation, call: StoreUnavailable("again")
+    store.calls.clear()
+    await one(policy, Get("a"))
+    assert len(store.calls) == 1, "that was more than there was: nothing is repeated until it is earned"
+
+
+def test_a_budget_earns_a_share_fades_and_has_a_reserve() -> None:
+    budget = RetryBudget(share=0.5, per_s=2, window_s=10)
+    assert budget.spend(20, 0), "the reserve: what comes in the window"
+    assert not budget.spend(1, 0)
+    budget.earn(2, 0)
+    assert budget.spend(1, 0)
+    assert not budget.spend(1, 0.4)
+    assert budget.spend(1, 0.5)
+    budget.earn(100, 20)
+    assert budget.spend(70, 20)
+    assert not budget.spend(1, 20)
+    budget.earn(10_000, 100)
+    assert budget.spend(20, 200)
+    assert not budget.spend(1, 200), "what was earned long ago has faded"
+
+
+@pytest.mark.parametrize("arguments", [{"share": -1}, {"per_s": -1}, {"window_s": 0}])
+def test_a_budget_is_not_negative(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        RetryBudget(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [({"attempts_max": 0}, "at least 1"), ({"pause_s": -1}, "at least 0"), ({"pause_max_s": -1}, "at least 0")],
+)
+def test_numbers_that_make_no_sense_are_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        retry(Scripted(), **arguments)
+
+
+@in_virtual_time
+async def test_retries_and_what_ended_them_are_counted() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    await one(retry(failing(), 3, metrics=metrics), Get("a"))
+    await one(retry(failing(StoreUnavailable, 1), 3, metrics=metrics), put("a"))
+    await one(retry(failing(), 3, backoff="fixed", pause_s=1, metrics=metrics), Get("a"), now() + 1)
+    await one(retry(failing(), 3, budget=RetryBudget(0, 0), metrics=metrics), put("a"))
+    await one(retry(failing(InvalidOperation), 3, metrics=metrics), put("a"))
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"tableside_retries_{name}", {"table": "t", **labels})
+
+    assert value("total", direction="read") == 2
+    assert value("total", direction="write") == 1
+    assert value("given_up_total", direction="read", reason="attempts") == 1
+    assert value("given_up_total", direction="read", reason="deadline") == 1
+    assert value("given_up_total", direction="write", reason="budget") == 1
+    assert value("given_up_total", direction="write", reason="attempts") is None
+
+
+# Together
+
+
+@pytest.mark.parametrize(("seed", "read_s"), [*enumerate([0.3, 0.2, 0.3, 0.2, 0.3])])
+@in_virtual_time
+async def test_around_a_store_that_fails_in_every_way_counts_are_exact(seed: int, read_s: float) -> None:
+    """Increments with and without tokens by many writers: what is acknowledged is there, what is not applied is not."""
+    chance = random.Random(seed)
+    memory = MemoryStore(TableSpec("t"))
+    store = Scripted(memory)
+    faults: list[Callable[[], Fault]] = [
+        lambda: Throttled("x"),
+        lambda: StoreUnavailable("x"),
+        lambda: StoreUnavailable("x", applied="unknown"),
+        lambda: DeadlineExceeded("x", applied="unknown"),
+        lambda: Contended("x"),
+    ]
+    store.fault = lambda operation, call: chance.choice(faults)() if chance.random() < 0.3 else None
+    store.takes_s = lambda operations: chance.choice([0, 0.01, 0.01, 0.5])
+    timed = Timeout(store, read_s=read_s, write_s=0.3)
+    limited = RateLimit(Bulkhead(timed, 4), read=Rate(200, 20), write=Rate(200, 20))
+    table = Table(retry(limited, 4, budget=RetryBudget(share=5), jitter=chance.random), deadline_s=2)
+    least, most = dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
+
+    async def writer(name: str) -> None:
+        for sequence in range(25):
+            keys = chance.sample("abcd", 3)
+            token = Token(name, sequence) if chance.random() < 0.7 else None
+            operations = [update(key, {"$inc": {"n": 1}}, {"n": 0}, token=token) for key in keys]
+            for key, outcome in zip(keys, await table.batch([*operations, Get("z")]), strict=False):
+                assert isinstance(outcome, Written | TableError)
+                least[key] += isinstance(outcome, Written)
+                most[key] += isinstance(outcome, Written) or outcome.applied == "unknown"
+
+    await asyncio.gather(*(writer(f"w{index}") for index in range(6)))
+    for key in "abcd":
+        found = await one(memory, Get(key))
+        assert isinstance(found, Record)
+        counted: Any = values.decode(found.value)["n"]
+        assert least[key] <= counted <= most[key]
+    assert sum(least.values()) > 100
+    assert store.under_way == 0
+    assert store.under_way_max <= (4 if read_s == 0.3 else 8), "what the timeout divides is one call to the bulkhead"
