@@ -99,7 +99,7 @@ def test_operations_of_one_turn_share_a_call() -> None:
     async def main() -> None:
         store = Watched()
         coalesce = Coalesce(store, **LARGE)
-        await coalesce.apply([put(f"{index}", {"n": index}) for index in range(50)])
+        await store.apply([put(f"{index}", {"n": index}) for index in range(50)])
         asked: list[Operation] = [*(Get(f"{index}") for index in range(60)), put("new"), Delete("0x")]
         outcomes = await asyncio.gather(*(one(coalesce, operation) for operation in asked))
         assert store.sizes == [50, 62]
@@ -231,6 +231,38 @@ def test_without_sharing_calls_are_handed_on_as_they_are() -> None:
     run(main())
 
 
+def test_who_was_alone_before_and_is_alone_now_does_not_wait() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, **LARGE)
+        await one(coalesce, Get("a"))
+        for key in "bc":
+            task = asyncio.create_task(one(coalesce, Get(key)))
+            await asyncio.sleep(0)
+            assert store.at_once == 1, "it waited for a turn of the loop"
+            await task
+
+    run(main())
+
+
+@pytest.mark.parametrize("callers", [2, 100])
+def test_callers_who_come_together_again_and_again_share_their_calls(callers: int) -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, **LARGE)
+        await one(coalesce, Get("a"))
+        store.calls.clear()
+
+        async def caller(number: int) -> None:
+            for turn in range(10):
+                await one(coalesce, Get(f"{number}.{turn}"))
+
+        await asyncio.gather(*map(caller, range(callers)))
+        assert store.sizes[-8:] == [callers] * 8
+
+    run(main())
+
+
 # Order
 
 
@@ -238,7 +270,7 @@ def test_gets_of_one_key_in_one_call_are_one_and_all_are_answered() -> None:
     async def main() -> None:
         store = Watched()
         coalesce = Coalesce(store, **LARGE)
-        await one(coalesce, put("a", {"n": 1}))
+        await one(store, put("a", {"n": 1}))
         outcomes = await asyncio.gather(
             coalesce.apply([Get("a"), Get("b")]), one(coalesce, Get("a")), coalesce.apply([Get("a")])
         )
@@ -549,7 +581,7 @@ def test_one_that_fails_touches_no_other_caller() -> None:
     async def main() -> None:
         store = Watched()
         coalesce = Coalesce(store, **LARGE)
-        await coalesce.apply([put("rich", {"rich": "data"}), put("word", {"n": "x"})])
+        await store.apply([put("rich", {"rich": "data"}), put("word", {"n": "x"})])
         outcomes = await asyncio.gather(
             one(coalesce, update("rich", {"$inc": {"n": 1}}, {"n": 0})),
             one(coalesce, update("absent", {"$inc": {"n": 1}})),
@@ -591,8 +623,8 @@ def test_a_bug_of_the_store_is_the_outcome_of_what_was_in_that_call_and_of_nothi
             return [] if "short" in keys else None
 
         store.fails = fails
-        coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
         for bad in ("raises", "short"):
+            coalesce = Coalesce(store, operations_max=operations_max, bytes_max=10_000)
             first = asyncio.gather(one(coalesce, put(bad)), one(coalesce, Get("x")))
             await turns()
             behind = asyncio.create_task(one(coalesce, put(bad)))

@@ -46,9 +46,8 @@ def write(operations: Sequence[Operation]) -> bool:
 
 def size_bytes(operation: Operation) -> int:
     """Return how many bytes of values and updates an operation sends."""
-    match operation:
-        case Put():
-            return len(operation.value)
-        case Update():
-            return len(msgspec.json.encode(operation.changes)) + len(operation.default or b"")
+    if isinstance(operation, Put):
+        return len(operation.value)
+    if isinstance(operation, Update):
+        return len(msgspec.json.encode(operation.changes)) + len(operation.default or b"")
     return 0

@@ -61,12 +61,10 @@ class Place:
     def depart(self, call: "Call") -> list[Caller]:
         """Be under way with a call, only for those who still want the outcome; return them."""
         self.call = call
-        living = self.living()
-        if len(living) < len(self.members):
-            for caller, position in self.members:
-                if not caller.waits_for(position):
-                    caller.open.pop(position, None)
-        return living
+        for caller, position in self.members:
+            if caller.future.done():
+                caller.open.pop(position, None)
+        return self.living()
 
     def answer(self, outcome: Outcome) -> None:
         """Say to all what became of the operation."""
@@ -100,6 +98,12 @@ class Call:
                 self.until = max(self.until, max(caller.until for caller in living))
                 going.append(place)
         return going
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether as many outcomes are waited for as its first caller has: it waited for others in vain."""
+        [(first, _), *_] = self.places[0].members
+        return self.wanted == len(first.outcomes)
 
     def abandon(self) -> None:
         """Cancel whoever still waits: there will be no outcome."""

@@ -24,7 +24,7 @@ class Lane:
         self.busy = 0
         self.writing = False
         self.last: Place | None = None
-        self.waiting: deque[Place] = deque()
+        self.waiting: deque[Place] | None = None
 
     def may_enter(self, place: Place) -> bool:
         """Whether an operation may be under way with those that are."""
@@ -59,10 +59,9 @@ class Order:
         self._reading: dict[Direct, None] = {}
         self._writing: dict[Direct, None] = {}
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is waiting or under way."""
-        return not (self._lanes or self._reading or self._writing)
+    def __len__(self) -> int:
+        """Return how many keys and large calls are waiting or under way."""
+        return len(self._lanes) + len(self._reading) + len(self._writing)
 
     def joined(self, key: Key) -> Place | None:
         """Return the place that a get of the key can share: the last one, if that is a get and not under way."""
@@ -82,6 +81,8 @@ class Order:
         if lane.may_enter(place):
             lane.enter(place)
             return True
+        if lane.waiting is None:
+            lane.waiting = deque()
         lane.waiting.append(place)
         return False
 

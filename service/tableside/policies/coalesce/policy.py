@@ -1,7 +1,7 @@
 """The policy: calls from above become calls of the store that are neither too many nor too large.
 
-A small call shares one with others (`shared`), a large one goes by itself, in parts. Knows nothing of which store that
-is.
+A small call shares one with others (`shared`); a large one goes by itself, in parts, and so does one that has nobody
+to wait for. Knows nothing of which store that is.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Coalesce(Policy):
         """Do the operations, in calls of the store that others may share."""
         if self._shared is None:
             return await self._in_parts(operations, until)
-        if len(operations) < self._direct_min:
+        if len(operations) < self._direct_min and not self._shared.useless:
             return await self._shared.outcomes(self._shared.accept(operations, until)) if operations else []
         writes = write(operations)
         if held := self._order.held(operations, writes=writes):
@@ -80,13 +80,15 @@ class Coalesce(Policy):
         directs = [Direct(part, writes=writes) for part in self._cut(operations, writes=writes)]
         for direct in directs:
             self._order.begin(direct)
+        if len(directs) == 1:
+            return await self._part(directs[0], until)
         try:
             answers = await together([self._part(direct, until) for direct in directs], PARTS_AT_ONCE)
         finally:
             for direct in directs:
                 if not direct.sent:
                     self._end(direct)
-        return answers[0] if len(answers) == 1 else [outcome for answer in answers for outcome in answer]
+        return [outcome for answer in answers for outcome in answer]
 
     async def _part(self, direct: Direct, until: float) -> list[Outcome]:
         """Send a part; once it is under way, one that writes is finished whatever becomes of its caller."""
@@ -113,7 +115,9 @@ class Coalesce(Policy):
 
     def _cut(self, operations: Sequence[Operation], *, writes: bool) -> list[Sequence[Operation]]:
         limits = self._limits
-        if not writes and 0 < len(operations) <= limits.operations_max:
+        if 0 < len(operations) <= limits.operations_max and (
+            not writes or sum(map(size_bytes, operations)) <= limits.bytes_max
+        ):
             return [operations]
         return list(parts(operations, limits.operations_max, limits.bytes_max if writes else None, size_bytes))
 

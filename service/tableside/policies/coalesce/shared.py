@@ -43,6 +43,12 @@ class Shared:
         self._under_way: dict[Call, asyncio.Task[None]] = {}
         self._deadlines = Deadlines(self._expire)
         self._drained: asyncio.Future[None] | None = None
+        self._alone = False
+
+    @property
+    def useless(self) -> bool:
+        """Whether waiting for others is likely in vain: nobody is here, nor was when somebody last waited."""
+        return self._alone and not self._order
 
     def accept(self, operations: Sequence[Operation], until: float) -> Caller:
         """Give each operation a place: in the call that forms, or behind others on its key."""
@@ -75,7 +81,7 @@ class Shared:
         """Take operations along whose turn has come, after something was finished."""
         for place in places:
             self._board(place)
-        if self._drained is not None and self._order.idle:
+        if self._drained is not None and not self._order:
             self._drained.set_result(None)
             self._drained = None
 
@@ -84,7 +90,7 @@ class Shared:
         self._linger_s = 0.0
         if self._forming is not None:
             self._depart(self._forming)
-        while not self._order.idle:
+        while self._order:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)
@@ -151,6 +157,7 @@ class Shared:
         try:
             if places := call.depart():
                 self._observe(call, len(places))
+                self._alone = not self._linger_s and call.is_alone and len(self._order) == len(call.places)
                 outcomes = await ask(self._store, [place.operation for place in places], call.until)
                 for place, outcome in zip(places, outcomes, strict=True):
                     place.answer(outcome)
