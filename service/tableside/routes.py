@@ -25,7 +25,7 @@ from .settings import NAME
 from .store import Scan, TableSpec
 from .table import Table
 from .wire import arrow_batch, headers, json_batch, members, pages, problems
-from .wire.answers import Answer, answer, answers, rfc3339, valid, with_refused
+from .wire.answers import Answer, answer, answers, limited_to, rfc3339, valid, with_refused
 from .wire.cursors import open_sealed, seal
 from .wire.problems import NotFound
 from .wire.tables import describe
@@ -93,12 +93,15 @@ async def get_record(request: Request) -> Response:
     found_table = await _catalog(request).table(name)
     query = headers.query(request, ("fields",))
     headers.check_accepts(request, JSON)
-    operation = Get(found_table.spec.key.from_path(segments))
+    operation = Get(found_table.spec.key.from_path(segments), headers.max_age_s(request))
     outcome = await found_table.one(operation, headers.preferences(request).wait_s)
     found = answer(outcome, headers.fields(query.get("fields")))
     if found.etag is not None and headers.none_match(request, found.etag):
-        return _RecordResponse(Answer(304, None, found.etag, found.expires_ms))
-    return _single(found)
+        found = Answer(304, None, found.etag, found.expires_ms)
+    response = _single(found)
+    if isinstance(outcome, Record) and outcome.age_s is not None:
+        response.raw_headers.append((b"age", b"%d" % outcome.age_s))
+    return response
 
 
 async def put_record(request: Request) -> Response:
@@ -210,11 +213,11 @@ async def batch(request: Request) -> Response:
     media = headers.media_type(request, (JSON, ARROW), default=JSON)
     headers.check_accepts(request, media)
     query = headers.query(request, ("op", "writer", "return", "fields") if media == ARROW else ())
-    wait_s = headers.preferences(request).wait_s
+    wait_s, max_age_s = headers.preferences(request).wait_s, headers.max_age_s(request)
     body = await _body(request)
     asked = json_batch.decode(body, spec, _limits(request).operations_max) if media == JSON else None
     asked = asked or _arrow_batch(request, body, spec, query)
-    operations = valid(asked.operations)
+    operations = limited_to(max_age_s, valid(asked.operations))
     outcomes: Sequence[Outcome] = await (await _table_for(request, name, operations)).batch(operations, wait_s)
     if len(operations) != len(asked.operations):
         outcomes = with_refused(asked.operations, outcomes)

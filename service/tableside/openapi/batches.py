@@ -42,7 +42,7 @@ _POST: Described = {
         _of_arrow("writer", "The writer of the tokens.", {"type": "string", "minLength": 1, "maxLength": 128}),
         _of_arrow("return", "Whether writes are answered with the value.", {"type": "boolean"}),
         _of_arrow("fields", "Names of the top-level members of every value answered.", {"type": "string"}),
-        *parameters("Prefer"),
+        *parameters("Cache-Control", "Prefer"),
     ],
     "requestBody": {
         "required": True,

@@ -81,6 +81,15 @@ PARAMETERS: Described = {
         {"type": "string"},
         "return=representation, wait=10",
     ),
+    "Cache-Control": _parameter(
+        "Cache-Control",
+        "header",
+        "RFC 9111, for a table that has a cache. `no-cache`: the store is asked, and the cache refreshed. `max-age=N`: "
+        "an answer from the cache is at most N seconds old. Other directives are passed over. In a batch it holds for "
+        "every get.",
+        {"type": "string"},
+        "max-age=5",
+    ),
     "Tableside-Token": _parameter(
         "Tableside-Token",
         "header",
@@ -125,6 +134,11 @@ HEADERS: Described = {
         "description": "When the record expires (RFC 3339, UTC); not there if it does not.",
         "schema": {"type": "string", "format": "date-time"},
         "example": "2030-01-01T00:00:00.000Z",
+    },
+    "Age": {
+        "description": "How many whole seconds ago the record was read; there if it was not read for this request.",
+        "schema": {"type": "integer", "minimum": 0},
+        "example": 3,
     },
     "Tableside-Replayed": {
         "description": "The token had been seen: nothing was applied now.",

@@ -38,10 +38,10 @@ def _read(operation: str, summary: str, content: Described | None) -> Described:
         "operationId": operation,
         "summary": summary,
         "tags": ["records"],
-        "parameters": parameters("fields", "If-None-Match", "Prefer"),
+        "parameters": parameters("fields", "If-None-Match", "Cache-Control", "Prefer"),
         "responses": {
-            "200": answer("The record.", "ETag", "Tableside-Expires-At", content=content, links=_AFTER_A_READ),
-            "304": answer("The caller has this version.", "ETag", "Tableside-Expires-At"),
+            "200": answer("The record.", "ETag", "Tableside-Expires-At", "Age", content=content, links=_AFTER_A_READ),
+            "304": answer("The caller has this version.", "ETag", "Tableside-Expires-At", "Age"),
             **_refusals(content, "record_not_found"),
         },
     }

@@ -89,6 +89,13 @@ def valid(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
     return [operation for operation in operations if not isinstance(operation, TableError)]
 
 
+def limited_to(max_age_s: float | None, operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Let the gets among operations take no older answers from a cache than that; None sets no limit."""
+    if max_age_s is None:
+        return operations
+    return [Get(asked.key, max_age_s) if isinstance(asked, Get) else asked for asked in operations]
+
+
 def with_refused(operations: Sequence[Operation | TableError], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Put the outcomes of the valid operations back among those that were refused."""
     following = iter(outcomes)

@@ -61,6 +61,26 @@ def preferences(request: Request) -> Preferences:
 _NO_PREFERENCES = Preferences()
 
 
+def max_age_s(request: Request) -> float | None:
+    """Return how old an answer from a cache may be by `Cache-Control` (RFC 9111), 0 being not from the cache.
+
+    None is as old as the cache keeps one. Directives other than `no-cache` and `max-age` are passed over.
+    """
+    if (text := header(request, "cache-control")) is None:
+        return None
+    ages = []
+    for directive in text.split(","):
+        name, _, value = directive.partition("=")
+        name, value = name.strip().lower(), value.strip().strip('"')
+        if name == "no-cache":
+            ages.append(0.0)
+        elif name == "max-age":
+            if not re.fullmatch("[0-9]{1,18}", value):
+                raise MalformedRequest("Cache-Control: max-age is a number of whole seconds")
+            ages.append(float(value))
+    return min(ages, default=None)
+
+
 def if_match(request: Request) -> tuple[str, ...] | None:
     """Return the etags of `If-Match`; a weak one, or a star in quotes, is kept as it is and matches nothing."""
     text = header(request, "if-match")

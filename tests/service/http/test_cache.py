@@ -1,0 +1,177 @@
+"""What a table with a cache answers over HTTP: `Age`, and what `Cache-Control` on a request asks for."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from httpx import ASGITransport, AsyncClient, Response
+
+from scripted import Scripted
+from service.http.asking import ARROW, Asking, check_refused, fresh, path_of, read, stream
+from store_contract import put
+from tableside.app import create_app
+from tableside.operations import Operation
+from tableside.policies.cache import Cache
+from tableside.settings import checked
+from tableside.table import Table
+
+T = "records"
+NO_CACHE = {"Cache-Control": "no-cache"}
+
+
+class Site:
+    """A running application whose table `t` has a cache, its clock, a client, and the store below the cache."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.client = client
+        self.time_s = 100.0
+        self.store = Scripted()
+        self.cache = Cache(
+            self.store, records_max=9, bytes_max=2**20, ttl_s=60, absent_ttl_s=60, monotonic=lambda: self.time_s
+        )
+
+    async def elsewhere(self, operation: Operation) -> None:
+        """Do a write that the cache does not see, as another replica does."""
+        await self.store._inner.apply([operation])
+
+    async def get(self, key: str = "a", headers: Mapping[str, str] | None = None, method: str = "GET") -> Response:
+        return await self.client.request(method, path_of("t", key), headers=headers)
+
+    async def batch(self, *keys: str, headers: Mapping[str, str] | None = None) -> Sequence[Any]:
+        body = {"operations": [{"op": "get", "key": key} for key in keys]}
+        response = await self.client.post("/v1/tables/t/batch", json=body, headers=headers)
+        assert response.status_code == 200
+        assert "Age" not in response.headers
+        return [result.get("value") for result in response.json()["results"]]
+
+    async def rows(self, *keys: str, headers: Mapping[str, str] | None = None) -> Sequence[Any]:
+        response = await self.client.post(
+            "/v1/tables/t/batch?op=get",
+            content=stream({"key": list(keys)}),
+            headers={"Content-Type": ARROW, **(headers or {})},
+        )
+        assert response.status_code == 200
+        assert "Age" not in response.headers
+        return read(response.content).column("value").to_pylist()  # type: ignore[no-any-return]  # of Arrow
+
+
+@asynccontextmanager
+async def running_site() -> AsyncIterator[Site]:
+    app = create_app(checked({"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}}))
+    transport = ASGITransport(app, raise_app_exceptions=False)
+    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
+        site = Site(client)
+        app.state.catalog.entry("t").table = Table(site.cache)
+        await site.elsewhere(put("a", {"n": 0}))
+        yield site
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with running_site() as running:
+        yield running
+
+
+async def test_an_answer_from_the_cache_says_its_age_in_whole_seconds(site: Site) -> None:
+    assert "Age" not in (await site.get()).headers
+    for passes_s, age in ((0.0, "0"), (0.9, "0"), (2.0, "2"), (50.0, "52")):
+        site.time_s += passes_s
+        response = await site.get()
+        assert (response.status_code, response.json(), response.headers["Age"]) == (200, {"n": 0}, age)
+    site.time_s += 10.0
+    assert "Age" not in (await site.get()).headers
+
+
+async def test_so_does_the_answer_to_head_and_that_the_caller_has_the_version(site: Site) -> None:
+    etag = (await site.get()).headers["ETag"]
+    site.time_s += 3.2
+    head = await site.get(method="HEAD")
+    assert (head.status_code, head.headers["Age"], head.headers["ETag"], head.content) == (200, "3", etag, b"")
+    unchanged = await site.get(headers={"If-None-Match": etag})
+    assert (unchanged.status_code, unchanged.headers["Age"], unchanged.headers["ETag"]) == (304, "3", etag)
+    assert "Age" not in (await site.get(headers={"If-None-Match": etag, **NO_CACHE})).headers
+
+
+async def test_an_absence_from_the_cache_has_no_age(site: Site) -> None:
+    for _ in range(2):
+        response = await site.get("b")
+        check_refused(response, 404, "record_not_found")
+        assert "Age" not in response.headers
+    assert len(site.store.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["no-cache", "No-Cache", "max-age=0", 'max-age="2"', "max-age=2", "no-transform, max-age=2", "max-age=9, no-cache"],
+)
+async def test_a_request_may_refuse_what_is_old_and_refreshes_the_cache(site: Site, asked: str) -> None:
+    await site.get()
+    await site.elsewhere(put("a", {"n": 1}))
+    site.time_s += 2.5
+    assert (await site.get()).json() == {"n": 0}
+    response = await site.get(headers={"Cache-Control": asked})
+    assert (response.json(), response.headers.get("Age")) == ({"n": 1}, None)
+    response = await site.get()
+    assert (response.json(), response.headers.get("Age")) == ({"n": 1}, "0")
+    assert len(site.store.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "asked", ["max-age=3", "max-age=999999999999999999", "max-stale", "no-transform", "", 'x="no-cach"', "max-age-x=0"]
+)
+async def test_a_request_that_refuses_nothing_so_old_is_answered_from_the_cache(site: Site, asked: str) -> None:
+    await site.get()
+    site.time_s += 2.5
+    assert (await site.get(headers={"Cache-Control": asked})).headers["Age"] == "2"
+    assert len(site.store.calls) == 1
+
+
+@pytest.mark.parametrize("form", ["batch", "rows"])
+async def test_in_a_batch_it_holds_for_every_get(site: Site, form: str) -> None:
+    ask, old, new = (site.batch, {"n": 0}, {"n": 1}) if form == "batch" else (site.rows, b'{"n":0}', b'{"n":1}')
+    await site.elsewhere(put("b", {"n": 0}))
+    assert await ask("a", "b") == [old, old]
+    await site.elsewhere(put("a", {"n": 1}))
+    await site.elsewhere(put("b", {"n": 1}))
+    site.time_s += 2.5
+    assert await ask("a", "b") == [old, old]
+    assert await ask("a", "b", headers={"Cache-Control": "max-age=3"}) == [old, old]
+    assert await ask("a", headers={"Cache-Control": "max-age=2"}) == [new]
+    assert await ask("a", "b") == [new, old]
+    assert await ask("b", "a", headers=NO_CACHE) == [new, new]
+    assert len(site.store.calls) == 3
+
+
+async def test_a_batch_of_gets_and_writes_with_no_cache_does_both(site: Site) -> None:
+    await site.get()
+    await site.elsewhere(put("a", {"n": 1}))
+    operations = [{"op": "get", "key": "a"}, {"op": "put", "key": "a", "value": {"n": 2}}, {"op": "get", "key": "a"}, 7]
+    response = await site.client.post("/v1/tables/t/batch", json={"operations": operations}, headers=NO_CACHE)
+    results = response.json()["results"]
+    assert [result["status"] for result in results] == [200, 204, 200, 422]
+    assert [results[0]["value"], results[2]["value"]] == [{"n": 1}, {"n": 2}]
+
+
+async def test_after_a_write_the_cache_answers_what_was_written(site: Site) -> None:
+    await site.get()
+    assert (await site.client.put(path_of("t", "a"), json={"n": 5})).status_code == 204
+    assert (await site.get()).json() == {"n": 5}
+    await site.client.delete(path_of("t", "a"))
+    check_refused(await site.get(), 404, "record_not_found")
+
+
+@pytest.mark.parametrize("asked", ["max-age", "max-age=", "max-age=x", "max-age=-1", "max-age=1.5"])
+def test_an_age_that_is_no_number_is_refused_with_or_without_a_cache(asking: Asking, asked: str) -> None:
+    key, headers = fresh(), {"Cache-Control": asked}
+    asking.put(T, key, {})
+    check_refused(asking.get(T, key, headers=headers), 400, "malformed_request")
+    check_refused(asking.post(T, b'{"operations":[]}', headers=headers), 400, "malformed_request")
+
+
+def test_a_table_without_a_cache_answers_no_age(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {"n": 1})
+    for headers in ({}, NO_CACHE, {"Cache-Control": "max-age=5"}):
+        response = asking.get(T, key, headers=headers)
+        assert (response.json(), response.headers.get("Age")) == ({"n": 1}, None)
