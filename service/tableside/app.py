@@ -19,14 +19,17 @@ from .settings import Settings
 from .wire.problems import MethodNotAllowed, NotFound
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """Return the service for these settings. Its stores are opened when it starts and closed when it stops."""
+def create_app(settings: Settings, workers: int = 1) -> FastAPI:
+    """Return the service for these settings. Its stores are opened when it starts and closed when it stops.
+
+    `workers` is how many processes serve together, and share what a table may do in a second.
+    """
     registry = CollectorRegistry()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            app.state.catalog = await Catalog.open(settings, registry)
+            app.state.catalog = await Catalog.open(settings, registry, workers)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
         try:

@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry
 
 from . import stores
 from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
-from .policies.measure import Measure, Metrics
 from .settings import Settings, TableSettings
-from .store import Backend, Store, TableSpec
+from .stack import Metrics, stack
+from .store import Backend, Policy, TableSpec
 from .table import Table
 from .together import together
 
 log = logging.getLogger(__name__)
 
-OpenStore: TypeAlias = Callable[[TableSpec], Awaitable[Store]]
+OpenStore: TypeAlias = Callable[[TableSpec], Awaitable[Policy]]
 
 AUTO_TABLES_MAX = 1000
 """How many tables `auto_create` makes."""
@@ -32,9 +32,10 @@ class Entry:
         self.spec = spec
         self.store = settings.store
         self.kind = kind
-        self.deadline_s = settings.deadline_s
+        self.settings = settings
         self.table: Table | None = None
         self._open_store = open_store
+        self._policy: Policy | None = None
         self._opening = asyncio.Lock()
 
     async def opened(self) -> Table:
@@ -44,7 +45,7 @@ class Entry:
         """
         if self.table is None:
             try:
-                async with asyncio.timeout(self.deadline_s), self._opening:
+                async with asyncio.timeout(self.settings.deadline_s), self._opening:
                     if self.table is None:
                         self._open(await self._open_store(self.spec))
             except TimeoutError:
@@ -52,18 +53,27 @@ class Entry:
         assert self.table is not None
         return self.table
 
-    def _open(self, store: Store) -> None:
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        if self._policy is not None:
+            await self._policy.close()
+
+    def _open(self, store: Policy) -> None:
         if store.spec.ttl_s is not None and not store.capabilities.ttl:
             raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
         self.spec = store.spec
-        self.table = Table(store, deadline_s=self.deadline_s)
+        self._policy = store
+        self.table = Table(store, deadline_s=self.settings.deadline_s)
 
 
 class Catalog:
     """The tables that can be asked, and the backends that hold them."""
 
-    def __init__(self, settings: Settings, backends: Mapping[str, Backend], registry: CollectorRegistry) -> None:
+    def __init__(
+        self, settings: Settings, backends: Mapping[str, Backend], registry: CollectorRegistry, workers: int = 1
+    ) -> None:
         self._settings = settings
+        self._share = 1 / workers
         self._backends = backends
         self._metrics = Metrics(registry)
         self._entries: dict[str, Entry] = {}
@@ -71,8 +81,10 @@ class Catalog:
             self._add(table.spec(name, settings.options.get(name)), table)
 
     @classmethod
-    async def open(cls, settings: Settings, registry: CollectorRegistry) -> "Catalog":
+    async def open(cls, settings: Settings, registry: CollectorRegistry, workers: int = 1) -> "Catalog":
         """Open every store and table, and none if that fails.
+
+        `workers` is how many processes share what a table may do.
 
         A store that cannot be reached now does not fail it: its tables are opened when they are first asked for. A
         table that its store has not, or has otherwise than the settings say, is a TableError that names it.
@@ -81,7 +93,7 @@ class Catalog:
         try:
             for name, store in settings.stores.items():
                 backends[name] = await stores.backend_type(store.kind).open(store.options)
-            catalog = cls(settings, backends, registry)
+            catalog = cls(settings, backends, registry, workers)
             await catalog._open_tables()
             await catalog._find_tables()
         except BaseException:
@@ -130,7 +142,8 @@ class Catalog:
         return dict(zip(self._backends, await asyncio.gather(*map(_pinged, self._backends.values())), strict=True))
 
     async def close(self) -> None:
-        """Let every store finish what it accepted, and close it."""
+        """Let every table and store finish what it accepted, and close it."""
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()))
         await _close(self._backends.values())
 
     async def _open_tables(self) -> None:
@@ -158,17 +171,13 @@ class Catalog:
     def _add(self, spec: TableSpec, settings: TableSettings) -> Entry:
         backend, kind = self._backends[settings.store], self._settings.stores[settings.store].kind
 
-        async def open_store(spec: TableSpec) -> Store:
-            return stack(await backend.store(spec), self._metrics)
+        async def open_store(spec: TableSpec) -> Policy:
+            found, remote = await backend.store(spec), not backend.single_process
+            return stack(found, settings, self._metrics, remote=remote, share=self._share)
 
         entry = Entry(spec, settings, kind, open_store)
         self._entries[spec.name] = entry
         return entry
-
-
-def stack(store: Store, metrics: Metrics) -> Store:
-    """Put the policies around a store, the innermost first."""
-    return Measure(store, metrics, store.spec.name)
 
 
 def _automatic(name: str) -> TableSpec:

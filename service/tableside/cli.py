@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
+WORKERS_VARIABLE = "TABLESIDE_WORKERS"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -60,7 +61,7 @@ def worker() -> "FastAPI":
     from .app import create_app
 
     _prepare()
-    return create_app(configuration.load(os.environ[CONFIG_VARIABLE]))
+    return create_app(configuration.load(os.environ[CONFIG_VARIABLE]), int(os.environ[WORKERS_VARIABLE]))
 
 
 def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: int) -> None:
@@ -73,7 +74,7 @@ def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: i
     _prepare()
     if workers > 1:
         assert config is not None  # without one, the store is one that a single process owns
-        os.environ[CONFIG_VARIABLE] = str(config)
+        os.environ |= {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers)}
     uvicorn.run(
         create_app(chosen) if workers == 1 else f"{__name__}:{worker.__name__}",
         factory=workers > 1,

@@ -30,6 +30,44 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     in_flight_max: int = Field(default=1024, ge=1)
 
 
+class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
+    """What the reads, or the writes, of a table may do: operations per second, seconds, and calls of the store.
+
+    `rate_per_s` is of one replica; `burst` is how many operations may come at once, a second's worth if not given.
+    `timeout_s` bounds one attempt; `attempts_max` 1 is no retry.
+    """
+
+    rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
+    burst: float | None = Field(default=None, ge=1, le=1e9)
+    timeout_s: float | None = Field(default=None, gt=0, le=3600)
+    attempts_max: int = Field(default=3, ge=1, le=100)
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether the file says how often to try."""
+        return "attempts_max" in self.model_fields_set and self.attempts_max > 1
+
+
+class BatchSettings(BaseModel, frozen=True, extra="forbid"):
+    """What one call of the store may hold, and whether single operations wait for each other to share one.
+
+    `linger_s` 0 shares what arrives in one turn of the event loop; null shares nothing.
+    """
+
+    operations_max: int = Field(default=1000, ge=1, le=100_000)
+    bytes_max: int = Field(default=4 * 2**20, ge=1024, le=2**30)
+    linger_s: float | None = Field(default=None, ge=0, le=1)
+
+
+class CacheSettings(BaseModel, frozen=True, extra="forbid"):
+    """How much of a table is kept here, and for how long: records, bytes, seconds."""
+
+    records_max: int = Field(ge=1, le=100_000_000)
+    bytes_max: int = Field(default=64 * 2**20, ge=1024, le=2**40)
+    ttl_s: float = Field(gt=0, le=86400)
+    absent_ttl_s: float = Field(default=0, ge=0, le=86400)
+
+
 class TableSettings(BaseModel, frozen=True, extra="forbid"):
     """One table: where its records are, and how it answers; times in seconds."""
 
@@ -40,6 +78,11 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     ttl_s: float | None = Field(default=None, gt=0)
     consistency: Literal["strong", "eventual"] = "strong"
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
+    read: DirectionSettings = DirectionSettings()
+    write: DirectionSettings = DirectionSettings()
+    batch: BatchSettings | None = None
+    cache: CacheSettings | None = None
+    concurrency_max: int = Field(default=64, ge=1, le=100_000)
 
     def spec(self, name: str, options: BaseModel | None = None) -> TableSpec:
         """Return what a store must know of this table; `options` are what only its kind of store can be told."""

@@ -136,6 +136,11 @@ class Policy:
         """Hand the question on."""
         return await self._inner.splits(count_max)
 
+    async def close(self) -> None:
+        """Finish what was accepted, the outer policies first; the store itself is its backend's to close."""
+        if isinstance(self._inner, Policy):
+            await self._inner.close()
+
 
 class Backend(Protocol):
     """What a `stores` entry of the configuration opens: one connection or database, shared by its tables' stores."""

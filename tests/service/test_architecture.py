@@ -25,6 +25,7 @@ ORDER = [
     ["stores", "policies"],
     ["table"],
     ["settings"],
+    ["stack"],
     ["catalog"],
     ["wire"],
     ["routes"],

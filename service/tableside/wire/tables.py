@@ -8,6 +8,9 @@ from ..transition import VALUE_BYTES_MAX
 from ..values import JsonObject
 
 
+_POLICIES = {"deadline_s", "read", "write", "batch", "cache", "concurrency_max"}
+
+
 def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
     """Return a table's description; `capabilities` is empty until its store could first be asked."""
     spec, table = entry.spec, entry.table
@@ -22,5 +25,9 @@ def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
             "response_bytes_max": limits.response_bytes_max,
             "value_bytes_max": VALUE_BYTES_MAX,
         },
-        "policies": {"ttl_s": spec.ttl_s, "consistency": spec.consistency, "deadline_s": entry.deadline_s},
+        "policies": {
+            "ttl_s": spec.ttl_s,
+            "consistency": spec.consistency,
+            **entry.settings.model_dump(include=_POLICIES),
+        },
     }
