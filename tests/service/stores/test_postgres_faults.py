@@ -19,9 +19,11 @@ from servers.proxy import FaultProxy
 from store_contract import one, put, update, value, written
 from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
-from tableside.store import Scan, Store, TableSpec
+from tableside.store import Scan, TableSpec
+from tableside.stores.postgres import store as postgres_store
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.shape import quoted
+from tableside.stores.postgres.store import PostgresStore
 
 DEADLINE_S = 0.4
 END_OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tableside'"
@@ -30,7 +32,9 @@ END_OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE applica
 class Behind:
     """A store behind a proxy, and the server itself."""
 
-    def __init__(self, proxy: FaultProxy, backend: PostgresBackend, store: Store, direct: asyncpg.Connection) -> None:
+    def __init__(
+        self, proxy: FaultProxy, backend: PostgresBackend, store: PostgresStore, direct: asyncpg.Connection
+    ) -> None:
         self.proxy = proxy
         self.backend = backend
         self.store = store
@@ -140,6 +144,17 @@ async def test_a_network_that_hangs_holds_nobody_beyond_the_deadline(behind: Beh
     behind.proxy.pass_on()
     await behind.recovers()
     assert await connections(behind) <= 4
+
+
+async def test_a_sweep_that_is_not_answered_ends(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_store, "SWEEP_MAX_S", 0.2)
+    behind.proxy.hang()
+    async with asyncio.timeout(2):
+        with pytest.raises(DeadlineExceeded):
+            await behind.store.sweep()
+    behind.proxy.pass_on()
+    await behind.recovers()
+    await behind.store.sweep()
 
 
 @pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))

@@ -1,5 +1,6 @@
 """The records of one table in PostgreSQL: which statement an operation goes into, and what the table can do."""
 
+import asyncio
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ ROUNDS_MAX = 16
 
 SWEPT_AT_ONCE = 1000
 SWEEPS_IN_A_ROW = 10
+SWEEP_MAX_S = 60.0
+"""How long a sweep is waited for: nobody else's deadline would end one that is never answered."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -81,12 +84,13 @@ class PostgresStore:
         return self._scanner.splits(boundaries)
 
     async def sweep(self) -> None:
-        """Remove some of what has expired."""
+        """Remove some of what has expired. Raise a TableError if that fails or takes long."""
         if not self.capabilities.ttl:
             return
+        until = asyncio.get_running_loop().time() + SWEEP_MAX_S
         for _ in range(SWEEPS_IN_A_ROW):
             done = await self._looked_up(
-                lambda connection: connection.execute(self._statements.sweep, self._clock(), SWEPT_AT_ONCE)
+                lambda connection: connection.execute(self._statements.sweep, self._clock(), SWEPT_AT_ONCE), until
             )
             if int(done.rpartition(" ")[2]) < SWEPT_AT_ONCE:
                 return
@@ -206,11 +210,11 @@ class PostgresStore:
             return None
         return name
 
-    async def _looked_up(self, look: Callable[[Connection], Any]) -> Any:
+    async def _looked_up(self, look: Callable[[Connection], Any], until: float = math.inf) -> Any:
         async def work(connection: Connection, items: Sequence[None], sent: Sent) -> list[Any]:
             return [await look(connection)]
 
-        [answer] = await self._attempts.each(work, [None], math.inf)
+        [answer] = await self._attempts.each(work, [None], until)
         if isinstance(answer, TableError):
             raise answer
         return answer
