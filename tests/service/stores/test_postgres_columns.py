@@ -35,6 +35,7 @@ from tableside.errors import (
     InvalidOperation,
     PreconditionFailed,
     RecordNotFound,
+    RecordUnreadable,
     TableError,
     TableNotFound,
     Unsupported,
@@ -206,6 +207,15 @@ async def test_an_update_changes_one_column_and_leaves_the_others(typed: Typed) 
     del wanted["word"]
     assert same(await value(typed.store, ID), wanted)
     assert (await record(typed.store, ID)).etag == changed.etag
+
+
+async def test_what_has_no_json_is_unreadable(typed: Typed) -> None:
+    await written(typed.store, put(ID, {"needed": "n"}))
+    await typed.direct.execute(f"""UPDATE {typed.table} SET json = '{{"a": "\\u0000"}}'""")
+    assert refused(await one(typed.store, Get(ID)), RecordUnreadable)
+    assert refused(await one(typed.store, update(ID, {"whole": 1})), RecordUnreadable)
+    with pytest.raises(RecordUnreadable):
+        await typed.store.scan(Scan(10))
 
 
 async def test_what_a_put_does_not_name_becomes_null(typed: Typed) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import asyncpg
 
-from ...errors import Contended, InvalidOperation, TableError, Unsupported
+from ...errors import Contended, InvalidOperation, RecordUnreadable, TableError, Unsupported
 from ...operations import NO_EXPIRY, Delete, Get, Key, Operation, Outcome, Put, Write
 from ...store import Capabilities, Clock, Page, Scan, TableSpec
 from ...together import parts as cut
@@ -185,8 +185,13 @@ class PostgresStore:
         return all(_UUID.fullmatch(str(parts[index])) for index in self._uuids)
 
     async def _explained(self, error: asyncpg.PostgresError, rows: Sequence[Any], until: float) -> TableError:
-        """Say what was wrong with one row that the server refused: if a text does not fit its column, which."""
+        """Say what was wrong with one row that the server refused: if a text does not fit its column, which.
+
+        Where no row was sent, it is what is there.
+        """
         if (error.sqlstate or "").startswith("22"):
+            if not rows:
+                return RecordUnreadable(f"PostgreSQL cannot write the record as JSON (SQLSTATE {error.sqlstate})")
             for row in rows:
                 name = await self._culprit(row, until)
                 if name is not None:
