@@ -209,6 +209,26 @@ async def test_an_update_changes_one_column_and_leaves_the_others(typed: Typed) 
     assert (await record(typed.store, ID)).etag == changed.etag
 
 
+async def test_an_update_leaves_what_its_member_does_not_tell(typed: Typed) -> None:
+    """Digits beyond a double's, how a JSON text is written, years before Christ: what no member could say again."""
+    columns = "id, needed, whole, free, json, jsonb, at, exact, documents"
+    members = f"""'{ID}', 'n', 1, 12345678901234567890.123450, '{{"b" : 1.50}}', '12345678901234567890.5',
+        '0044-03-15 12:00 BC', 1.10, '{{1.50}}'"""
+    await typed.direct.execute(f"INSERT INTO {typed.table} ({columns}) VALUES ({members})")
+    kept = f"SELECT concat_ws(' ', free, json, jsonb, at, exact, documents) FROM {typed.table}"
+    before = await typed.direct.fetchval(kept)
+    assert "12345678901234567890.123450" in before
+    for changes in ({"$inc": {"whole": 1}}, {"word": "="}, {"short": "="}):
+        await written(typed.store, update(ID, changes))
+    assert await typed.direct.fetchval(kept) == before
+    assert refused(await one(typed.store, update(ID, {"address": "no"})), InvalidOperation)
+    await written(typed.store, update(ID, {"free": 2, "json": {"b": 2}, "at": "2026-11-20T12:00:00", "exact": None}))
+    found = await value(typed.store, ID)
+    assert (found["free"], found["json"], found["at"]) == (2, {"b": 2}, "2026-11-20T12:00:00")
+    assert "exact" not in found
+    assert (found["whole"], found["word"], found["short"]) == (2, "=", "=")
+
+
 async def test_what_has_no_json_is_unreadable(typed: Typed) -> None:
     await written(typed.store, put(ID, {"needed": "n"}))
     await typed.direct.execute(f"""UPDATE {typed.table} SET json = '{{"a": "\\u0000"}}'""")

@@ -5,11 +5,13 @@ A form says in SQL what a value's text is, and turns a value into what the writt
 
 from typing import Protocol
 
+import orjson
+
 from ... import values
 from ...errors import InvalidOperation, Unsupported
 from .shape import VALUE, Column, Shape
 from .sql import Form
-from .types import member_sql, to_text
+from .types import KEPT, keeps, member_sql, to_text
 
 Texts = tuple[str | None, ...]
 """What the written columns of a row get."""
@@ -71,15 +73,23 @@ class ColumnsForm:
         self._read_only = frozenset(column.name for column in shown if column.generated)
         self._names = frozenset(column.name for column in self._written)
         self._required = frozenset(column.name for column in self._written if column.not_null)
-        self.sql = Form(self._written, _value_sql(shown), "true", "true")
+        kept = frozenset(column.name for column in self._written if keeps(column))
+        self.sql = Form(self._written, _value_sql(shown), "true", "true", kept)
 
     def texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return each column's text, NULL where the value has no such member, or a null that is no JSON column's."""
+        """Return each column's text, NULL where the value has no such member, or a null that is no JSON column's.
+
+        What is as it was is kept, for a column may hold what its member does not tell.
+        """
         members = values.decode(value)
         if not members.keys() <= self._names:
             self._take_read_only(members, before)
+        held = values.decode(before) if before and self.sql.kept else {}
+        known = self.sql.kept & held.keys() & members.keys()
+        kept = {name for name in known if orjson.dumps(held[name]) == orjson.dumps(members[name])}
         texts = tuple(
-            to_text(column, members[column.name]) if column.name in members else None for column in self._written
+            KEPT if column.name in kept else to_text(column, members[column.name]) if column.name in members else None
+            for column in self._written
         )
         for column, text in zip(self._written, texts, strict=True):
             if text is None and column.name in self._required:

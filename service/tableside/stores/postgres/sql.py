@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .shape import EXPIRES, VERSION, WRITERS, Column, Shape, quoted, side_name
+from .types import KEPT
 
 ETAG = "pg_current_xact_id()::xid::text"
 """The number of the transaction that writes, which the row has as `xmin` from then on."""
@@ -20,13 +21,15 @@ ETAG = "pg_current_xact_id()::xid::text"
 class Form(msgspec.Struct, frozen=True):
     """How the values of a table are kept: which columns are written, and SQL for a value's text.
 
-    `present` says in SQL whether there is a value, `object` whether what is there is an object.
+    `present` says in SQL whether there is a value, `object` whether what is there is an object. Columns with a name in
+    `kept` stay as they are where an update sends KEPT.
     """
 
     data: tuple[Column, ...]
     value: str
     present: str
     object: str
+    kept: frozenset[str] = frozenset()
 
 
 class Statements(msgspec.Struct, frozen=True):
@@ -222,6 +225,12 @@ class Writer:
     def _update(self) -> str:
         key = quoted(self._shape.keys[0].name)
         changes = [f"{name} = {given}" for name, given in self._sent()] or [f"{key} = t.{key}"]
+        for index, column in enumerate(self._form.data):
+            if column.name in self._form.kept:
+                own = quoted(column.name)
+                changes[index] = (
+                    f"{own} = CASE u.d{index} WHEN '{KEPT}' THEN t.{own} ELSE u.d{index}::{column.cast} END"
+                )
         return f"UPDATE {self._table} AS t SET {', '.join(changes)} FROM {self._rows_sent()} WHERE {self._same('u')}"
 
     def _remove(self) -> str:

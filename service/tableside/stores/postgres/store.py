@@ -21,6 +21,7 @@ from .records import Row, key_arrays, records
 from .scan import Scanner
 from .shape import EXPIRES, WRITERS, Shape
 from .sql import Writer
+from .types import KEPT
 from .writes import Again, Step, Writes
 
 KEYS_PER_READ = 1000
@@ -203,6 +204,8 @@ class PostgresStore:
     async def _culprit(self, row: Row, until: float) -> str | None:
         async def probe(connection: Connection, texts: Sequence[str], sent: Sent) -> list[str | None]:
             for column, text in zip(self._form.sql.data, texts, strict=False):
+                if text == KEPT and column.name in self._form.sql.kept:
+                    continue
                 try:
                     await connection.fetchval(f"SELECT ($1::text::{column.full_type}) IS NULL", text)
                 except asyncpg.DataError:

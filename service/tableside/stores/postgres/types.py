@@ -30,6 +30,9 @@ TIMES = {
     "time": r"\d\d:\d\d(:\d\d(\.\d+)?)?",
     "timetz": r"\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)",
 }
+KEPT = "="
+"""In place of the text of a member that an update leaves as it is: no text of the types that may keep theirs."""
+
 _TIMES = {name: re.compile(pattern, re.ASCII) for name, pattern in TIMES.items()}
 _PLAIN_LITERAL = re.compile(r"[A-Za-z0-9_.:+-]+", re.ASCII)
 
@@ -53,6 +56,11 @@ def to_text(column: Column, member: Json) -> str | None:
     if column.element is not None:
         return _array(column, member)
     return _scalar(column, column.type, member)
+
+
+def keeps(column: Column) -> bool:
+    """Whether a column may hold what its member does not tell, more digits for one, and KEPT can be no text of it."""
+    return column.element is not None or column.type in {"numeric", *DOCUMENTS, *TIMES}
 
 
 def _scalar(column: Column, kind: str, member: Json) -> str:
