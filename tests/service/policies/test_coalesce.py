@@ -723,12 +723,16 @@ def test_closing_one_table_leaves_the_others_alone() -> None:
 
 def test_calls_are_counted_by_their_size_and_why_they_went() -> None:
     registry = CollectorRegistry()
+    metrics = Metrics(registry)
 
     async def main() -> None:
-        coalesce = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=Metrics(registry))
+        coalesce = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=metrics)
         await asyncio.gather(*(one(coalesce, Get(key)) for key in "aaab"))
         await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(23)))
         await coalesce.apply([Get(f"{index}") for index in range(30)])
+        cut = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=None, metrics=metrics)
+        await cut.apply([Get(f"{index}") for index in range(30)])
+        await cut.apply([])
 
     run(main())
 
@@ -742,7 +746,7 @@ def test_calls_are_counted_by_their_size_and_why_they_went() -> None:
         )
         for reason in ("direct", "waited", "full")
     }
-    assert counts == {"direct": (2, 30), "waited": (2, 5), "full": (1, 20)}
+    assert counts == {"direct": (4, 60), "waited": (2, 5), "full": (1, 20)}
     assert sample("coalesce_wait_seconds_count") == 3
     assert sample("coalesce_wait_seconds_sum") == pytest.approx(1.0)
     assert sample("coalesced_gets_total") == 2

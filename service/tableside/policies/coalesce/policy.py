@@ -66,10 +66,14 @@ class Coalesce(Policy):
         """
         if self._shared is not None:
             await self._shared.drain()
+        await super().close()
 
     async def _in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Cut a call, and do nothing else."""
         cut = self._cut(operations, writes=write(operations))
+        if self._metrics is not None:
+            for part in cut:
+                self._metrics.direct(len(part))
         if len(cut) < 2:  # nothing of this policy is between the caller and the store then
             return await self._inner.apply(operations, until)
         answers = await together([ask(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
