@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,7 +22,10 @@ from tableside.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailabl
 from tableside.operations import Get, Record, Token, Written
 from tableside.store import Scan, Store, TableSpec
 from tableside.stores.redis.backend import RedisBackend, RedisSettings, servers_of
+from tableside.stores.redis.cluster import Cluster
 from tableside.stores.redis.keys import Names, slot_of
+from tableside.stores.redis.node import Node
+from tableside.stores.redis.script import Command
 from tableside.stores.redis.slots import EVERY_SLOT, from_text
 from tableside.stores.redis.store import RedisStore
 
@@ -217,6 +220,41 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
         assert isinstance(hasty, DeadlineExceeded)
         assert patient.applied == hasty.applied == "no"
         servers.close()
+
+
+class Answering:
+    """A node that serves every slot, or says nothing."""
+
+    def __init__(self, port: int, silent: set[int]) -> None:
+        self._port = port
+        self._silent = silent
+
+    async def ask(self, packed: bytes, count: int, until: float) -> list[Any]:
+        if self._port not in self._silent:
+            return [[[0, 16383, [HOST.encode(), 2]]]]
+        await asyncio.sleep(max(0.0, until - asyncio.get_running_loop().time()))
+        return [DeadlineExceeded("silent")]
+
+    async def run(self, commands: Sequence[Command], until: float, **_: Any) -> list[Any]:
+        return [self._port] * len(commands)
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_silent_node_is_not_asked_again_and_again_by_callers_without_patience() -> None:
+    silent: set[int] = set()
+    cluster = Cluster((HOST, 1), lambda address: cast("Node", Answering(address[1], silent)))
+    loop = asyncio.get_running_loop()
+    commands = [Command(("PING",))]
+    assert await cluster.run(commands, loop.time() + 1) == [2]
+    for port in (1, 2):
+        silent.clear()
+        silent.add(port)
+        cluster._stale = True
+        replies = [await cluster.run(commands, loop.time() + 0.05) for _ in range(4)]
+        assert [2] in replies
+        assert cluster._stale is False
 
 
 async def test_what_a_lost_node_held_is_unavailable_and_the_rest_is_not(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ class Cluster:
         self._owners: list[Address | None] = [None] * SLOTS
         self._stale = True
         self._looking = asyncio.Lock()
+        self._turn = 0
 
     async def run(self, commands: Sequence[Command], until: float, *, writes: bool = False) -> list[Reply]:
         """Send commands to the nodes of their slots and return the reply to each."""
@@ -157,8 +158,11 @@ class Cluster:
 
     async def _asked(self, until: float) -> list[tuple[int, int, Address]]:
         error: TableError = StoreUnavailable("no node of the Redis Cluster answers")
-        for address in dict.fromkeys([*self._nodes, self._seed]):
+        known = [*dict.fromkeys([*self._nodes, self._seed])]
+        first = self._turn % len(known)  # Another one each time: who has little patience may meet a silent one.
+        for address in known[first:] + known[:first]:
             patience = min(until, asyncio.get_running_loop().time() + ANSWER_MAX_S)
+            self._turn += 1
             [reply] = await self._node(address).ask(_SLOTS, 1, patience)
             if isinstance(reply, list):
                 return [(low, high, _address(owner, address[0])) for low, high, owner, *_ in reply]
