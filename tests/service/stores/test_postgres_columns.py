@@ -433,6 +433,19 @@ async def test_what_belongs_to_a_row_is_kept_beside_it(backend: PostgresBackend,
     assert [row["id"] for row in await direct.fetch(side)] == ["a"]
 
 
+async def test_what_a_role_sets_costs_no_digits_and_no_nulls(postgres_dsn: str, direct: asyncpg.Connection) -> None:
+    name = new_name()
+    columns = "id text PRIMARY KEY, double double precision, words text[], n integer"
+    await direct.execute(f"CREATE TABLE {quoted(name)} ({columns})")
+    told = "?options=-cextra_float_digits%3D0%20-carray_nulls%3Doff%20-cbytea_output%3Descape"
+    async with database(postgres_dsn + told) as backend:
+        store = await backend.store(spec(name))
+        before = {"double": 0.1 + 0.2, "words": ["a", None]}
+        await written(store, put("x", before))
+        await written(store, update("x", {"n": 1}))
+        assert same(await value(store, "x"), before | {"n": 1})
+
+
 async def test_a_sweep_removes_rows_that_have_expired(postgres_dsn: str, direct: asyncpg.Connection) -> None:
     name, time = new_name(), Time(real=False)
     await direct.execute(f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n int)")

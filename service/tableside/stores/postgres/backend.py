@@ -44,6 +44,7 @@ APPLICATION = "tableside"
 _SESSION = """
 SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, YMD', false),
        set_config('IntervalStyle', 'iso_8601', false), set_config('jit', 'off', false),
+       set_config('extra_float_digits', '1', false), set_config('array_nulls', 'on', false),
        set_config('default_transaction_isolation', 'read committed', false)
 """
 _LEAVE_WITH_CLIENT = "SELECT set_config('client_connection_check_interval', '1s', false)"
