@@ -362,6 +362,16 @@ async def test_one_that_has_to_wait_too_long_does_not_keep_others_from_trying() 
 
 
 @in_virtual_time
+async def test_who_was_told_to_wait_longest_is_not_sent_before_that() -> None:
+    store = Scripted()
+    waits: dict[object, float] = {"a": 4, "b": 2}
+    store.fault = lambda operation, call: Throttled("x", retry_after_s=waits[operation.key]) if call == 1 else None
+    started = now()
+    assert await retry(store, backoff="none").apply([Get("a"), Get("b")], started + 10) == [None, None]
+    assert store.called_at == [started, started + 4]
+
+
+@in_virtual_time
 async def test_our_own_rate_limit_is_not_waited_for_twice() -> None:
     store = Scripted()
     policy = retry(RateLimit(store, read=Rate(1, 1), write=None))

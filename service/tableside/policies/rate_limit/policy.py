@@ -84,14 +84,18 @@ class _Limit:
 
     async def in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Send each part when its credits have come, without waiting for the parts before it."""
+        taken = await self._taken(len(operations), until)
+        if taken == len(operations):
+            return await self._inner.apply(operations, until)
         parts: list[asyncio.Task[list[Outcome]]] = []
         sent = 0
         try:
             async with asyncio.TaskGroup() as group:
-                while sent < len(operations) and (taken := await self._taken(len(operations) - sent, until)):
+                while taken:
                     part = operations[sent : sent + taken]
                     parts.append(group.create_task(self._inner.apply(part, until)))
                     sent += taken
+                    taken = await self._taken(len(operations) - sent, until)
                 refused = self._refused(len(operations) - sent)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
