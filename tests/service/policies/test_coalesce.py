@@ -155,6 +155,19 @@ def test_an_operation_with_less_time_than_others_wait_makes_the_call_go() -> Non
     run(main())
 
 
+def test_a_get_that_shares_another_s_place_makes_the_call_go_too() -> None:
+    async def main() -> None:
+        coalesce = Coalesce(Watched(), **LARGE, linger_s=0.5)
+        began = now()
+        patient = asyncio.create_task(one(coalesce, Get("a")))
+        await turns()
+        await coalesce.apply([Get("a")], began + 0.2)
+        assert now() == began
+        await patient
+
+    run(main())
+
+
 @pytest.mark.parametrize("linger_s", [0.0, 0.5])
 def test_a_call_that_is_full_goes_at_once(linger_s: float) -> None:
     async def main() -> None:
@@ -431,11 +444,11 @@ def test_a_call_goes_with_the_latest_deadline_and_each_is_answered_by_its_own() 
             ended[operation.key] = now() - began
             return outcome
 
-        get, write, patient, for_ever = await asyncio.gather(
-            timed(Get("a"), began + 1),
-            timed(put("b"), began + 2),
+        patient, for_ever, write, get = await asyncio.gather(
             timed(put("c"), began + 9),
             timed(Get("d"), began + 8),
+            timed(put("b"), began + 2),
+            timed(Get("a"), began + 1),
         )
         assert store.untils == [began + 9]
         assert isinstance(get, DeadlineExceeded)
@@ -505,6 +518,39 @@ def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobod
         assert found.value == b"{}"
         assert store.calls == [[put("a"), put("c")], [Get("a")]]
         await coalesce.close()
+
+    run(main())
+
+
+def test_a_large_call_takes_what_waits_of_it_along_when_its_caller_leaves() -> None:
+    async def main() -> None:
+        store = Watched(takes_s=1.0)
+        coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
+        first = asyncio.create_task(one(coalesce, put("3", {"n": 7})))
+        await turns()
+        leaving = asyncio.create_task(coalesce.apply(LARGE_WRITE))
+        await turns()
+        leaving.cancel()
+        await first
+        await coalesce.close()
+        assert store.sizes == [1, 29]
+
+    run(main())
+
+
+def test_nobody_hangs_when_the_call_is_cancelled_from_within() -> None:
+    async def main() -> None:
+        store = Watched()
+        coalesce = Coalesce(store, **LARGE)
+
+        def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
+            raise asyncio.CancelledError
+
+        store.fails = fails
+        ended = await asyncio.gather(*(one(coalesce, Get(key)) for key in "ab"), return_exceptions=True)
+        assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
+        store.fails = lambda operations: None
+        assert await one(coalesce, Get("a")) is None
 
     run(main())
 

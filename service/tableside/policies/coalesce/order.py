@@ -123,10 +123,9 @@ class Order:
         lane.busy -= 1
         if lane.busy:
             return None
-        while lane.waiting:
+        if lane.waiting:
             place = lane.waiting.popleft()
-            if place.living():
-                lane.enter(place)
-                return place
+            lane.enter(place)
+            return place
         del self._lanes[key]
         return None
