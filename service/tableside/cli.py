@@ -44,6 +44,8 @@ def serve(
     chosen = _settings(config)
     if workers > 1 and chosen.single_process:
         _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
+    if workers > 1 and any(table.cache for table in chosen.tables.values()):
+        _refuse("--workers above 1 and a cache do not go together: one worker would not see what another writes")
     if not _is_loopback(host) and not insecure:
         _refuse(f"without authentication the service listens on loopback only; say --insecure to listen on {host}")
     _run(chosen, config, host, port, workers)

@@ -93,7 +93,7 @@ def test_a_module_imports_from_its_left_only(file: Path) -> None:
 
 def test_kinds_of_store_and_policies_do_not_know_each_other() -> None:
     kinds = {reference.partition(":")[0].partition(".")[0] for reference in stores._KINDS.values()}
-    policies = {file.stem for file in modules(SERVICE / "policies")} - {"__init__"}
+    policies = {part for file in modules(SERVICE / "policies") for part in name(file, SERVICE)[1:2]}
     assert kinds
     assert policies
     for file in modules(SERVICE / "stores") + modules(SERVICE / "policies"):

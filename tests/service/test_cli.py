@@ -52,6 +52,17 @@ def test_wrong_usage_is_two_and_an_unreachable_service_is_one(tableside: Command
     assert unreachable.stderr.startswith("tableside: ")
 
 
+def test_workers_do_not_go_with_a_cache(tableside: Command, tmp_path: Path) -> None:
+    config = tmp_path / "cached.yaml"
+    config.write_text(
+        "stores: {s: {kind: redis, url: 'redis://127.0.0.1:1'}}\n"
+        "tables: {t: {store: s, cache: {records_max: 1, ttl_s: 1}}}\n"
+    )
+    refused = tableside("serve", "--workers", "2", "--config", str(config))
+    assert refused.returncode == 2
+    assert "cache" in refused.stderr
+
+
 def test_other_addresses_than_loopback_need_a_word(tableside: Command) -> None:
     refused = tableside("serve", "--host", "0.0.0.0")
     assert refused.returncode == 2
