@@ -7,7 +7,6 @@ from ..settings import LimitSettings
 from ..transition import VALUE_BYTES_MAX
 from ..values import JsonObject
 
-
 _POLICIES = {"deadline_s", "read", "write", "batch", "cache", "concurrency_max"}
 
 
