@@ -5,17 +5,21 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
-from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from . import __version__, openapi
-from .catalog import Catalog
+from .catalog import Catalog, Environment
 from .edge import Edge, StartError
 from .errors import Internal, MalformedRequest, TableError
+from .exposition import Exposition
+from .http_metrics import HttpMetrics
+from .in_flight import InFlight
+from .in_flight import Metrics as InFlightMetrics
 from .routes import problem_response, routes
-from .settings import Settings
+from .settings import LimitSettings, Settings
+from .stack import Metrics
 from .wire.problems import MethodNotAllowed, NotFound
 
 
@@ -24,12 +28,14 @@ def create_app(settings: Settings, workers: int = 1) -> FastAPI:
 
     `workers` is how many processes serve together, and share what a table may do in a second.
     """
-    registry = CollectorRegistry()
+    exposition = Exposition()
+    in_flight = _in_flight(settings.limits, exposition)
+    environment = Environment(Metrics(exposition.registry), workers, in_flight.operations)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            app.state.catalog = await Catalog.open(settings, registry, workers)
+            app.state.catalog = await Catalog.open(settings, environment)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
         try:
@@ -46,22 +52,26 @@ def create_app(settings: Settings, workers: int = 1) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.settings = settings
-    app.state.registry = _with_process_metrics(registry)
+    app.state.exposition = exposition
     served = routes()
     app.router.routes.extend(served)
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
     # Outside the framework's own layers, which are then only asked for what is not the service's.
-    app.middleware_stack = Edge(app.build_middleware_stack(), served, settings.limits.in_flight_max)
+    observers = [HttpMetrics(exposition.registry)]
+    app.middleware_stack = Edge(app.build_middleware_stack(), served, in_flight, observers)
     return app
 
 
-def _with_process_metrics(registry: CollectorRegistry) -> CollectorRegistry:
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    build = Gauge("tableside_build_info", "The version that runs.", ["version"], registry=registry)
-    build.labels(__version__).set(1)
-    return registry
+def _in_flight(limits: LimitSettings, exposition: Exposition) -> InFlight:
+    in_flight = InFlight(
+        InFlightMetrics(exposition.registry),
+        requests_max=limits.in_flight_max,
+        operations_max=limits.operations_in_flight_max,
+        bytes_max=limits.bytes_in_flight_max,
+    )
+    exposition.on_sample(in_flight.sample)
+    return in_flight
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

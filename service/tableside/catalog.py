@@ -2,22 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
 
-from prometheus_client import CollectorRegistry
+import msgspec
 
 from . import stores
 from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
+from .in_flight import Bound
+from .measure import Measure
 from .settings import Settings, TableSettings
-from .stack import Metrics, stack
-from .store import Backend, Policy, TableSpec
+from .stack import Around, Metrics, Stack, stack
+from .store import Backend, Store, TableSpec
 from .table import Table
 from .together import together
+from .tracing import Traces
 
 log = logging.getLogger(__name__)
-
-OpenStore: TypeAlias = Callable[[TableSpec], Awaitable[Policy]]
 
 AUTO_TABLES_MAX = 1000
 """How many tables `auto_create` makes."""
@@ -28,15 +28,28 @@ OPENED_AT_ONCE = 8
 class Entry:
     """A table of the catalog: where it is, and the open table from when its store could first be asked."""
 
-    def __init__(self, spec: TableSpec, settings: TableSettings, kind: str, open_store: OpenStore) -> None:
+    def __init__(
+        self, spec: TableSpec, settings: TableSettings, backend: Backend, around: Around, operations: Bound | None
+    ) -> None:
         self.spec = spec
-        self.store = settings.store
-        self.kind = kind
         self.settings = settings
         self.table: Table | None = None
-        self._open_store = open_store
-        self._policy: Policy | None = None
+        self._backend = backend
+        self._around = around
+        self._operations = operations
+        self._found: Store | None = None
+        self._stack: Stack | None = None
         self._opening = asyncio.Lock()
+
+    @property
+    def store(self) -> str:
+        """Return the name of the store that holds it."""
+        return self.settings.store
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of that store."""
+        return self._around.kind
 
     async def opened(self) -> Table:
         """Return the table, opened now if it is not yet; callers that come meanwhile wait for the one opening.
@@ -47,44 +60,85 @@ class Entry:
             try:
                 async with asyncio.timeout(self.settings.deadline_s), self._opening:
                     if self.table is None:
-                        self._open(await self._open_store(self.spec))
+                        self._open(await self._backend.store(self.spec))
             except TimeoutError:
                 raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
         assert self.table is not None
         return self.table
 
+    async def change(self, settings: TableSettings) -> None:
+        """Put other policies around the same store: at once for whoever asks from now on.
+
+        Return when what was under way has ended. Until then, a new cache keeps nothing: what goes through the old
+        policies could make it stale.
+        """
+        old_table, old = self.table, self._stack
+        self.settings = settings
+        if old_table is None or old is None or self._found is None:
+            return
+        new = self._wrap(self._found)
+        if new.cache is not None:
+            new.cache.chill()
+        await _ended(old_table, old)
+        if new.cache is not None:
+            new.cache.warm()
+
     async def close(self) -> None:
         """Finish what was accepted."""
-        if self._policy is not None:
-            await self._policy.close()
+        if self.table is not None and self._stack is not None:
+            await _ended(self.table, self._stack)
 
-    def _open(self, store: Policy) -> None:
+    def _open(self, store: Store) -> None:
         if store.spec.ttl_s is not None and not store.capabilities.ttl:
             raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
         self.spec = store.spec
-        self._policy = store
-        self.table = Table(store, deadline_s=self.settings.deadline_s)
+        self._found = store
+        self._wrap(store)
+
+    def _wrap(self, store: Store) -> Stack:
+        self._stack = stack(store, self.settings, self._around)
+        self.table = Table(
+            self._stack.top,
+            deadline_s=self.settings.deadline_s,
+            measure=Measure(self._around.metrics.measure, self.spec.name),
+            operations=self._operations,
+        )
+        return self._stack
+
+
+async def _ended(table: Table, policies: Stack) -> None:
+    """Return when nothing is under way in these."""
+    await table.drained()
+    await policies.top.close()
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What a catalog finds in its process: made once, while catalogs' settings may change.
+
+    `workers` is how many processes share what a table may do; `operations` bounds what is under way in this one.
+    """
+
+    metrics: Metrics
+    workers: int = 1
+    operations: Bound | None = None
+    traces: Traces | None = None
 
 
 class Catalog:
     """The tables that can be asked, and the backends that hold them."""
 
-    def __init__(
-        self, settings: Settings, backends: Mapping[str, Backend], registry: CollectorRegistry, workers: int = 1
-    ) -> None:
+    def __init__(self, settings: Settings, backends: Mapping[str, Backend], environment: "Environment") -> None:
         self._settings = settings
-        self._share = 1 / workers
         self._backends = backends
-        self._metrics = Metrics(registry)
+        self._environment = environment
+        self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
         for name, table in settings.tables.items():
             self._add(table.spec(name, settings.options.get(name)), table)
 
     @classmethod
-    async def open(cls, settings: Settings, registry: CollectorRegistry, workers: int = 1) -> "Catalog":
+    async def open(cls, settings: Settings, environment: "Environment") -> "Catalog":
         """Open every store and table, and none if that fails.
-
-        `workers` is how many processes share what a table may do.
 
         A store that cannot be reached now does not fail it: its tables are opened when they are first asked for. A
         table that its store has not, or has otherwise than the settings say, is a TableError that names it.
@@ -93,7 +147,7 @@ class Catalog:
         try:
             for name, store in settings.stores.items():
                 backends[name] = await stores.backend_type(store.kind).open(store.options)
-            catalog = cls(settings, backends, registry, workers)
+            catalog = cls(settings, backends, environment)
             await catalog._open_tables()
             await catalog._find_tables()
         except BaseException:
@@ -169,15 +223,21 @@ class Catalog:
         return self._add(_automatic(name), TableSettings(store=self._settings.default_store or ""))
 
     def _add(self, spec: TableSpec, settings: TableSettings) -> Entry:
-        backend, kind = self._backends[settings.store], self._settings.stores[settings.store].kind
-
-        async def open_store(spec: TableSpec) -> Policy:
-            found, remote = await backend.store(spec), not backend.single_process
-            return stack(found, settings, self._metrics, remote=remote, share=self._share)
-
-        entry = Entry(spec, settings, kind, open_store)
+        environment, store = self._environment, settings.store
+        entry = Entry(spec, settings, self._backends[store], self._around[store], environment.operations)
         self._entries[spec.name] = entry
         return entry
+
+    def _shared(self, store: str) -> Around:
+        """Return what the tables of one store have in common."""
+        environment = self._environment
+        return Around(
+            metrics=environment.metrics,
+            kind=self._settings.stores[store].kind,
+            remote=not self._backends[store].single_process,
+            share=1 / environment.workers,
+            traces=environment.traces,
+        )
 
 
 def _automatic(name: str) -> TableSpec:

@@ -1,16 +1,19 @@
-"""The outermost layer: a request id, a bound on how much is in flight, and no fault that leaves as a bare traceback."""
+"""The outermost layer: a request id, bounds on how much is in flight, and no fault that leaves as a bare traceback."""
 
 import logging
 import random
 import re
+import time
 from collections.abc import Sequence
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .errors import Internal, Overloaded, TableError
+from .errors import Internal, TableError
+from .in_flight import InFlight
+from .notes import SCOPE_KEY, Notes, Observer
 from .routes import problem_response
 
 log = logging.getLogger(__name__)
@@ -30,47 +33,62 @@ class Edge:
     and methods to refuse) goes through the framework's other layers, which would cost more than a whole operation.
     """
 
-    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], in_flight_max: int) -> None:
+    def __init__(
+        self, app: ASGIApp, routes: Sequence[BaseRoute], in_flight: InFlight, observers: Sequence[Observer] = ()
+    ) -> None:
         self._app = app
         self._routes = routes
-        self._in_flight_max = in_flight_max
-        self._in_flight = 0
+        self._in_flight = in_flight
+        self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or shed it; answer what goes wrong as a problem."""
         if scope["type"] != "http":
             await self._app(scope, receive, _without_traceback(send))
             return
-        request_id = _request_id(scope)
-        started = False
+        notes = scope[SCOPE_KEY] = Notes(_request_id(scope), scope["method"])
+        for observer in self._observers:
+            observer.began(scope, notes)
+        try:
+            await self._answered(scope, receive, send, notes)
+        finally:
+            notes.seconds = time.perf_counter() - notes.started
+            for observer in self._observers:
+                observer.ended(scope, notes)
 
+    async def _answered(self, scope: Scope, receive: Receive, send: Send, notes: Notes) -> None:
         async def send_with_id(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
-                message["headers"].append((b"x-request-id", request_id))
+                notes.status = message["status"]
+                message["headers"].append((b"x-request-id", notes.request_id.encode()))
+            else:
+                notes.bytes_out += len(message.get("body", b""))
             await send(message)
 
-        if self._in_flight >= self._in_flight_max and scope["path"] not in _PROBES:
-            shed = Overloaded(f"{self._in_flight_max} requests are in flight", retry_after_s=1)
-            await problem_response(shed)(scope, receive, send_with_id)
-            return
-        self._in_flight += 1
+        async def received() -> Message:
+            message = await receive()
+            notes.bytes_in += len(message.get("body", b""))
+            return message
+
         try:
-            await self._dispatch(scope, receive, send_with_id)
+            if scope["path"] in _PROBES:
+                await self._dispatch(scope, received, send_with_id, notes)
+            else:
+                with self._in_flight.requests.held(1):
+                    await self._dispatch(scope, received, send_with_id, notes)
         except ClientDisconnect:
             return  # There is nobody to answer, and nothing was attempted.
         except Exception as error:
-            if started:
+            if notes.status:
                 raise
-            await _refusal(error, scope, request_id)(scope, receive, send_with_id)
-        finally:
-            self._in_flight -= 1
+            await _refusal(error, notes)(scope, receive, send_with_id)
 
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send, notes: Notes) -> None:
         for route in self._routes:
             match, child_scope = route.matches(scope)
             if match is Match.FULL:
+                assert isinstance(route, Route)
+                notes.route = route.path
                 scope.update(child_scope)
                 await route.handle(scope, receive, send)
                 return
@@ -90,16 +108,16 @@ def _without_traceback(send: Send) -> Send:
     return send_short
 
 
-def _refusal(error: Exception, scope: Scope, request_id: bytes) -> Response:
+def _refusal(error: Exception, notes: Notes) -> Response:
     if isinstance(error, TableError):
         return problem_response(error)
-    log.error("request %s %s failed", scope["method"], request_id.decode(), exc_info=error)
+    log.error("request %s %s failed", notes.method, notes.request_id, exc_info=error)
     return problem_response(Internal("a fault of the service; its log has what happened", applied="unknown"))
 
 
-def _request_id(scope: Scope) -> bytes:
+def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            given: bytes = value
+            given: str = value.decode()
             return given
-    return b"%032x" % random.getrandbits(128)  # it tells requests apart, and guards nothing
+    return f"{random.getrandbits(128):032x}"  # it tells requests apart, and guards nothing

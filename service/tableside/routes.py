@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import orjson
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,12 +20,13 @@ from . import values
 from .catalog import Catalog
 from .errors import InvalidOperation, MalformedRequest, StoreUnavailable, TableError, TableNotFound, TooLarge
 from .keys import part_from_text
+from .notes import notes
 from .operations import Get, Operation, Outcome, Record
 from .settings import NAME
 from .store import Scan, TableSpec
 from .table import Table
 from .wire import arrow_batch, headers, json_batch, members, pages, problems
-from .wire.answers import Answer, answer, answers, limited_to, rfc3339, valid, with_refused
+from .wire.answers import ABSENT, Answer, answer, answers, limited_to, rfc3339, valid, with_refused
 from .wire.cursors import open_sealed, seal
 from .wire.problems import NotFound
 from .wire.tables import describe
@@ -84,6 +85,7 @@ def _record_route() -> Route:
 
 async def record(request: Request) -> Response:
     """Get, put, update or delete one record."""
+    notes(request.scope).operations = 1
     return await _RECORD[request.method](request)
 
 
@@ -218,6 +220,8 @@ async def batch(request: Request) -> Response:
     asked = json_batch.decode(body, spec, _limits(request).operations_max) if media == JSON else None
     asked = asked or _arrow_batch(request, body, spec, query)
     operations = limited_to(max_age_s, valid(asked.operations))
+    noted = notes(request.scope)
+    noted.operations = len(asked.operations)
     outcomes: Sequence[Outcome] = await (await _table_for(request, name, operations)).batch(operations, wait_s)
     if len(operations) != len(asked.operations):
         outcomes = with_refused(asked.operations, outcomes)
@@ -225,6 +229,7 @@ async def batch(request: Request) -> Response:
     if media == ARROW and asked.fields is None and (records := _all_found(outcomes, bytes_max)):
         return Response(arrow_batch.encode_records(records), media_type=ARROW)
     found = answers(outcomes, asked.fields, bytes_max=bytes_max, operations=asked.operations)
+    noted.failed = sum(one.error is not None and one.error is not ABSENT for one in found)
     return Response(json_batch.encode(found) if media == JSON else arrow_batch.encode(found), media_type=media)
 
 
@@ -349,7 +354,7 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Answer the metrics in Prometheus' text format."""
-    return Response(generate_latest(request.app.state.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(request.app.state.exposition.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def problem_response(
@@ -360,7 +365,20 @@ def problem_response(
     if error.retry_after_s is not None:
         given["Retry-After"] = str(max(1, round(error.retry_after_s)))
     content = orjson.dumps({**problems.problem(error), **(members or {})})
-    return Response(content, problems.status(error), given, media_type=problems.MEDIA_TYPE)
+    return _Problem(error.code, content, problems.status(error), given, media_type=problems.MEDIA_TYPE)
+
+
+class _Problem(Response):
+    """An answer that notes its error's code."""
+
+    def __init__(self, code: str, content: bytes, status: int, given: dict[str, str], media_type: str) -> None:
+        super().__init__(content, status, given, media_type=media_type)
+        self._code = code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        notes(scope).code = self._code
+        await super().__call__(scope, receive, send)
 
 
 # What several of them need
@@ -389,6 +407,7 @@ def _path(request: Request) -> tuple[str, list[bytes]]:
         name = unquote(name)
     if not _NAME.fullmatch(name):
         raise TableNotFound("no table has that name")
+    notes(request.scope).table = name
     return name, [] if match[2] is None else match[2].split(b"/")
 
 

@@ -22,25 +22,55 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class LimitSettings(BaseModel, frozen=True, extra="forbid"):
-    """What one request may be, and how many at once; sizes are counted after decompression."""
+    """What one request may be, and how much at once; sizes are counted after decompression.
+
+    In flight are requests (`in_flight_max`), their operations, and the bytes of their bodies; what comes above is
+    refused at once. On SIGTERM the service goes on for `drain_s` seconds with /readyz at 503 and connections that are
+    closed after the next answer, then accepts nothing more; it has ended `shutdown_s` after the signal at the latest.
+    """
 
     body_bytes_max: int = Field(default=16 * 2**20, ge=1024)
     operations_max: int = Field(default=10_000, ge=1)
     response_bytes_max: int = Field(default=64 * 2**20, ge=1024)
     in_flight_max: int = Field(default=1024, ge=1)
+    operations_in_flight_max: int = Field(default=100_000, ge=1)
+    bytes_in_flight_max: int = Field(default=256 * 2**20, ge=1024)
+    drain_s: float = Field(default=0.5, ge=0, le=600)
+    shutdown_s: float = Field(default=30.0, ge=1, le=3600)
+
+
+class CostSettings(BaseModel, frozen=True, extra="forbid"):
+    """How many credits an operation of each kind costs, and beside that each KiB of values.
+
+    A KiB counts in full once it is begun: of what is sent, and of what a get has found, which is paid afterwards.
+    """
+
+    get: float = Field(default=1.0, ge=0, le=1e6)
+    put: float = Field(default=1.0, ge=0, le=1e6)
+    update: float = Field(default=1.0, ge=0, le=1e6)
+    delete: float = Field(default=1.0, ge=0, le=1e6)
+    kib: float = Field(default=0.0, ge=0, le=1e6)
 
 
 class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
-    """What the reads, or the writes, of a table may do: operations per second, seconds, and calls of the store.
+    """What the reads, or the writes, of a table may do: credits per second, seconds, and calls of the store.
 
-    `rate_per_s` is of one replica; `burst` is how many operations may come at once, a second's worth if not given.
-    `timeout_s` bounds one attempt; `attempts_max` 1 is no retry.
+    `rate_per_s` is of one replica, or of all together where the table names a `limiter`; `burst` is how many credits
+    may be used at once, a second's worth if not given. `caller_rate_per_s` bounds each caller by name, in operations
+    as they are asked, before the cache; it is of one replica. `timeout_s` bounds one attempt; `attempts_max` 1 is no
+    retry, and attempts and their pauses end `retry_total_s` after the first began, at the deadline if not given.
     """
 
     rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
     burst: float | None = Field(default=None, ge=1, le=1e9)
+    caller_rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
+    caller_burst: float | None = Field(default=None, ge=1, le=1e9)
     timeout_s: float | None = Field(default=None, gt=0, le=3600)
     attempts_max: int = Field(default=3, ge=1, le=100)
+    backoff: Literal["exponential", "fixed", "none"] = "exponential"
+    pause_s: float = Field(default=0.05, ge=0, le=60)
+    pause_max_s: float = Field(default=2.0, ge=0, le=600)
+    retry_total_s: float | None = Field(default=None, gt=0, le=3600)
 
     @property
     def tries_again(self) -> bool:
@@ -60,12 +90,48 @@ class BatchSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class CacheSettings(BaseModel, frozen=True, extra="forbid"):
-    """How much of a table is kept here, and for how long: records, bytes, seconds."""
+    """How much of a table is kept here, and for how long: records, bytes, seconds.
+
+    `writes` says what a write leaves in the cache: nothing ("around"), or what it wrote where that is known
+    ("through"). `channel` names a store of kind redis through which replicas tell each other what they wrote.
+    """
 
     records_max: int = Field(ge=1, le=100_000_000)
     bytes_max: int = Field(default=64 * 2**20, ge=1024, le=2**40)
     ttl_s: float = Field(gt=0, le=86400)
     absent_ttl_s: float = Field(default=0, ge=0, le=86400)
+    writes: Literal["around", "through"] = "around"
+    channel: str | None = None
+
+
+class RetryBudgetSettings(BaseModel, frozen=True, extra="forbid"):
+    """How much may be tried again of what is asked of one store: a share of it, and so much a second beside that."""
+
+    share: float = Field(default=0.2, ge=0, le=10)
+    per_s: float = Field(default=10.0, ge=0, le=1e6)
+
+
+class LogSettings(BaseModel, frozen=True, extra="forbid"):
+    """What is logged: from which level on, which share of the requests that succeeded, and what counts as slow."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+    requests: float = Field(default=0.01, ge=0, le=1)
+    slow_s: float = Field(default=1.0, gt=0, le=3600)
+
+
+class TraceSettings(BaseModel, frozen=True, extra="forbid"):
+    """Where traces go, by OTLP over HTTP, and which share of those that begin here; none goes anywhere without one."""
+
+    endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    sample: float = Field(default=0.01, ge=0, le=1)
+
+
+class ConsoleSettings(BaseModel, frozen=True, extra="forbid"):
+    """The page for people, /console: whether there is one, and whether records can be changed on it."""
+
+    enabled: bool = True
+    edit: bool = False
 
 
 class TableSettings(BaseModel, frozen=True, extra="forbid"):
@@ -80,6 +146,8 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     deadline_s: float = Field(default=10.0, gt=0, le=3600)
     read: DirectionSettings = DirectionSettings()
     write: DirectionSettings = DirectionSettings()
+    cost: CostSettings = CostSettings()
+    limiter: str | None = None
     batch: BatchSettings | None = None
     cache: CacheSettings | None = None
     concurrency_max: int = Field(default=64, ge=1, le=100_000)
@@ -114,6 +182,10 @@ class Settings(msgspec.Struct, frozen=True):
     limits: LimitSettings = LimitSettings()
     auto_create: bool = False
     default_store: str | None = None
+    retry_budget: RetryBudgetSettings = RetryBudgetSettings()
+    logs: LogSettings = LogSettings()
+    traces: TraceSettings = TraceSettings()
+    console: ConsoleSettings = ConsoleSettings()
     options: dict[str, BaseModel] = {}
     """By table, what only its kind of store can be told of it; in the file it stands among the table's members."""
 
@@ -177,6 +249,10 @@ class _Top(BaseModel, extra="forbid"):
     limits: LimitSettings = LimitSettings()
     auto_create: bool = False
     default_store: str | None = None
+    retry_budget: RetryBudgetSettings = RetryBudgetSettings()
+    logs: LogSettings = LogSettings()
+    traces: TraceSettings = TraceSettings()
+    console: ConsoleSettings = ConsoleSettings()
 
 
 class _Reader:
@@ -196,13 +272,19 @@ class _Reader:
             for name, entry in top.tables.items()
         }
         self._check_defaults(top)
-        self._check_places({name: table for name, table in tables.items() if table})
+        opened = {name: table for name, table in tables.items() if table}
+        self._check_places(opened)
+        self._check_shared(opened, known if isinstance(known, dict) else {})
         return Settings(
             {name: store for name, store in stores.items() if store},
-            {name: table for name, table in tables.items() if table},
+            opened,
             top.limits,
             top.auto_create,
             top.default_store or next(iter(stores), None),
+            top.retry_budget,
+            top.logs,
+            top.traces,
+            top.console,
             self._options,
         )
 
@@ -261,6 +343,15 @@ class _Reader:
             first = places.setdefault((table.store, table.name or name), name)
             if first != name:
                 self._fault(f"tables.{name}.name", f"table {first!r} keeps its records there")
+
+    def _check_shared(self, tables: Mapping[str, TableSettings], known: dict[str, Any]) -> None:
+        """See to it that what replicas share is on a store that can carry it."""
+        for name, table in tables.items():
+            named = {"limiter": table.limiter, "cache.channel": table.cache.channel if table.cache else None}
+            for member, store in named.items():
+                entry = known.get(store) if store is not None else {"kind": "redis"}
+                if not isinstance(entry, dict) or entry.get("kind") != "redis":
+                    self._fault(f"tables.{name}.{member}", f"names a store of kind redis, which {store!r} is not")
 
     def _check_name(self, name: str, path: str) -> None:
         if not re.fullmatch(NAME, name):

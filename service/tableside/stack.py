@@ -1,10 +1,14 @@
 """The policies around a table's store, as its settings say: which there are, and in what order."""
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
-from .policies import bulkhead, cache, coalesce, measure, rate_limit, retry, timeout
+from . import measure
+from .policies import bulkhead, cache, calls, coalesce, rate_limit, retry, timeout
+from .policies.cache import Cache
 from .settings import DirectionSettings, TableSettings
 from .store import Policy, Store
+from .tracing import Traces
 
 
 class Metrics:
@@ -12,6 +16,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.measure = measure.Metrics(registry)
+        self.calls = calls.Metrics(registry)
         self.cache = cache.Metrics(registry)
         self.coalesce = coalesce.Metrics(registry)
         self.retry = retry.Metrics(registry)
@@ -20,46 +25,66 @@ class Metrics:
         self.timeout = timeout.Metrics(registry)
 
 
-def stack(store: Store, settings: TableSettings, metrics: Metrics, *, remote: bool, share: float = 1.0) -> Policy:
-    """Put the policies around a store, the innermost first: every attempt pays and is bounded, a cache hit is free.
+class Around(msgspec.Struct, frozen=True):
+    """What the stacks of one process, or of one store, have in common.
 
-    A store in this process is tried again, and is bounded in its calls, only where the file says so. `share` is this
-    process's part of what the workers of a replica may do together.
+    `kind` is the store's; `remote` says that it is in another process: else it is tried again, and bounded in its
+    calls, only where the file says so. `share` is this process's part of what the workers of a replica may do together.
     """
+
+    metrics: Metrics
+    kind: str = "store"
+    remote: bool = True
+    share: float = 1.0
+    traces: Traces | None = None
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """The policies around a store: the outermost, and the cache among them."""
+
+    top: Policy
+    cache: Cache | None = None
+
+
+def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
+    """Put the policies around a store, the innermost first: every attempt pays and is bounded, a cache hit is free."""
     read, write = settings.read, settings.write
+    metrics, remote, share = around.metrics, around.remote, around.share
+    inner: Policy = calls.Calls(store, around.kind, metrics=metrics.calls, traces=around.traces)
     if read.timeout_s is not None or write.timeout_s is not None:
-        store = timeout.Timeout(store, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
+        inner = timeout.Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
     if remote or "concurrency_max" in settings.model_fields_set:
-        store = bulkhead.Bulkhead(store, settings.concurrency_max, metrics=metrics.bulkhead)
+        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead)
     if read.rate_per_s is not None or write.rate_per_s is not None:
-        store = rate_limit.RateLimit(
-            store, read=_rate(read, share), write=_rate(write, share), metrics=metrics.rate_limit
+        inner = rate_limit.RateLimit(
+            inner, read=_rate(read, share), write=_rate(write, share), metrics=metrics.rate_limit
         )
     if remote or read.tries_again or write.tries_again:
-        store = retry.Retry(
-            store,
+        inner = retry.Retry(
+            inner,
             read_attempts_max=read.attempts_max,
             write_attempts_max=write.attempts_max,
             metrics=metrics.retry,
         )
     if (batch := settings.batch) is not None:
-        store = coalesce.Coalesce(
-            store,
+        inner = coalesce.Coalesce(
+            inner,
             operations_max=batch.operations_max,
             bytes_max=batch.bytes_max,
             linger_s=batch.linger_s,
             metrics=metrics.coalesce,
         )
-    if (kept := settings.cache) is not None:
-        store = cache.Cache(
-            store,
-            records_max=kept.records_max,
-            bytes_max=kept.bytes_max,
-            ttl_s=kept.ttl_s,
-            absent_ttl_s=kept.absent_ttl_s,
-            metrics=metrics.cache,
-        )
-    return measure.Measure(store, metrics.measure, store.spec.name)
+    if (kept := settings.cache) is None:
+        return Stack(inner)
+    caching = cache.Cache(
+        inner,
+        records_max=kept.records_max,
+        bytes_max=kept.bytes_max,
+        ttl_s=kept.ttl_s,
+        absent_ttl_s=kept.absent_ttl_s,
+        metrics=metrics.cache,
+    )
+    return Stack(caching, caching)
 
 
 def _rate(direction: DirectionSettings, share: float) -> rate_limit.Rate | None:

@@ -5,6 +5,7 @@ Knows the seam below it, and nothing of HTTP or of which store and policies are 
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -12,6 +13,8 @@ from typing import TypeVar
 import msgspec
 
 from .errors import Applied, DeadlineExceeded, TableError
+from .in_flight import Bound
+from .measure import Measure
 from .operations import Get, Key, Operation, Outcome, Put, Update, Written
 from .store import Capabilities, Page, Scan, Store, TableSpec
 from .updates import fold, members
@@ -26,12 +29,27 @@ TOGETHER_MAX = 256
 
 
 class Table:
-    """A named set of records."""
+    """A named set of records.
 
-    def __init__(self, store: Store, *, deadline_s: float = 10.0) -> None:
+    `operations` bounds what is under way in the whole service; what would be too much is Overloaded, raised before
+    anything of it is attempted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        deadline_s: float = 10.0,
+        measure: Measure | None = None,
+        operations: Bound | None = None,
+    ) -> None:
         self.spec: TableSpec = store.spec
         self.deadline_s = deadline_s
         self._store = store
+        self._measure = measure
+        self._operations = operations
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -40,7 +58,14 @@ class Table:
 
     async def one(self, operation: Operation, deadline_s: float | None = None) -> Outcome:
         """Do one operation; an expected failure is the outcome, not an exception."""
-        [outcome] = await self._apply([operation], self._until(deadline_s))
+        started = time.perf_counter()
+        self._enter(1)
+        try:
+            [outcome] = await self._apply([operation], self._until(deadline_s))
+        finally:
+            self._leave(1)
+        if self._measure is not None:
+            self._measure.one(operation, outcome, time.perf_counter() - started)
         return outcome
 
     async def batch(self, operations: Sequence[Operation], deadline_s: float | None = None) -> list[Outcome]:
@@ -49,18 +74,63 @@ class Table:
         Operations on one key take effect in their order; on different keys they are independent. `deadline_s` is the
         caller's, and can only shorten the table's. What is not finished by then ends as DeadlineExceeded.
         """
-        until = self._until(deadline_s)
-        if len({operation.key for operation in operations}) == len(operations):
-            return await self._apply(operations, until) if operations else []
-        return await self._in_rounds(operations, until)
+        if not operations:
+            return []
+        started = time.perf_counter()
+        self._enter(len(operations))
+        try:
+            outcomes = await self._all(operations, self._until(deadline_s))
+        finally:
+            self._leave(len(operations))
+        if self._measure is not None:
+            self._measure.many(operations, outcomes, time.perf_counter() - started)
+        return outcomes
 
     async def scan(self, scan: Scan, deadline_s: float | None = None) -> Page:
         """Read a page of records. Raise a TableError if that fails."""
-        return await self._bounded(lambda: self._store.scan(scan), deadline_s)
+        return await self._measured("scan", lambda: self._store.scan(scan), deadline_s)
 
     async def splits(self, count_max: int, deadline_s: float | None = None) -> list[bytes]:
         """Return disjoint parts that together cover the table. Raise a TableError if that fails."""
-        return await self._bounded(lambda: self._store.splits(count_max), deadline_s)
+        return await self._measured("splits", lambda: self._store.splits(count_max), deadline_s)
+
+    async def drained(self) -> None:
+        """Return when nothing is under way; from then on nobody may ask it any more."""
+        while self._under_way:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+
+    def _enter(self, count: int) -> None:
+        if self._operations is not None:
+            self._operations.enter(count)
+        self._under_way += 1
+
+    def _leave(self, count: int) -> None:
+        if self._operations is not None:
+            self._operations.leave(count)
+        self._under_way -= 1
+        if self._idle is not None and not self._under_way:
+            self._idle.set_result(None)
+            self._idle = None
+
+    async def _measured(self, kind: str, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
+        started, failed = time.perf_counter(), None
+        self._enter(1)
+        try:
+            return await self._bounded(work, deadline_s)
+        except TableError as error:
+            failed = error
+            raise
+        finally:
+            self._leave(1)
+            if self._measure is not None:
+                self._measure.scanned(kind, failed, time.perf_counter() - started)
+
+    async def _all(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        if len({operation.key for operation in operations}) == len(operations):
+            return await self._apply(operations, until)
+        return await self._in_rounds(operations, until)
 
     async def _bounded(self, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
         until = self._until(deadline_s)

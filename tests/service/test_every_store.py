@@ -19,10 +19,11 @@ from running import Service, running
 from servers.proxy import FaultProxy
 from store_contract import put, same
 from tableside import updates, values
-from tableside.catalog import Catalog
+from tableside.catalog import Catalog, Environment
 from tableside.errors import TableError
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Update, Written
 from tableside.settings import checked
+from tableside.stack import Metrics
 from tableside.store import Scan
 from tableside.table import Table
 
@@ -121,7 +122,7 @@ async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(
 async def table(used: Kind, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Table]:
     for name, value in used.environment.items():
         monkeypatch.setenv(name, value)
-    catalog = await Catalog.open(checked(used.configuration(deadline_s=60)), CollectorRegistry())
+    catalog = await Catalog.open(checked(used.configuration(deadline_s=60)), Environment(Metrics(CollectorRegistry())))
     try:
         yield await catalog.table("t")
     finally:

@@ -18,7 +18,7 @@ from tableside import updates, values
 from tableside.errors import StoreUnavailable, TableError, Throttled
 from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
 from tableside.settings import TableSettings
-from tableside.stack import Metrics, stack
+from tableside.stack import Around, Metrics, stack
 from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.table import Table
@@ -47,7 +47,7 @@ KEYS = [f"k{index}" for index in range(12)]
 
 def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
     settings = TableSettings.model_validate(options)
-    return stack(store, settings, Metrics(registry or CollectorRegistry()), remote=False)
+    return stack(store, settings, Around(Metrics(registry or CollectorRegistry()), remote=False)).top
 
 
 class TestEveryPolicyIdle(StoreContract):

@@ -47,9 +47,20 @@ class Cache(Policy):
         self._loads = Loads()
         self._written: dict[Key, int] = {}  # how many writes of a key are under way
         self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
+        self._cold = False
+
+    def chill(self) -> None:
+        """Keep and share nothing until `warm`: there are writes under way that do not come through here."""
+        self._cold = True
+
+    def warm(self) -> None:
+        """Begin to keep and to share what is read from now on."""
+        self._cold = False
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Answer gets from what is kept, and do what is left in one call of the store."""
+        if self._cold:
+            return await self._past(operations, until)
         outcomes: list[Outcome] = [None] * len(operations)
         positions: Sequence[int] = range(len(operations))
         while positions:
@@ -84,6 +95,15 @@ class Cache(Policy):
             outcomes[position] = self._shared(operations[position], load, until)
         again = [position for position in joined if outcomes[position] is _AGAIN]
         return again if again and asyncio.get_running_loop().time() < until else ()
+
+    async def _past(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        """Ask the store, and take note of writes only: they may end when something is kept again."""
+        writes = [operation.key for operation in operations if type(operation) is not Get]
+        self._before(writes)
+        try:
+            return await self._inner.apply(operations, until)
+        finally:
+            self._after(writes)
 
     def _joined(self, operations: Sequence[Operation], positions: Sequence[int]) -> dict[int, Load]:
         if not self._loads:

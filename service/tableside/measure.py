@@ -1,18 +1,17 @@
-"""Counts operations and times calls, by table, operation and outcome; never by key."""
+"""Counts operations and times what callers asked, by table, operation and outcome; never by key."""
 
-import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as Metric
 
-from ..errors import TableError
-from ..operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
-from ..store import Policy, Store
+from .errors import TableError
+from .operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 
-_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
 _KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
@@ -23,49 +22,61 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("table", "operation", "outcome")
         self.operations = Metric(
-            "tableside_operations", "Operations by what became of them.", labels, registry=registry
+            "tableside_operations",
+            "Operations, scans and splits by what became of them; an update's created is a default that was inserted.",
+            labels,
+            registry=registry,
         )
         self.seconds = Histogram(
             "tableside_operation_duration_seconds",
-            "Time that an operation took, failures included; observed once per call, operation and outcome.",
+            "Time that an operation took, failures included; observed once per request, operation and outcome.",
             labels,
-            buckets=_BUCKETS_S,
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self.batch = Histogram(
+            "tableside_batch_operations",
+            "Operations in one batch of a caller.",
+            ("table",),
+            buckets=COUNTS,
             registry=registry,
         )
 
 
-class Measure(Policy):
-    """A store whose operations are counted and timed."""
+class Measure:
+    """What is counted of one table."""
 
-    def __init__(self, inner: Store, metrics: Metrics, table: str) -> None:
-        super().__init__(inner)
+    def __init__(self, metrics: Metrics, table: str) -> None:
         self._metrics = metrics
         self._table = table
+        self._batch = metrics.batch.labels(table)
         self._children: dict[tuple[str, str], tuple[Metric, Histogram]] = {}
 
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on, and count what became of them."""
-        started = time.perf_counter()
-        outcomes = await self._inner.apply(operations, until)
-        seconds = time.perf_counter() - started
-        for (operation, outcome), count in _counted(operations, outcomes).items():
-            counter, histogram = self._child(operation, outcome)
-            counter.inc(count)
-            histogram.observe(seconds)
-        return outcomes
+    def one(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
+        """Count an operation that came by itself."""
+        self._count(_KINDS[type(operation)], _label(outcome), 1, seconds)
 
-    def _child(self, operation: str, outcome: str) -> tuple[Metric, Histogram]:
+    def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> None:
+        """Count a batch."""
+        self._batch.observe(len(operations))
+        for (operation, outcome), count in _counted(operations, outcomes).items():
+            self._count(operation, outcome, count, seconds)
+
+    def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:
+        """Count a page (scan) or a question for parts (splits)."""
+        self._count(kind, "found" if error is None else error.code, 1, seconds)
+
+    def _count(self, operation: str, outcome: str, count: int, seconds: float) -> None:
         # Looking a child up by its labels costs more than counting.
         if (child := self._children.get((operation, outcome))) is None:
             labels = (self._table, operation, outcome)
             child = (self._metrics.operations.labels(*labels), self._metrics.seconds.labels(*labels))
             self._children[operation, outcome] = child
-        return child
+        child[0].inc(count)
+        child[1].observe(seconds)
 
 
 def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
-    if len(operations) == 1:
-        return {(_KINDS[type(operations[0])], _label(outcomes[0])): 1}
     if set(map(type, operations)) == {Get} and (found := list(map(type, outcomes)).count(Record)) == len(outcomes):
         return {("get", "found"): found}
     counted: Counter[tuple[str, str]] = Counter()

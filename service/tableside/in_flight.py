@@ -1,0 +1,87 @@
+"""How much of the service is under way, in requests, operations and bytes, and what is too much.
+
+What comes above a bound is shed at once, and nothing of it is attempted. Knows nothing of HTTP or of tables.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from .errors import Overloaded
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.in_flight = Gauge(
+            "tableside_in_flight",
+            "What is under way, of requests, operations and bytes of requests' bodies.",
+            ("what",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.shed = Counter(
+            "tableside_shed",
+            "Requests that were refused at once, by what there was too much of.",
+            ("reason",),
+            registry=registry,
+        )
+
+
+class Bound:
+    """One measure of what is under way, and how much of it there may be."""
+
+    def __init__(self, what: str, most: int, metrics: Metrics) -> None:
+        self.most = most
+        self._what = what
+        self._shed = metrics.shed.labels(what)
+        self._under_way = 0
+        self._gauge = metrics.in_flight.labels(what)
+
+    def enter(self, count: int) -> None:
+        """Let so much in. Raise Overloaded if that would be too much, save where nothing else is under way."""
+        if self._under_way and self._under_way + count > self.most:
+            self._shed.inc()
+            raise Overloaded(f"{self._under_way} {self._what} are in flight, of {self.most}", retry_after_s=1)
+        self._under_way += count
+
+    def held(self, count: int) -> "Held":
+        """Let so much in for as long as the context lasts. Raise Overloaded on entering if that would be too much."""
+        return Held(self, count)
+
+    def leave(self, count: int) -> None:
+        """Let go of what was let in."""
+        self._under_way -= count
+
+    def sample(self) -> None:
+        """Show in the metrics how much is under way."""
+        self._gauge.set(self._under_way)
+
+
+class Held:
+    """A part of what is under way, as a context; a class, since a generator costs three times as much."""
+
+    __slots__ = ("_bound", "_count")
+
+    def __init__(self, bound: Bound, count: int) -> None:
+        self._bound = bound
+        self._count = count
+
+    def __enter__(self) -> None:
+        self._bound.enter(self._count)
+
+    def __exit__(self, *raised: object) -> None:
+        self._bound.leave(self._count)
+
+
+class InFlight:
+    """What is under way in one process."""
+
+    def __init__(self, metrics: Metrics, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
+        self.requests = Bound("requests", requests_max, metrics)
+        self.operations = Bound("operations", operations_max, metrics)
+        self.bytes = Bound("bytes", bytes_max, metrics)
+
+    def sample(self) -> None:
+        """Show in the metrics how much is under way."""
+        for bound in (self.requests, self.operations, self.bytes):
+            bound.sample()
