@@ -1,7 +1,9 @@
 """The application: opens the catalog, closes it, installs the routes and the one error handler."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -17,16 +19,22 @@ from .exposition import Exposition
 from .http_metrics import HttpMetrics
 from .in_flight import InFlight
 from .in_flight import Metrics as InFlightMetrics
+from .reloading import Reloader
 from .routes import problem_response, routes
-from .settings import LimitSettings, Settings
+from .settings import Fault, LimitSettings, Settings, SettingsError
 from .stack import Metrics
 from .wire.problems import MethodNotAllowed, NotFound
 
 
-def create_app(settings: Settings, workers: int = 1) -> FastAPI:
+SAMPLE_S = 1.0
+"""How often each of several workers sets its gauges."""
+
+
+def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -> FastAPI:
     """Return the service for these settings. Its stores are opened when it starts and closed when it stops.
 
-    `workers` is how many processes serve together, and share what a table may do in a second.
+    `workers` is how many processes serve together, and share what a table may do in a second. `file` is where the
+    settings are from: when it changes, what can be changed is, while it serves.
     """
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
@@ -38,10 +46,24 @@ def create_app(settings: Settings, workers: int = 1) -> FastAPI:
             app.state.catalog = await Catalog.open(settings, environment)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
+        works = [_every(SAMPLE_S, exposition.sample)] if exposition.directory else []
+        if file is not None:
+            works.append(Reloader(file, settings, change, exposition.registry).run())
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await app.state.catalog.close()
+
+    async def change(changed: Settings) -> None:
+        if (why := changed.refusal_of(workers)) is not None:
+            raise SettingsError([Fault("", why)])
+        await app.state.catalog.change(changed)
+        app.state.settings = changed
+        in_flight.change(**_bounds(changed.limits))
 
     app = FastAPIOffline(
         title="Tableside",
@@ -63,13 +85,22 @@ def create_app(settings: Settings, workers: int = 1) -> FastAPI:
     return app
 
 
+async def _every(seconds: float, work: Callable[[], None]) -> None:
+    while True:
+        work()
+        await asyncio.sleep(seconds)
+
+
+def _bounds(limits: LimitSettings) -> dict[str, int]:
+    return {
+        "requests_max": limits.in_flight_max,
+        "operations_max": limits.operations_in_flight_max,
+        "bytes_max": limits.bytes_in_flight_max,
+    }
+
+
 def _in_flight(limits: LimitSettings, exposition: Exposition) -> InFlight:
-    in_flight = InFlight(
-        InFlightMetrics(exposition.registry),
-        requests_max=limits.in_flight_max,
-        operations_max=limits.operations_in_flight_max,
-        bytes_max=limits.bytes_in_flight_max,
-    )
+    in_flight = InFlight(InFlightMetrics(exposition.registry), **_bounds(limits))
     exposition.on_sample(in_flight.sample)
     return in_flight
 

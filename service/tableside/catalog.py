@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -10,7 +11,7 @@ from . import stores
 from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from .in_flight import Bound
 from .measure import Measure
-from .settings import Settings, TableSettings
+from .settings import Fault, Settings, SettingsError, TableSettings
 from .stack import Around, Metrics, Stack, stack
 from .store import Backend, Store, TableSpec
 from .table import Table
@@ -39,6 +40,7 @@ class Entry:
         self._operations = operations
         self._found: Store | None = None
         self._stack: Stack | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -66,11 +68,11 @@ class Entry:
         assert self.table is not None
         return self.table
 
-    async def change(self, settings: TableSettings) -> None:
+    def change(self, settings: TableSettings) -> None:
         """Put other policies around the same store: at once for whoever asks from now on.
 
-        Return when what was under way has ended. Until then, a new cache keeps nothing: what goes through the old
-        policies could make it stale.
+        What is under way ends as it began. Until it has, a new cache keeps nothing: what goes through the old policies
+        could make it stale.
         """
         old_table, old = self.table, self._stack
         self.settings = settings
@@ -79,12 +81,12 @@ class Entry:
         new = self._wrap(self._found)
         if new.cache is not None:
             new.cache.chill()
-        await _ended(old_table, old)
-        if new.cache is not None:
-            new.cache.warm()
+        self._ending = asyncio.get_running_loop().create_task(_replaced(self._ending, old_table, old, new))
 
     async def close(self) -> None:
         """Finish what was accepted."""
+        if self._ending is not None:
+            await self._ending
         if self.table is not None and self._stack is not None:
             await _ended(self.table, self._stack)
 
@@ -104,6 +106,15 @@ class Entry:
             operations=self._operations,
         )
         return self._stack
+
+
+async def _replaced(before: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
+    """Let policies end that others stand in for, and those before them; then the new cache can keep what it reads."""
+    if before is not None:
+        await before
+    await _ended(table, old)
+    if new.cache is not None:
+        new.cache.warm()
 
 
 async def _ended(table: Table, policies: Stack) -> None:
@@ -133,8 +144,8 @@ class Catalog:
         self._environment = environment
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
-        for name, table in settings.tables.items():
-            self._add(table.spec(name, settings.options.get(name)), table)
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
     async def open(cls, settings: Settings, environment: "Environment") -> "Catalog":
@@ -195,9 +206,25 @@ class Catalog:
         """Ask every store whether it can be reached."""
         return dict(zip(self._backends, await asyncio.gather(*map(_pinged, self._backends.values())), strict=True))
 
+    async def change(self, settings: Settings) -> None:
+        """Make the tables those of other settings, with the same stores, and drop nothing that is under way.
+
+        Raise SettingsError, and change nothing, if a new table cannot be opened. See `reloading` for what may differ.
+        """
+        old = self._settings
+        added = [self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()]
+        await _opened_for_change(added)
+        self._settings = settings
+        for name in old.tables.keys() - settings.tables.keys():
+            self._leave_to(self._entries.pop(name).close())
+        self._entries.update({entry.spec.name: entry for entry in added})
+        for name in settings.tables.keys() & old.tables.keys():
+            if settings.tables[name] != old.tables[name]:
+                self._entries[name].change(settings.tables[name])
+
     async def close(self) -> None:
         """Let every table and store finish what it accepted, and close it."""
-        await asyncio.gather(*(entry.close() for entry in self._entries.values()))
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *self._leaving)
         await _close(self._backends.values())
 
     async def _open_tables(self) -> None:
@@ -223,10 +250,22 @@ class Catalog:
         return self._add(_automatic(name), TableSettings(store=self._settings.default_store or ""))
 
     def _add(self, spec: TableSpec, settings: TableSettings) -> Entry:
-        environment, store = self._environment, settings.store
-        entry = Entry(spec, settings, self._backends[store], self._around[store], environment.operations)
-        self._entries[spec.name] = entry
+        entry = self._entries[spec.name] = self._made(spec, settings)
         return entry
+
+    def _entry(self, settings: Settings, name: str) -> Entry:
+        table = settings.tables[name]
+        return self._made(table.spec(name, settings.options.get(name)), table)
+
+    def _made(self, spec: TableSpec, settings: TableSettings) -> Entry:
+        store = settings.store
+        return Entry(spec, settings, self._backends[store], self._around[store], self._environment.operations)
+
+    def _leave_to(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Let something end by itself, at the latest when the catalog is closed."""
+        task = asyncio.get_running_loop().create_task(ending)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     def _shared(self, store: str) -> Around:
         """Return what the tables of one store have in common."""
@@ -251,6 +290,20 @@ async def _tried(entry: Entry) -> None:
         log.warning("table %s is opened when it is asked for: %s", entry.spec.name, error.detail)
     except TableError as error:
         raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
+
+
+async def _opened_for_change(entries: list[Entry]) -> None:
+    """Open new tables, or none: what their store refuses is a fault of the settings."""
+    results = await asyncio.gather(*map(_tried, entries), return_exceptions=True)
+    faults = []
+    for entry, result in zip(entries, results, strict=True):
+        if isinstance(result, TableError):
+            faults.append(Fault(f"tables.{entry.spec.name}", result.detail))
+        elif result is not None:
+            raise result
+    if faults:
+        await asyncio.gather(*(entry.close() for entry in entries))
+        raise SettingsError(faults)
 
 
 async def _pinged(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable | None:

@@ -5,10 +5,11 @@ start); whichever is asked sums them up. Gauges are set when they are asked for,
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from . import __version__
@@ -48,6 +49,11 @@ class Exposition:
         """Set the gauges of this process."""
         for sample in self._samples:
             sample()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics as they are now."""
+        self.sample()
+        return self._shown.collect()
 
     def text(self) -> bytes:
         """Return the metrics."""

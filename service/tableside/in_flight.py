@@ -81,6 +81,10 @@ class InFlight:
         self.operations = Bound("operations", operations_max, metrics)
         self.bytes = Bound("bytes", bytes_max, metrics)
 
+    def change(self, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
+        """Let as much in as this from now on."""
+        self.requests.most, self.operations.most, self.bytes.most = requests_max, operations_max, bytes_max
+
     def sample(self) -> None:
         """Show in the metrics how much is under way."""
         for bound in (self.requests, self.operations, self.bytes):

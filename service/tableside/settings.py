@@ -194,6 +194,14 @@ class Settings(msgspec.Struct, frozen=True):
         """Whether some store can be owned by one process only."""
         return any(stores.backend_type(store.kind).single_process for store in self.stores.values())
 
+    def refusal_of(self, workers: int) -> str | None:
+        """Return why so many processes cannot serve this together, if they cannot."""
+        if workers > 1 and self.single_process:
+            return "several workers need stores that they can share; one process owns RocksDB or memory"
+        if workers > 1 and any(table.cache for table in self.tables.values()):
+            return "several workers and a cache do not go together: one would not see what another writes"
+        return None
+
 
 class Fault(msgspec.Struct, frozen=True, order=True):
     """Something wrong in a configuration, and where."""

@@ -26,7 +26,7 @@ ORDER = [
     ["table"],
     ["settings"],
     ["stack"],
-    ["catalog"],
+    ["catalog", "reloading"],
     ["exposition", "notes", "wire"],
     ["http_metrics"],
     ["routes"],

@@ -1,0 +1,115 @@
+"""Takes a changed configuration into service without a restart: on SIGHUP, and when the file is another.
+
+A file with a fault, or with a change that needs a restart, changes nothing; its faults are logged as those of a start
+are listed. Knows of no request.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter
+
+from .settings import Fault, Settings, SettingsError, load
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""How often the file is looked at."""
+
+_AS_STARTED = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
+_TABLE_AS_STARTED = ("store", "name", "key", "create", "ttl_s", "consistency")
+
+
+def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
+    """Return what differs that only a restart can change, by its path in the file."""
+    needs = "differs from what the service was started with: that needs a restart"
+    faults = [Fault(member, needs) for member in _AS_STARTED if getattr(old, member) != getattr(new, member)]
+    for name in old.tables.keys() & new.tables.keys():
+        before, after = old.tables[name], new.tables[name]
+        members = [member for member in _TABLE_AS_STARTED if getattr(before, member) != getattr(after, member)]
+        if old.options.get(name) != new.options.get(name):
+            members.append("options")
+        faults += [Fault(f"tables.{name}.{member}", needs) for member in members]
+    return faults
+
+
+class Reloader:
+    """Looks at a configuration file and hands on what it says, when that may be done.
+
+    `apply` makes the new settings those of the service, or raises SettingsError and changes nothing.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        settings: Settings,
+        apply: Callable[[Settings], Awaitable[None]],
+        registry: CollectorRegistry,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._file = file
+        self._settings = settings
+        self._apply = apply
+        self._look_s = look_s
+        self._asked = asyncio.Event()
+        self._seen = _version(file)
+        self._reloads = Counter(
+            "tableside_settings_reloads",
+            "Configurations that were read anew, by whether they were applied or refused.",
+            ("outcome",),
+            registry=registry,
+        )
+
+    async def run(self) -> None:
+        """Look until cancelled; SIGHUP has the file read even if it looks the same."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._asked.set)
+        try:
+            while True:
+                if await self._has_changed():
+                    await self.reload()
+        finally:
+            loop.remove_signal_handler(signal.SIGHUP)
+
+    async def reload(self) -> bool:
+        """Read the file and apply what it says; return whether that was done."""
+        try:
+            settings = await asyncio.to_thread(load, self._file)
+            if faults := beyond_reloading(self._settings, settings):
+                raise SettingsError(faults)
+            await self._apply(settings)
+        except SettingsError as error:
+            for fault in error.faults:
+                log.error("%s is not applied: %s", self._file, fault)
+            self._reloads.labels("refused").inc()
+            return False
+        self._settings = settings
+        self._reloads.labels("applied").inc()
+        log.info("%s is applied", self._file)
+        return True
+
+    async def _has_changed(self) -> bool:
+        """Wait a while, or until somebody asks; return whether there is something to read."""
+        try:
+            async with asyncio.timeout(self._look_s):
+                await self._asked.wait()
+        except TimeoutError:
+            pass
+        version = await asyncio.to_thread(_version, self._file)
+        changed = self._asked.is_set() or (version is not None and version != self._seen)
+        self._asked.clear()
+        self._seen = version or self._seen
+        return changed
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """Return what tells one version of a file from another; a mounted one is replaced by way of a link."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
