@@ -25,7 +25,6 @@ from .settings import Fault, LimitSettings, Settings, SettingsError
 from .stack import Metrics
 from .wire.problems import MethodNotAllowed, NotFound
 
-
 SAMPLE_S = 1.0
 """How often each of several workers sets its gauges."""
 

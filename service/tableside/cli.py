@@ -63,7 +63,8 @@ def worker() -> "FastAPI":
     from .app import create_app
 
     _prepare()
-    return create_app(configuration.load(os.environ[CONFIG_VARIABLE]), int(os.environ[WORKERS_VARIABLE]))
+    file = Path(os.environ[CONFIG_VARIABLE])
+    return create_app(configuration.load(file), int(os.environ[WORKERS_VARIABLE]), file)
 
 
 def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: int) -> None:
@@ -78,7 +79,7 @@ def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: i
         assert config is not None  # without one, the store is one that a single process owns
         os.environ |= {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers)}
     uvicorn.run(
-        create_app(chosen) if workers == 1 else f"{__name__}:{worker.__name__}",
+        create_app(chosen, file=config) if workers == 1 else f"{__name__}:{worker.__name__}",
         factory=workers > 1,
         workers=workers,
         host=host,
