@@ -1,0 +1,144 @@
+"""Metrics have the values of what happened: in one process, and summed over the workers of a replica."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from kinds import kind
+from running import Service, running
+
+
+def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return every value by its name and labels."""
+    text = httpx.get(f"{url}/metrics").text
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+class Since:
+    """What values have grown by since it was made; gauges are as they are."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._before = samples(url)
+
+    def __call__(self, name: str, **labels: str) -> float:
+        at = name, frozenset(labels.items())
+        return samples(self._url).get(at, 0.0) - self._before.get(at, 0.0)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("alone")
+    file = directory / "tableside.yaml"
+    table: dict[str, Any] = {
+        "store": "local",
+        "cache": {"records_max": 10, "ttl_s": 60},
+        "batch": {"operations_max": 4},
+    }
+    file.write_text(yaml.safe_dump({"stores": {"local": {"kind": "rocksdb", "path": "data"}}, "tables": {"t": table}}))
+    with running(directory, file) as service:
+        yield service
+
+
+@pytest.fixture
+def http(alone: Service) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{alone.url}/v1/tables/t") as client:
+        yield client
+
+
+def test_requests_and_their_bytes_are_counted_by_route(alone: Service, http: httpx.Client) -> None:
+    since = Since(alone.url)
+    http.put("/records/a", content=b'{"n": 1}')
+    assert http.get("/records/a").content == b'{"n":1}'
+    http.get("/records/b")
+    http.get("/records/a%2Fb")
+    route = "/v1/tables/{table}/records/{key:path}"
+    assert since("tableside_http_requests_total", route=route, method="PUT", status="204") == 1
+    assert since("tableside_http_requests_total", route=route, method="GET", status="200") == 1
+    assert since("tableside_http_requests_total", route=route, method="GET", status="404") == 2
+    assert since("tableside_http_request_duration_seconds_count", route=route, method="GET") == 3
+    assert since("tableside_http_request_bytes_total", route=route) == len(b'{"n": 1}')
+    assert since("tableside_http_response_bytes_total", route=route) > 7
+    http.get("/none")
+    http.request("TRACE", "/records/a")
+    assert since("tableside_http_requests_total", route="other", method="other", status="405") == 1
+
+
+def test_operations_calls_and_cache_are_counted(alone: Service, http: httpx.Client) -> None:
+    since = Since(alone.url)
+    operations: list[dict[str, Any]] = [{"op": "put", "key": f"c{n}", "value": {"n": n}} for n in range(6)]
+    http.post("/batch", json={"operations": operations})
+    gets = [{"op": "get", "key": f"c{n}"} for n in range(8)]
+    http.post("/batch", json={"operations": gets})
+    http.post("/batch", json={"operations": gets})
+    increment = {"op": "update", "key": "d", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    http.post("/batch", json={"operations": [increment] * 5})
+    token = {"op": "put", "key": "e", "value": {}, "token": {"writer": "w", "sequence": 1}}
+    http.post("/batch", json={"operations": [token]})
+    http.post("/batch", json={"operations": [token]})
+
+    def operation(kind: str, outcome: str) -> float:
+        return since("tableside_operations_total", table="t", operation=kind, outcome=outcome)
+
+    assert (operation("put", "written"), operation("put", "replayed")) == (7, 1)
+    assert (operation("get", "found"), operation("get", "absent")) == (12, 4)
+    assert (operation("update", "created"), operation("update", "written")) == (1, 4)
+    assert since("tableside_batch_operations_count", table="t") == 6
+    assert since("tableside_batch_operations_sum", table="t") == 6 + 8 + 8 + 5 + 1 + 1
+    # Six puts, eight gets, then the two that were absent, each in calls of at most four; five updates are one.
+    assert since("tableside_store_call_operations_sum", table="t") == 6 + 8 + 2 + 1 + 2
+    assert since("tableside_store_call_operations_count", table="t") == 2 + 2 + 1 + 1 + 2
+    assert since("tableside_store_call_duration_seconds_count", table="t", call="apply", outcome="ok") == 8
+    assert since("tableside_cache_gets_total", table="t", outcome="hit") == 6
+    assert since("tableside_cache_gets_total", table="t", outcome="miss") == 8 + 2
+    assert since("tableside_cache_records", table="t") == 6
+
+
+def test_a_key_is_never_a_label(alone: Service, http: httpx.Client) -> None:
+    http.put("/records/marked-key", content=b'{"marked-member": "marked-value"}')
+    http.get("/records/marked-key")
+    http.get("/marked-path")
+    assert "marked" not in httpx.get(f"{alone.url}/metrics").text
+
+
+def test_what_is_in_flight_is_shown_and_goes_back_to_nothing(alone: Service) -> None:
+    found = {labels: value for (name, labels), value in samples(alone.url).items() if name == "tableside_in_flight"}
+    assert {dict(labels)["what"]: value for labels, value in found.items()} == {
+        "requests": 0,
+        "operations": 0,
+        "bytes": 0,
+    }
+
+
+def test_workers_are_summed_whichever_is_asked(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    used = kind("redis", request, tmp_path)
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump(used.configuration()))
+    shared = tmp_path / "metrics"
+    shared.mkdir()
+    with running(tmp_path, file, workers=2, environment={"PROMETHEUS_MULTIPROC_DIR": str(shared)}) as service:
+        for number in range(40):  # each on a connection of its own, so that both workers have some
+            httpx.put(f"{service.url}/v1/tables/t/records/k{number}", json={"n": number})
+        name, labels = "tableside_operations_total", {"table": "t", "operation": "put", "outcome": "written"}
+        found = [samples(service.url)[name, frozenset(labels.items())] for _ in range(8)]
+        assert found == [40] * 8
+        assert sum(1 for _ in shared.glob("counter_*.db")) == 2, "both have counted something"
+        in_flight = ("tableside_in_flight", frozenset({("what", "requests")}))
+        until(lambda: samples(service.url).get(in_flight) == 0)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
