@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 from ..errors import Overloaded
 from ..operations import Operation, Outcome
 from ..store import Page, Policy, Scan, Store
+from ..tracing import Traces, waiting
 
 
 class Metrics:
@@ -31,12 +32,15 @@ class Metrics:
 class Bulkhead(Policy):
     """A store that is asked at most `concurrency_max` things at once."""
 
-    def __init__(self, inner: Store, concurrency_max: int, *, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, inner: Store, concurrency_max: int, *, metrics: Metrics | None = None, traces: Traces | None = None
+    ) -> None:
         super().__init__(inner)
         if concurrency_max < 1:
             raise ValueError("concurrency_max is at least 1")
         self._places = asyncio.Semaphore(concurrency_max)
         self._concurrency_max = concurrency_max
+        self._traces = traces
         table = inner.spec.name
         self._counters = {name: metrics.calls.labels(table, name) for name in ("waited", "refused")} if metrics else {}
 
@@ -64,8 +68,9 @@ class Bulkhead(Policy):
 
     async def _turn(self, until: float) -> bool:
         try:
-            async with asyncio.timeout_at(None if until == math.inf else until):
-                await self._places.acquire()
+            with waiting(self._traces, "bulkhead wait"):
+                async with asyncio.timeout_at(None if until == math.inf else until):
+                    await self._places.acquire()
         except TimeoutError:
             self._count("refused")
             return False

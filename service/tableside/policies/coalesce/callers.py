@@ -5,19 +5,26 @@ Knows nothing of the order of operations, of when calls go, or of the store.
 
 import asyncio
 import math
+from collections.abc import Sequence
+
+from opentelemetry.trace import Span
 
 from ...operations import Get, Operation, Outcome
 
 
 class Caller:
-    """One call from above: the outcomes so far, and the places that are not answered yet, by position."""
+    """One call from above: the outcomes so far, and the places that are not answered yet, by position.
 
-    __slots__ = ("future", "open", "outcomes", "until")
+    `span` is that of its waiting, where its trace is sampled.
+    """
+
+    __slots__ = ("future", "open", "outcomes", "span", "until")
 
     def __init__(self, count: int, until: float, future: "asyncio.Future[list[Outcome]]") -> None:
         self.until = until
         self.future = future
         self.outcomes: list[Outcome] = [None] * count
+        self.span: Span | None = None
         self.open: dict[int, Place] = {}
 
     def waits_for(self, position: int) -> bool:
@@ -110,3 +117,8 @@ class Call:
         for place in self.places:
             for caller in place.living():
                 caller.future.cancel()
+
+
+def spans(places: Sequence[Place]) -> list[Span]:
+    """Return the spans of those who wait for any of these places, in the order in which they came."""
+    return [*dict.fromkeys(caller.span for place in places for caller in place.living() if caller.span is not None)]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ...operations import Operation, Outcome
 from ...store import Policy, Store
 from ...together import parts, together
+from ...tracing import Traces
 from .asking import ask, size_bytes, write
 from .metrics import Metrics, TableMetrics
 from .order import Direct, Order
@@ -34,6 +35,7 @@ class Coalesce(Policy):
         bytes_max: int,
         linger_s: float | None = 0.0,
         metrics: Metrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """Make calls of `inner` of at most `operations_max` operations and `bytes_max` bytes of values and updates.
 
@@ -46,7 +48,7 @@ class Coalesce(Policy):
         self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
         self._order = Order()
         self._writing: set[asyncio.Task[list[Outcome]]] = set()
-        self._shared = None if linger_s is None else Shared(inner, self._order, self._metrics, limits, linger_s)
+        self._shared = None if linger_s is None else Shared(inner, self._order, self._metrics, limits, linger_s, traces)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Do the operations, in calls of the store that others may share."""

@@ -11,8 +11,9 @@ import msgspec
 
 from ...operations import Get, Operation, Outcome
 from ...store import Store
+from ...tracing import Traces
 from .asking import ask, in_doubt, size_bytes, too_late
-from .callers import Call, Caller, Place
+from .callers import Call, Caller, Place, spans
 from .deadlines import TIMER_S, Deadlines
 from .metrics import TableMetrics
 from .order import Order
@@ -32,13 +33,20 @@ class Shared:
     """The call that forms, and those that are under way."""
 
     def __init__(
-        self, store: Store, order: Order, metrics: TableMetrics | None, limits: Limits, linger_s: float
+        self,
+        store: Store,
+        order: Order,
+        metrics: TableMetrics | None,
+        limits: Limits,
+        linger_s: float,
+        traces: Traces | None,
     ) -> None:
         self._store = store
         self._order = order
         self._metrics = metrics
         self._limits = limits
         self._linger_s = linger_s
+        self._traces = traces
         self._forming: Call | None = None
         self._under_way: dict[Call, asyncio.Task[None]] = {}
         self._deadlines = Deadlines(self._expire)
@@ -54,6 +62,8 @@ class Shared:
         """Give each operation a place: in the call that forms, or behind others on its key."""
         loop = asyncio.get_running_loop()
         caller = Caller(len(operations), until, loop.create_future())
+        if self._traces is not None:
+            caller.span = self._traces.begun("coalesce wait")
         leave_at = self._leave_at(loop.time(), until) if self._linger_s else NEXT_TURN
         for position, operation in enumerate(operations):
             self._place(operation, leave_at, caller, position)
@@ -76,6 +86,8 @@ class Shared:
         for place in caller.open.values():
             self._unwanted(place)
         caller.open.clear()
+        if caller.span is not None:
+            caller.span.end()
 
     def release(self, places: Iterable[Place]) -> None:
         """Take operations along whose turn has come, after something was finished."""
@@ -158,7 +170,7 @@ class Shared:
             if places := call.depart():
                 self._observe(call, len(places))
                 self._alone = not self._linger_s and call.is_alone and len(self._order) == len(call.places)
-                outcomes = await ask(self._store, [place.operation for place in places], call.until)
+                outcomes = await self._asked(call, places)
                 for place, outcome in zip(places, outcomes, strict=True):
                     place.answer(outcome)
         except BaseException:
@@ -167,6 +179,13 @@ class Shared:
         finally:
             del self._under_way[call]
             self.release(self._order.finish(call.places))
+
+    async def _asked(self, call: Call, places: Sequence[Place]) -> list[Outcome]:
+        operations = [place.operation for place in places]
+        if self._traces is None:
+            return await ask(self._store, operations, call.until)
+        with self._traces.shared("shared call", spans(places)):
+            return await ask(self._store, operations, call.until)
 
     def _observe(self, call: Call, operations: int) -> None:
         if self._metrics is not None:
