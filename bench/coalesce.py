@@ -1,11 +1,20 @@
-"""Single GETs on Redis over many connections, with and without calls of the store that requests share."""
+"""Single GETs over many connections, with and without calls of the store that requests share.
 
+On Redis, and on DynamoDB: there against answers that cost next to nothing, for the emulators would be what is measured.
+"""
+
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
+import httpx
 import yaml
-from demo.service import Service, running
+from demo.service import Service, free_port, running
 
 from servers.redis import redis
 
@@ -16,8 +25,10 @@ from .report import Result, group
 CONNECTIONS = (1, 64, 256)
 RECORDS = 5000
 WITH, WITHOUT = "coalesced", "one call each"
-TARGETS = {1: 0.9, 64: 1.5, 256: 1.5}
-"""The least ratio to one call each, by connections."""
+TARGETS = {"Redis": {1: 0.9, 256: 1.5}, "DynamoDB": {1: 0.9, 256: 5.0}}
+"""The least ratio to one call each, by store and connections."""
+
+AWS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_EC2_METADATA_DISABLED": "true"}
 
 GET = f"""
 math.randomseed(os.time())
@@ -29,24 +40,35 @@ end
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
     """Measure both ways in turn, several times over, and return the medians in requests per second."""
-    rates: dict[tuple[int, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as name, redis(Path(name)) as url:
+        results = _on_store("Redis", {"kind": "redis", "url": url}, seconds, rounds, fill=True)
+    with _dynamodb() as url:
+        store = {"kind": "dynamodb", "endpoint_url": url, "region": "eu-west-1"}
+        return results + _on_store("DynamoDB", store, seconds, rounds, fill=False)
+
+
+def _on_store(kind: str, store: Mapping[str, object], seconds: float, rounds: int, *, fill: bool) -> list[Result]:
+    rates: dict[tuple[int, str], list[float]] = {}
+    with tempfile.TemporaryDirectory() as name:
         plain, shared = _folder(name, WITHOUT), _folder(name, WITH)
         with (
-            running(plain, config=_config(plain, url, {})) as without,
-            running(shared, config=_config(shared, url, {"batch": {"linger_s": 0}})) as coalesced,
+            running(plain, config=_config(plain, store, {}), environment=AWS) as without,
+            running(shared, config=_config(shared, store, {"batch": {"linger_s": 0}}), environment=AWS) as coalesced,
         ):
-            send_all(without.url, list(records.puts(RECORDS)))
+            if fill:
+                send_all(without.url, list(records.puts(RECORDS)))
             for _ in range(rounds):
                 for connections in CONNECTIONS:
                     for way, service in ((WITHOUT, without), (WITH, coalesced)):
                         rates.setdefault((connections, way), []).append(_rate(service, connections, seconds))
-    return [result for connections in CONNECTIONS for result in _results(rates, connections)]
+    return [result for connections in CONNECTIONS for result in _results(kind, rates, connections)]
 
 
-def _results(rates: dict[tuple[int, str], list[float]], connections: int) -> list[Result]:
+def _results(kind: str, rates: dict[tuple[int, str], list[float]], connections: int) -> list[Result]:
     ways = [(way, median(rates[connections, way])) for way in (WITHOUT, WITH)]
-    return group(f"single GET, Redis, {connections} at once", "requests", ways, {WITH: TARGETS[connections]})
+    target = TARGETS[kind].get(connections)
+    wanted = {} if target is None else {WITH: target}
+    return group(f"single GET, {kind}, {connections} at once", "requests", ways, wanted)
 
 
 def _rate(service: Service, connections: int, seconds: float) -> float:
@@ -59,9 +81,33 @@ def _folder(parent: str, name: str) -> Path:
     return folder
 
 
-def _config(folder: Path, url: str, policies: dict[str, object]) -> Path:
+def _config(folder: Path, store: Mapping[str, object], policies: dict[str, object]) -> Path:
     """Write a configuration in which both services have the same records."""
-    tables = {records.TABLE: {"store": "s", "create": True, **policies}}
+    tables = {records.TABLE: {"store": "s", "create": store["kind"] == "redis", **policies}}
     file = folder / "stores.yaml"
-    file.write_text(yaml.safe_dump({"stores": {"s": {"kind": "redis", "url": url}}, "tables": tables}))
+    file.write_text(yaml.safe_dump({"stores": {"s": dict(store)}, "tables": tables}))
     return file
+
+
+@contextmanager
+def _dynamodb() -> Iterator[str]:
+    """Run what answers as DynamoDB does, and yield its URL."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "bench.dynamodb_stub", str(port)])
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_it_answers(url, process)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], within_s: float = 20.0) -> None:
+    ends = time.monotonic() + within_s
+    while time.monotonic() < ends and process.poll() is None:
+        with suppress(httpx.TransportError):
+            if httpx.post(url, json={}, headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"}).is_success:
+                return
+        time.sleep(0.05)
+    raise RuntimeError("what answers as DynamoDB does did not start")
