@@ -4,11 +4,12 @@ import os
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, RootModel, SecretStr, ValidationError
+from pydantic_core import PydanticCustomError
 
 from . import stores
 from .keys import KeyField, KeySchema, PartType
@@ -134,6 +135,46 @@ class ConsoleSettings(BaseModel, frozen=True, extra="forbid"):
     edit: bool = False
 
 
+def _checked_digest(digest: SecretStr) -> SecretStr:
+    if not re.fullmatch("[0-9a-fA-F]{64}", text := digest.get_secret_value()):
+        raise PydanticCustomError("digest", "is the SHA-256 digest of a token, in 64 hexadecimal digits")
+    if text.lower() == _DIGEST_OF_NOTHING:
+        raise PydanticCustomError("digest", "is the digest of an empty token")
+    return digest
+
+
+_DIGEST_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+TablePatterns = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*?!\[\]-]{1,200}$")], ...], Field(max_length=1000)
+]
+"""Names of tables, in which `*` is anything, `?` one character, and `[ab]` one of these."""
+
+
+class TokenSettings(BaseModel, frozen=True, extra="forbid"):
+    """One bearer token, known by its digest only: whose it is, and which tables it may read and write.
+
+    `admin` is about the service itself, and gives no right on a table.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:/-]{0,127}$")
+    sha256: Annotated[SecretStr, AfterValidator(_checked_digest)]
+    read: TablePatterns = ()
+    write: TablePatterns = ()
+    admin: bool = False
+
+
+Tokens = Annotated[tuple[TokenSettings, ...], Field(max_length=10_000)]
+
+
+class AuthSettings(BaseModel, frozen=True, extra="forbid"):
+    """Who may ask. `tokens` are those of the file too, once it is read; `metrics` says who may see /metrics."""
+
+    tokens: Tokens = ()
+    tokens_file: str | None = None
+    metrics: Literal["open", "admin"] = "open"
+
+
 class TableSettings(BaseModel, frozen=True, extra="forbid"):
     """One table: where its records are, and how it answers; times in seconds."""
 
@@ -186,6 +227,7 @@ class Settings(msgspec.Struct, frozen=True):
     logs: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
     console: ConsoleSettings = ConsoleSettings()
+    auth: AuthSettings | None = None
     options: dict[str, BaseModel] = {}
     """By table, what only its kind of store can be told of it; in the file it stands among the table's members."""
 
@@ -228,14 +270,18 @@ def default_settings(path: str = "./tableside-data") -> Settings:
 
 def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
     """Read a configuration file. Raise SettingsError with every fault in it."""
+    return checked(_read(file, ""), os.environ if environment is None else environment)
+
+
+def _read(file: str | Path, path: str) -> Any:
+    """Return the data in a YAML file. Raise SettingsError, with that path, if there is none that can be read."""
     try:
         text = Path(file).read_text(encoding="utf-8")
-        data = yaml.load(text, _UniqueLoader)  # noqa: S506  # a subclass of the safe loader
+        return yaml.load(text, _UniqueLoader)  # noqa: S506  # a subclass of the safe loader
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError([Fault("", f"{file} cannot be read: {error}")]) from None
+        raise SettingsError([Fault(path, f"{file} cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
-        raise SettingsError([Fault("", f"{file} is not YAML: {_problem(error)}")]) from None
-    return checked(data, os.environ if environment is None else environment)
+        raise SettingsError([Fault(path, f"{file} is not YAML: {_problem(error)}")]) from None
 
 
 def checked(data: object, environment: Mapping[str, str] | None = None) -> Settings:
@@ -261,6 +307,11 @@ class _Top(BaseModel, extra="forbid"):
     logs: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
     console: ConsoleSettings = ConsoleSettings()
+    auth: Any = None  # read by itself, so that all its faults are found beside the others
+
+
+class _TokensFile(RootModel[Tokens], frozen=True):
+    pass
 
 
 class _Reader:
@@ -293,6 +344,7 @@ class _Reader:
             top.logs,
             top.traces,
             top.console,
+            self._auth(data["auth"]) if "auth" in data else None,
             self._options,
         )
 
@@ -338,6 +390,39 @@ class _Reader:
         if (options := self._model(options_type, own, path)) is not None:
             self._options[name] = options
         return self._model(TableSettings, common, path)
+
+    def _auth(self, entry: object) -> AuthSettings | None:
+        """Return who may ask, with the tokens of the file among the others."""
+        given = entry if isinstance(entry, dict) else {}
+        auth = self._model(AuthSettings, entry, "auth")
+        if isinstance(entry, dict) and not (given.get("tokens") or given.get("tokens_file")):
+            self._fault("auth", "has tokens or a tokens_file: without them nobody could ask anything")
+        listed = self._tokens_file(given.get("tokens_file"))
+        more = self._model(_TokensFile, listed, "auth.tokens_file")
+        self._check_tokens({"auth.tokens": given.get("tokens"), "auth.tokens_file": listed})
+        return auth.model_copy(update={"tokens": auth.tokens + more.root}) if auth and more else None
+
+    def _tokens_file(self, file: object) -> object:
+        if not isinstance(file, str):
+            return []
+        try:
+            return _read(file, "auth.tokens_file")
+        except SettingsError as error:
+            for fault in error.faults:
+                self._fault(fault.path, fault.message)
+            return []
+
+    def _check_tokens(self, lists: Mapping[str, object]) -> None:
+        """See to it that one token has one name, and one name one token."""
+        first: dict[tuple[str, str], str] = {}
+        for path, tokens in lists.items():
+            for index, token in enumerate(tokens if isinstance(tokens, list) else []):
+                for member in ("name", "sha256"):
+                    given = token.get(member) if isinstance(token, dict) else None
+                    text = given.lower() if isinstance(given, str) and member == "sha256" else given
+                    where = f"{path}.{index}.{member}"
+                    if isinstance(text, str) and first.setdefault((member, text), where) != where:
+                        self._fault(where, f"is the same as {first[member, text]}")
 
     def _check_defaults(self, top: _Top) -> None:
         if top.default_store is not None and top.default_store not in top.stores:
