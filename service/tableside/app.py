@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from . import __version__, openapi
+from .auth import Auth
 from .catalog import Catalog, Environment
 from .edge import Edge, StartError
 from .errors import Internal, MalformedRequest, TableError
@@ -37,6 +38,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     """
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
+    auth = Auth(settings.auth)
     environment = Environment(Metrics(exposition.registry), workers, in_flight.operations)
 
     @asynccontextmanager
@@ -63,6 +65,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
         await app.state.catalog.change(changed)
         app.state.settings = changed
         in_flight.change(**_bounds(changed.limits))
+        auth.change(changed.auth)
 
     app = FastAPIOffline(
         title="Tableside",
@@ -73,6 +76,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.settings = settings
+    app.state.auth = auth
     app.state.exposition = exposition
     served = routes()
     app.router.routes.extend(served)
@@ -80,7 +84,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
     # Outside the framework's own layers, which are then only asked for what is not the service's.
     observers = [HttpMetrics(exposition.registry)]
-    app.middleware_stack = Edge(app.build_middleware_stack(), served, in_flight, observers)
+    app.middleware_stack = Edge(app.build_middleware_stack(), served, in_flight, auth, observers)
     return app
 
 

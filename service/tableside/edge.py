@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .auth import Auth
 from .errors import Internal, TableError
 from .in_flight import InFlight
 from .notes import SCOPE_KEY, Notes, Observer
@@ -34,11 +35,17 @@ class Edge:
     """
 
     def __init__(
-        self, app: ASGIApp, routes: Sequence[BaseRoute], in_flight: InFlight, observers: Sequence[Observer] = ()
+        self,
+        app: ASGIApp,
+        routes: Sequence[BaseRoute],
+        in_flight: InFlight,
+        auth: Auth,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self._app = app
         self._routes = routes
         self._in_flight = in_flight
+        self._auth = auth
         self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,6 +78,8 @@ class Edge:
             return message
 
         try:
+            # Before the bound on what is in flight: who has no token takes no place from those who have one.
+            self._auth.admit(scope, notes)
             if scope["path"] in _PROBES:
                 await self._dispatch(scope, received, send_with_id, notes)
             else:

@@ -6,7 +6,7 @@ operation does. What they accept and answer is described in `openapi`.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import orjson
@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from . import values
+from .auth import ANYBODY, Caller, Unauthenticated, caller_of, permitted
 from .catalog import Catalog
 from .errors import InvalidOperation, MalformedRequest, StoreUnavailable, TableError, TableNotFound, TooLarge
 from .keys import part_from_text
@@ -47,37 +48,64 @@ def routes() -> list[Route]:
     """Return every route of the service."""
     return [
         _record_route(),
-        _route("/v1/tables/{table}/batch", batch, "POST"),
-        _route("/v1/tables/{table}/records", scan),
-        _route("/v1/tables/{table}/splits", splits),
-        _route("/v1/tables/{table}", table),
-        _route("/v1/tables", tables),
-        _route("/livez", livez),
-        _route("/readyz", readyz),
-        _route("/metrics", metrics),
+        _route("/v1/tables/{table}/batch", batch, _some_right, "POST"),
+        _route("/v1/tables/{table}/records", scan, _read_right),
+        _route("/v1/tables/{table}/splits", splits, _read_right),
+        _route("/v1/tables/{table}", table, _some_right),
+        _route("/v1/tables", tables, None),
+        _route("/livez", livez, None),
+        _route("/readyz", readyz, None),
+        _route("/metrics", metrics, None),
     ]
 
 
-class _Endpoint:
-    """A function from request to response as an ASGI application; errors are for the edge to answer."""
+_Check: TypeAlias = Callable[[Request, Caller], None]
 
-    def __init__(self, handler: Callable[[Request], Awaitable[Response]]) -> None:
+
+class _Endpoint:
+    """A function from request to response as an ASGI application; errors are for the edge to answer.
+
+    What the caller may do is checked first, before the body is read and anything is looked up.
+    """
+
+    def __init__(self, handler: Callable[[Request], Awaitable[Response]], check: _Check | None) -> None:
         self._handler = handler
+        self._check = check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._handler(Request(scope, receive))
+        request, caller = Request(scope, receive), caller_of(scope)
+        if caller is not ANYBODY and self._check is not None:
+            self._check(request, caller)
+        response = await self._handler(request)
         await response(scope, receive, send)
 
 
-def _route(path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
-    return Route(path, _Endpoint(handler), methods=methods or ["GET"], name=handler.__name__)
+def _route(path: str, handler: Callable[[Request], Awaitable[Response]], check: _Check | None, *methods: str) -> Route:
+    return Route(path, _Endpoint(handler, check), methods=methods or ["GET"], name=handler.__name__)
 
 
 def _record_route() -> Route:
-    route = _route("/v1/tables/{table}/records/{key:path}", record, *_RECORD)
+    route = _route("/v1/tables/{table}/records/{key:path}", record, _record_right, *_RECORD)
     # As the framework compiles it, the dot stops at a newline, which a key may hold.
     route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
     return route
+
+
+def _some_right(request: Request, caller: Caller) -> None:
+    caller.check_some(_path(request)[0])
+
+
+def _read_right(request: Request, caller: Caller) -> None:
+    caller.check("read", _path(request)[0])
+
+
+def _record_right(request: Request, caller: Caller) -> None:
+    name, _ = _path(request)
+    writes = request.method not in ("GET", "HEAD")
+    if writes:
+        caller.check("write", name)
+    if not writes or (request.method != "DELETE" and headers.preferences(request).representation):
+        caller.check("read", name)
 
 
 # Single records
@@ -219,12 +247,13 @@ async def batch(request: Request) -> Response:
     body = await _body(request)
     asked = json_batch.decode(body, spec, _limits(request).operations_max) if media == JSON else None
     asked = asked or _arrow_batch(request, body, spec, query)
-    operations = limited_to(max_age_s, valid(asked.operations))
+    given = permitted(caller_of(request.scope), name, asked.operations)
+    operations = limited_to(max_age_s, valid(given))
     noted = notes(request.scope)
     noted.operations = len(asked.operations)
     outcomes: Sequence[Outcome] = await (await _table_for(request, name, operations)).batch(operations, wait_s)
-    if len(operations) != len(asked.operations):
-        outcomes = with_refused(asked.operations, outcomes)
+    if len(operations) != len(given):
+        outcomes = with_refused(given, outcomes)
     bytes_max = _limits(request).response_bytes_max
     if media == ARROW and asked.fields is None and (records := _all_found(outcomes, bytes_max)):
         return Response(arrow_batch.encode_records(records), media_type=ARROW)
@@ -320,11 +349,12 @@ async def splits(request: Request) -> Response:
 
 
 async def tables(request: Request) -> Response:
-    """Describe every table."""
+    """Describe every table on which the caller has some right."""
     headers.query(request, ())
     headers.check_accepts(request, JSON)
-    limits = _limits(request)
-    return _json({"tables": [describe(entry, limits) for entry in _catalog(request).entries()]})
+    limits, may_some = _limits(request), caller_of(request.scope).may_some
+    seen = [entry for entry in _catalog(request).entries() if may_some(entry.spec.name)]
+    return _json({"tables": [describe(entry, limits) for entry in seen]})
 
 
 async def table(request: Request) -> Response:
@@ -364,6 +394,8 @@ def problem_response(
     given = dict(given or {})
     if error.retry_after_s is not None:
         given["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    if isinstance(error, Unauthenticated):
+        given["WWW-Authenticate"] = "Bearer"
     content = orjson.dumps({**problems.problem(error), **(members or {})})
     return _Problem(error.code, content, problems.status(error), given, media_type=problems.MEDIA_TYPE)
 

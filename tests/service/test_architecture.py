@@ -14,7 +14,7 @@ SERVICE = ROOT / "service" / "tableside"
 CLIENT = ROOT / "spark_client" / "tableside_spark"
 
 ORDER = [
-    ["errors", "tracing"],
+    ["caller", "errors", "tracing"],
     ["in_flight", "values"],
     ["updates"],
     ["operations"],
@@ -28,7 +28,7 @@ ORDER = [
     ["stack"],
     ["catalog", "reloading"],
     ["exposition", "notes", "wire"],
-    ["http_metrics"],
+    ["auth", "http_metrics"],
     ["routes"],
     ["edge", "openapi", "protocol"],
     ["app"],
