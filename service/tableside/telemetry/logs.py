@@ -1,0 +1,156 @@
+"""The log of the process: a JSON object per line on standard output, whoever writes it, and nothing of tables' data.
+
+Our own loggers say what they mean. Others may put anything into a text: of theirs only what is written in their
+source is shown, and the place that says the rest. Knows nothing of requests.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import MutableMapping
+from pathlib import PurePath
+from typing import Any, TextIO
+
+import structlog
+from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+
+from ..settings import LogSettings
+from .exceptions import OWN, named, told, without_messages
+
+Line = MutableMapping[str, Any]
+
+EVENT_CHARACTERS_MAX = 4096
+
+SPOKEN = (*OWN, "uvicorn")
+"""Loggers whose texts hold nothing of tables' data, and which speak from the configured level on."""
+
+_RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Log as the settings say, from now on; it may be called again. `stream` is standard output if not given."""
+    lines = _Lines(stream or sys.stdout)
+    lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    root = logging.getLogger()
+    root.handlers[:] = [lines]
+    root.setLevel(max(level, logging.WARNING))
+    for name in SPOKEN:
+        logging.getLogger(name).setLevel(level)
+    logging.captureWarnings(True)
+    _catch_what_nobody_does()
+
+
+class _Lines(logging.StreamHandler[TextIO]):
+    """Writes lines. One that cannot be written is not shown on standard error either, with all that it holds."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
+        """Say where a line was lost, if even that can be written."""
+        lost = logging.makeLogRecord(
+            {"name": __name__, "levelno": logging.ERROR, "levelname": "ERROR", "created": record.created}
+        )
+        lost.msg = f"a line could not be written: {_place(record)}"
+        try:
+            self.stream.write(self.format(lost) + self.terminator)
+            self.flush()
+        except (OSError, ValueError):
+            return  # There is nobody to read it.
+
+
+def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
+    console = settings.format == "console"
+    render: Any = (
+        structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
+        if console
+        else structlog.processors.JSONRenderer(default=lambda value: type(value).__qualname__)
+    )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            _say,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _add_span,
+            _add_exception,
+        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        use_get_message=False,
+        pass_foreign_args=True,
+    )
+
+
+def _say(logger: object, method: str, line: Line) -> Line:
+    """Make the event of a record, and of ours take the fields that came with it."""
+    record: logging.LogRecord = line["_record"]
+    arguments = line.pop("positional_args")
+    family = record.name.partition(".")[0]
+    if family in OWN:
+        line.update({name: value for name, value in record.__dict__.items() if name not in _RECORD_FIELDS})
+    if family in SPOKEN:
+        event = without_messages(_text(record.msg, arguments))
+    else:
+        event = _written(record, arguments)
+        line["source"] = _place(record)
+    line["event"] = event[:EVENT_CHARACTERS_MAX]
+    return line
+
+
+def _text(template: object, arguments: Any) -> str:
+    """Return a text with its arguments; of errors among these that are not ours only what they are."""
+    if isinstance(arguments, tuple):
+        arguments = tuple(named(value) if isinstance(value, BaseException) else value for value in arguments)
+    return str(template) % arguments if arguments else str(template)
+
+
+def _written(record: logging.LogRecord, arguments: Any) -> str:
+    """Return what is in the source of a text, if that can be told."""
+    text = str(record.msg)
+    if record.name == "py.warnings":
+        return ": ".join(str(arguments[0] if arguments else text).partition("\n")[0].split(": ")[:2])
+    if record.name == "asyncio":  # Then follow representations of tasks and callbacks, with what they were given.
+        return text.partition("\n")[0].partition("(")[0].partition("<")[0].strip()
+    return text if arguments else "a text that may hold data and is not shown"
+
+
+def _add_span(logger: object, method: str, line: Line) -> Line:
+    """Say to which trace it belongs; a span that has ended is that of who once began the work, and not of the work."""
+    span = get_current_span()
+    context = span.get_span_context()
+    if context.is_valid and getattr(span, "end_time", None) is None:
+        line["trace_id"] = format_trace_id(context.trace_id)
+        line["span_id"] = format_span_id(context.span_id)
+    return line
+
+
+def _add_exception(logger: object, method: str, line: Line) -> Line:
+    record: logging.LogRecord = line["_record"]
+    line.pop("exc_info", None)
+    line.pop("stack_info", None)
+    if record.exc_info and record.exc_info[1] is not None:
+        line["exception"] = told(record.exc_info[1])
+    return line
+
+
+def _place(record: logging.LogRecord) -> str:
+    return f"{PurePath(*PurePath(record.pathname).parts[-3:])}:{record.lineno}"
+
+
+def _catch_what_nobody_does() -> None:
+    """Log what ends a thread or the process, which would be printed with all its text."""
+    log = logging.getLogger("tableside")
+
+    def in_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            return
+        log.critical("a fault ends the process", exc_info=error)
+
+    def in_thread(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
+            log.error("a fault ends a thread", exc_info=arguments.exc_value)
+
+    def in_passing(arguments: Any) -> None:
+        log.error("a fault that nobody can handle", exc_info=arguments.exc_value)
+
+    sys.excepthook = in_process
+    threading.excepthook = in_thread
+    sys.unraisablehook = in_passing
