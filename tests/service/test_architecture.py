@@ -29,6 +29,7 @@ ORDER = [
     ["catalog", "reloading"],
     ["exposition", "notes", "wire"],
     ["auth", "http_metrics"],
+    ["telemetry"],
     ["routes"],
     ["edge", "openapi", "protocol"],
     ["app"],
