@@ -1,10 +1,12 @@
 """The application: opens the catalog, closes it, installs the routes and the one error handler."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
@@ -20,10 +22,13 @@ from .exposition import Exposition
 from .http_metrics import HttpMetrics
 from .in_flight import InFlight
 from .in_flight import Metrics as InFlightMetrics
+from .notes import Observer
 from .reloading import Reloader
 from .routes import problem_response, routes
 from .settings import Fault, LimitSettings, Settings, SettingsError
 from .stack import Metrics
+from .telemetry import logs, traces
+from .telemetry.requests import RequestLog
 from .wire.problems import MethodNotAllowed, NotFound
 
 SAMPLE_S = 1.0
@@ -39,12 +44,17 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
     auth = Auth(settings.auth)
+    request_log = RequestLog(settings.logs)
     environment = Environment(Metrics(exposition.registry), workers, in_flight.operations)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            app.state.catalog = await Catalog.open(settings, environment)
+            tracing = traces.opened(settings.traces, os.environ)
+            if tracing is not None:
+                observers.append(tracing.requests)
+            within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)
+            app.state.catalog = await Catalog.open(settings, within)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
         works = [_every(SAMPLE_S, exposition.sample)] if exposition.directory else []
@@ -58,11 +68,17 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await app.state.catalog.close()
+            request_log.close()
+            if tracing is not None:
+                await tracing.close()
 
     async def change(changed: Settings) -> None:
         if (why := changed.refusal_of(workers)) is not None:
             raise SettingsError([Fault("", why)])
         await app.state.catalog.change(changed)
+        if changed.logs != app.state.settings.logs:
+            logs.configure(changed.logs)
+            request_log.configure(changed.logs)
         app.state.settings = changed
         in_flight.change(**_bounds(changed.limits))
         auth.change(changed.auth)
@@ -83,7 +99,8 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
     # Outside the framework's own layers, which are then only asked for what is not the service's.
-    observers = [HttpMetrics(exposition.registry)]
+    # The trace comes last, so that the log knows of it when a request has ended.
+    observers: list[Observer] = [HttpMetrics(exposition.registry), request_log]
     app.middleware_stack = Edge(app.build_middleware_stack(), served, in_flight, auth, observers)
     return app
 

@@ -1,7 +1,6 @@
 """The command line: serve, check a configuration, and the operations against a running service."""
 
 import gc
-import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +21,6 @@ WORKERS_VARIABLE = "TABLESIDE_WORKERS"
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 ConfigOption = Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help="The configuration file.")]
-
-KEEP_ALIVE_S = 75
-"""Longer than clients keep an idle connection, so that they never send on one that is being closed."""
-
-SHUTDOWN_S = 30
 
 GARBAGE_MAX = 50_000
 """How many objects may be made before those without a reference are looked for: a batch makes tens of thousands."""
@@ -62,39 +56,35 @@ def worker() -> "FastAPI":
     """Return the application of one of several processes, which finds its configuration in the environment."""
     from .app import create_app
 
-    _prepare()
     file = Path(os.environ[CONFIG_VARIABLE])
-    return create_app(configuration.load(file), int(os.environ[WORKERS_VARIABLE]), file)
+    settings = configuration.load(file)
+    _prepare(settings)
+    return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file)
 
 
 def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: int) -> None:
     # Only here: the other verbs start in half the time without a server.
-    import uvicorn
-
+    from . import serving
     from .app import create_app
-    from .protocol import Protocol
+    from .workers import Workers
 
     _prepare()
-    if workers > 1:
-        assert config is not None  # without one, the store is one that a single process owns
-        os.environ |= {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers)}
-    uvicorn.run(
-        create_app(chosen, file=config) if workers == 1 else f"{__name__}:{worker.__name__}",
-        factory=workers > 1,
-        workers=workers,
-        host=host,
-        port=port,
-        http=Protocol,
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-    )
+    limits = chosen.limits
+    if workers == 1:
+        app = create_app(chosen, file=config)
+        serving.Server(serving.configured(app, limits, host=host, port=port), limits).run()
+        return
+    assert config is not None  # without one, the store is one that a single process owns
+    os.environ |= {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers)}
+    name = f"{__name__}:{worker.__name__}"
+    raise typer.Exit(Workers(serving.configured(name, limits, host=host, port=port, workers=workers), limits).serve())
 
 
-def _prepare() -> None:
+def _prepare(settings: Settings) -> None:
     """Set up this process: its log, and a garbage collector that a batch does not set off ten times over."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    from .telemetry import logs
+
+    logs.configure(settings.logs)
     gc.freeze()  # what is imported stays
     gc.set_threshold(GARBAGE_MAX, 20, 100)
 

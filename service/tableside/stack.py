@@ -54,7 +54,7 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
     if read.timeout_s is not None or write.timeout_s is not None:
         inner = timeout.Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
     if remote or "concurrency_max" in settings.model_fields_set:
-        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead)
+        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead, traces=around.traces)
     if read.rate_per_s is not None or write.rate_per_s is not None:
         inner = rate_limit.RateLimit(
             inner, read=_rate(read, share), write=_rate(write, share), metrics=metrics.rate_limit
@@ -73,6 +73,7 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
             bytes_max=batch.bytes_max,
             linger_s=batch.linger_s,
             metrics=metrics.coalesce,
+            traces=around.traces,
         )
     if (kept := settings.cache) is None:
         return Stack(inner)

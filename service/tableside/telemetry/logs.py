@@ -66,10 +66,10 @@ def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
-            _say,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _say,
             _add_span,
             _add_exception,
         ],
@@ -84,14 +84,14 @@ def _say(logger: object, method: str, line: Line) -> Line:
     record: logging.LogRecord = line["_record"]
     arguments = line.pop("positional_args")
     family = record.name.partition(".")[0]
+    del line["event"]  # so that it comes after what says when and where
+    if family in SPOKEN:
+        line["event"] = without_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
+    else:
+        line["event"] = _written(record, arguments)[:EVENT_CHARACTERS_MAX]
+        line["source"] = _place(record)
     if family in OWN:
         line.update({name: value for name, value in record.__dict__.items() if name not in _RECORD_FIELDS})
-    if family in SPOKEN:
-        event = without_messages(_text(record.msg, arguments))
-    else:
-        event = _written(record, arguments)
-        line["source"] = _place(record)
-    line["event"] = event[:EVENT_CHARACTERS_MAX]
     return line
 
 

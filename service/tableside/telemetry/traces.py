@@ -4,6 +4,7 @@ What exports spans is imported only where there is an endpoint. Knows nothing of
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CLOSE_S = 2.0
 """How long what is not delivered yet may hold up the end of the process."""
+
+log = logging.getLogger(__name__)
 
 PATH = "/v1/traces"
 
@@ -41,6 +44,8 @@ class Tracing:
         closing = threading.Thread(target=self._provider.shutdown, name="close traces", daemon=True)
         closing.start()
         closing.join(CLOSE_S)
+        if closing.is_alive():
+            log.warning("spans that were not delivered within %g s are lost", CLOSE_S)
 
 
 def opened(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
