@@ -10,11 +10,11 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, single, spark, stores
+from . import batch_get, coalesce, policies, single, spark, stores
 from .kinds import KINDS
 from .report import Result, show, write
 
-NAMES = ("batch", "single", "coalesce", "spark", "stores")
+NAMES = ("batch", "single", "policies", "coalesce", "spark", "stores")
 STORES_SHARE = 0.2
 """The part of `--seconds` that stores are measured for: there are so many ways."""
 
@@ -58,6 +58,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return batch_get.run(arguments.seconds, arguments.rounds)
         case "single":
             return single.run(arguments.seconds, arguments.rounds)
+        case "policies":
+            return policies.run(arguments.seconds, arguments.rounds)
         case "coalesce":
             return coalesce.run(arguments.seconds, arguments.rounds)
         case "spark":
