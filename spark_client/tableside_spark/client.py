@@ -13,6 +13,7 @@ from tableside_spark import answers, wire
 from tableside_spark.credential import Credential
 from tableside_spark.errors import UNREACHABLE, TableError, from_problem
 from tableside_spark.retries import DEFAULT_RETRIES, Budget, Retries
+from tableside_spark.tracing import trace_headers
 from tableside_spark.wire import Key
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -311,6 +312,7 @@ class TableClient:
             content = wire.json_bytes(request.pop("json"))
             request["content"] = content
             request["headers"] = {"Content-Type": wire.JSON} | dict(request.get("headers", {}))
+        request["headers"] = trace_headers() | dict(request.get("headers", {}))
         try:
             response = self._http.request(method, path, **request)
         except httpx.TransportError as error:
