@@ -335,20 +335,22 @@ class _Bearer(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Sign; on a 401 sign again if the token has changed meanwhile."""
-        self._sign(request)
+        sent = self._sign(request)
         response = yield request
-        if response.status_code == 401 and self._renewed():
+        if response.status_code == 401 and self._renewed(sent):
             self._sign(request)
             yield request
 
-    def _sign(self, request: httpx.Request) -> None:
-        if self._held[0] is not None:
-            request.headers["Authorization"] = f"Bearer {self._held[0]}"
+    def _sign(self, request: httpx.Request) -> str | None:
+        token = self._held[0]
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return token
 
-    def _renewed(self) -> bool:
-        before = self._held[0]
+    def _renewed(self, sent: str | None) -> bool:
+        """Whether there is now another token than was sent, perhaps since another thread has read it already."""
         self._held[0] = self._credential.read()
-        return self._held[0] != before
+        return self._held[0] != sent
 
 
 def _unreachable(table: str | None, error: httpx.TransportError) -> TableError:

@@ -1,19 +1,24 @@
 """The client against a real service, and against one that says no."""
 
 import json
+import logging
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 
 from running import Service, free_port
 from tableside_spark import TableClient, TableError
-from tableside_spark.credential import Credential
+from tableside_spark.client import _Bearer
+from tableside_spark.connection import Connection
+from tableside_spark.credential import Credential, CredentialError
 from tableside_spark.errors import UNREACHABLE
 from tableside_spark.retries import Retries
 from tableside_spark.wire import read_stream, stream_bytes
@@ -181,3 +186,76 @@ def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path)
         assert client.get("t", "a").value == {"n": 1}
         assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old-secret", "Bearer new-secret"]
     assert "s3cret" not in repr(Credential("s3cret"))
+
+
+def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    signing = _Bearer(Credential(path=str(path)))
+    first, second = (httpx.Request("GET", "http://127.0.0.1/") for _ in range(2))
+    flows = [signing.auth_flow(request) for request in (first, second)]
+    assert [next(flow).headers["Authorization"] for flow in flows] == ["Bearer old"] * 2
+    path.write_text("new")
+    refused = httpx.Response(401)
+    assert [flow.send(refused).headers["Authorization"] for flow in flows] == ["Bearer new"] * 2
+
+
+SECRET = "tableside_s3cr3t"
+
+
+@pytest.mark.parametrize("token", [f"{SECRET}\nX-Evil: 1", f"{SECRET}ü", f"{SECRET} {SECRET}", f"\0{SECRET}"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(token, encoding="utf-8")
+    for credential in (Credential(token), Credential(path=str(file))):
+        with pytest.raises(CredentialError, match="ASCII") as refusal:
+            TableClient("http://127.0.0.1:9", credential=credential)
+        assert SECRET not in told(refusal.value)
+    if "\0" not in token:
+        monkeypatch.setenv("TABLESIDE_TOKEN", token)
+        with pytest.raises(CredentialError, match="TABLESIDE_TOKEN") as refusal:
+            TableClient("http://127.0.0.1:9")
+        assert SECRET not in told(refusal.value)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff" + SECRET.encode()])
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CredentialError, match=str(file)) as refusal:
+        TableClient("http://127.0.0.1:9", token_file=str(file))
+    assert SECRET not in told(refusal.value)
+
+
+def test_a_token_is_sent_from_the_environment_without_the_space_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLESIDE_TOKEN", f"{SECRET}\n")
+    with answering(FOUND) as (url, asked), TableClient(url) as client:
+        client.get("t", "a")
+        assert asked[0][2]["Authorization"] == f"Bearer {SECRET}"
+
+
+def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with (
+        answering(problem(401, "unauthenticated")) as (url, _),
+        TableClient(url, token=SECRET, retries=Retries(attempts_max=1)) as client,
+    ):
+        with pytest.raises(TableError, match="unauthenticated") as refusal:
+            client.get("t", "a")
+        assert SECRET not in told(refusal.value)
+        assert SECRET not in repr(vars(client))
+    with TableClient("http://127.0.0.1:9", token=SECRET, retries=QUICK) as client:
+        with pytest.raises(TableError, match=UNREACHABLE) as refusal:
+            client.get("t", "a")
+        assert SECRET not in told(refusal.value)
+    assert SECRET not in repr(Connection("http://127.0.0.1:9", Credential(SECRET)))
+    assert caplog.text
+    assert SECRET not in caplog.text
+
+
+def told(error: BaseException) -> str:
+    """Return everything that a traceback would show."""
+    return "".join(traceback.format_exception(error)) + repr(error)
