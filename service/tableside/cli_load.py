@@ -17,7 +17,7 @@ from rich.progress import Progress, wrap_file
 
 from tableside_spark.client import TableClient
 
-from .cli_records import URL, TableArgument, UrlOption, connected, key_types
+from .cli_records import URL, TableArgument, TokenFileOption, UrlOption, connected, key_types
 
 BATCH_ROWS = 2000
 CSV_BLOCK_BYTES = 16 * 2**20
@@ -32,9 +32,10 @@ def load(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, JSON lines or Parquet.")],
     key: Annotated[list[str], typer.Option(help="The field that is the key; once for each part of a composite key.")],
     url: UrlOption = URL,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Put every row of a file into a table, under the row's key."""
-    with connected(url) as client:
+    with connected(url, token_file) as client:
         kinds = key_types(client, table)
         if len(kinds) != len(key):
             raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
