@@ -1,0 +1,243 @@
+"""Every line is one JSON object, whoever writes it, and holds nothing of anybody's data."""
+
+import asyncio
+import gc
+import logging
+import re
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
+
+from service.telemetry.lines import Lines, logged
+from tableside.errors import StoreUnavailable
+
+SECRET = "marked-secret"
+
+ours = logging.getLogger("tableside.somewhere")
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with logged(level="debug") as lines:
+        yield lines
+
+
+def failing() -> None:
+    hidden = SECRET  # a local, which a traceback could show
+    raise KeyError(hidden)
+
+
+def test_a_line_says_when_where_how_bad_and_what(lines: Lines) -> None:
+    ours.warning("a store %s", "is away", extra={"table": "t", "count": 3})
+    [line] = lines.all
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line.pop("timestamp"))
+    assert line == {
+        "level": "warning",
+        "logger": "tableside.somewhere",
+        "event": "a store is away",
+        "table": "t",
+        "count": 3,
+    }
+    assert list(lines.all[0]) == ["timestamp", "level", "logger", "event", "table", "count"]
+
+
+def test_lines_stay_single_whatever_is_in_them(lines: Lines) -> None:
+    ours.info("two\nlines and \ud800 a lone half", extra={"more": "a\nb"})
+    ours.info("x" * 100_000)
+    first, second = lines.all
+    assert first["event"] == "two\nlines and \ud800 a lone half"
+    assert len(second["event"]) == 4096
+
+
+def test_the_level_may_be_changed_while_lines_are_written(lines: Lines) -> None:
+    ours.debug("one")
+    lines.configure(level="error")
+    ours.warning("two")
+    logging.getLogger("asyncpg").warning("two %s", 2)
+    lines.configure(level="info")
+    ours.debug("three")
+    ours.info("four")
+    assert lines.events == ["one", "four"]
+
+
+def test_other_peoples_loggers_speak_from_warnings_on_even_at_debug(lines: Lines) -> None:
+    logging.getLogger("botocore.endpoint").debug("Making request for %s", SECRET)
+    logging.getLogger("botocore.endpoint").info("Found %s", SECRET)
+    logging.getLogger("uvicorn.error").info("Uvicorn running on %s", "http://127.0.0.1:1")
+    assert lines.events == ["Uvicorn running on http://127.0.0.1:1"]
+
+
+def test_of_other_peoples_texts_only_what_their_source_says_is_shown(lines: Lines) -> None:
+    logging.getLogger("redis").warning("cannot use %s", SECRET)
+    ready_made = f"ready-made: {SECRET}"
+    logging.getLogger("asyncpg").error(ready_made, extra={"detail": SECRET})
+    template, made = lines.all
+    assert template["event"] == "cannot use %s"
+    assert made["event"] == "a text that may hold data and is not shown"
+    assert re.fullmatch(r"service/telemetry/test_logs\.py:\d+", made["source"])
+    assert SECRET not in lines.text
+
+
+def test_of_other_peoples_errors_only_what_and_where_they_are_is_shown(lines: Lines) -> None:
+    try:
+        try:
+            failing()
+        except KeyError as error:
+            raise ValueError(SECRET) from error
+    except ValueError as error:
+        error.add_note(SECRET)
+        ours.exception("it failed: %s", error)
+    [line] = lines.all
+    assert line["event"] == "it failed: ValueError"
+    text = line["exception"]
+    assert "in failing\n" in text
+    assert text.index("KeyError\n") < text.index("which was the direct cause of:") < text.index("\nValueError")
+    assert text.endswith("\nValueError")
+    assert SECRET not in lines.text
+
+
+def test_our_own_errors_say_what_they_say(lines: Lines) -> None:
+    try:
+        raise StoreUnavailable("store 'r' cannot be reached") from OSError(SECRET)
+    except StoreUnavailable as error:
+        ours.exception("not now: %s", error)
+    [line] = lines.all
+    assert line["event"] == "not now: tableside.errors.StoreUnavailable: store 'r' cannot be reached"
+    assert line["exception"].endswith("\ntableside.errors.StoreUnavailable: store 'r' cannot be reached")
+    assert "OSError\n" in line["exception"]
+    assert SECRET not in lines.text
+
+
+def test_errors_that_come_together_are_told_each_and_not_without_end(lines: Lines) -> None:
+    def nested(depth: int) -> Exception:
+        inner = [nested(depth - 1) for _ in range(3)] if depth else [KeyError(SECRET)]
+        return ExceptionGroup(SECRET, inner)
+
+    ours.error("several", exc_info=ExceptionGroup(SECRET, [ValueError(SECRET), TypeError(SECRET)]))
+    ours.error("very many", exc_info=nested(6))
+    few, many = lines.all
+    assert few["exception"].startswith("Traceback (most recent call last):\nExceptionGroup of 2\n1 of 2 together:")
+    assert "\nValueError\n2 of 2 together:" in few["exception"]
+    assert "\nTypeError" in few["exception"]
+    assert len(many["exception"]) < 10_000
+    assert SECRET not in lines.text
+
+
+def test_a_long_chain_and_a_deep_stack_are_cut(lines: Lines) -> None:
+    def deep(left: int) -> None:
+        if left:
+            deep(left - 1)
+        raise ValueError(SECRET)
+
+    error: Exception = ValueError(SECRET)
+    for _ in range(50):
+        error, error.__cause__ = ValueError(SECRET), error
+    ours.error("chain", exc_info=error)
+    try:
+        deep(300)
+    except ValueError:
+        ours.exception("stack")
+    chain, stack = lines.all
+    assert chain["exception"].count("direct cause") == 7
+    assert len(stack["exception"]) < 10_000
+    assert SECRET not in lines.text
+
+
+def test_what_asyncio_says_of_lost_errors_holds_no_data(lines: Lines) -> None:
+    async def lost(value: str) -> None:
+        raise ValueError(value)
+
+    def callback(value: str) -> None:
+        raise ValueError(value)
+
+    async def main() -> None:
+        task = asyncio.create_task(lost(SECRET))
+        asyncio.get_running_loop().call_soon(callback, SECRET)
+        await asyncio.sleep(0.01)
+        del task
+        gc.collect()
+
+    asyncio.run(main())
+    assert sorted(lines.events) == [
+        "Exception in callback test_what_asyncio_says_of_lost_errors_holds_no_data.",
+        "Task exception was never retrieved",
+    ]
+    assert all(line["exception"].endswith("\nValueError") for line in lines.all)
+    assert SECRET not in lines.text
+
+
+def test_a_traceback_that_the_server_prints_is_cleared_of_messages(lines: Lines) -> None:
+    try:
+        raise ConnectionError(f"redis://:{SECRET}@host\nand {SECRET}")
+    except ConnectionError:
+        logging.getLogger("uvicorn.error").error(traceback.format_exc())
+    [line] = lines.all
+    assert "Traceback (most recent call last):\n  File " in line["event"]
+    assert SECRET not in lines.text
+
+
+def test_what_ends_a_thread_or_the_process_is_a_line_too(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+    thread = threading.Thread(target=failing)
+    thread.start()
+    thread.join()
+    error = ValueError(SECRET)
+    sys.excepthook(ValueError, error, None)
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert [(line["level"], line["event"]) for line in lines.all] == [
+        ("error", "a fault ends a thread"),
+        ("critical", "a fault ends the process"),
+    ]
+    assert SECRET not in lines.text + "".join(capsys.readouterr())
+
+
+def test_a_warning_of_a_library_is_a_line_without_its_text(lines: Lines) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)  # what was captured before is of the test runner
+        logging.captureWarnings(True)
+        warnings.warn(f"old: {SECRET}", DeprecationWarning, stacklevel=1)
+    [line] = lines.all
+    assert re.fullmatch(r".*/test_logs\.py:\d+: DeprecationWarning", line["event"])
+
+
+def test_a_line_that_cannot_be_made_is_missed_and_not_shown(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+    lines.configure()  # again, since pytest's own handler would raise
+    ours.error("wrong %d", SECRET)
+    ours.error("right")
+    first, second = lines.events
+    assert first.startswith("a line could not be written: service/telemetry/test_logs.py:")
+    assert second == "right"
+    assert SECRET not in lines.text + "".join(capsys.readouterr())
+
+
+def test_a_log_that_nobody_can_read_any_more_harms_nobody(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+    lines.stream.close()
+    ours.error("to nobody")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_line_says_to_which_trace_it_belongs(lines: Lines) -> None:
+    span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(0)))
+    with use_span(span):
+        ours.info("within")
+    ours.info("outside")
+    within, outside = lines.all
+    assert within["trace_id"] == "00000000000000000000000000000abc"
+    assert within["span_id"] == "0000000000000def"
+    assert outside.keys() == {"timestamp", "level", "logger", "event"}
+
+
+def test_people_get_lines_that_they_can_read(lines: Lines) -> None:
+    lines.configure(format="console")
+    try:
+        failing()
+    except KeyError:
+        ours.exception("it failed", extra={"table": "t"})
+    assert re.search(r"\[error +\] it failed +\[tableside\.somewhere\] table=t\n", lines.text)
+    assert lines.text.endswith("\nKeyError\n")
+    assert SECRET not in lines.text

@@ -1,0 +1,189 @@
+"""Which requests are worth a line, what is in it, and that no flood of them fills the log."""
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.telemetry.lines import Lines, logged
+from tableside.notes import Notes
+from tableside.settings import LogSettings
+from tableside.telemetry.requests import LINES_PER_S_MAX, RequestLog
+from virtual_time import in_virtual_time
+
+ROUTE = "/v1/tables/{table}/records/{key:path}"
+PATH = "/v1/tables/t/records/marked-key"
+
+
+def request_log(chance: Callable[[], float] = lambda: 0.5, **settings: Any) -> RequestLog:
+    return RequestLog(LogSettings(**settings), chance)
+
+
+def serve(log: RequestLog, **notes: Any) -> None:
+    usual: dict[str, Any] = {"request_id": "r", "method": "GET", "route": ROUTE, "status": 200, "seconds": 0.001}
+    noted = Notes(**usual | notes)
+    scope = {"type": "http", "path": PATH, "query_string": b"marked-key", "headers": []}
+    log.began(scope, noted)
+    log.ended(scope, noted)
+
+
+def kinds(lines: Lines) -> list[tuple[str, str]]:
+    return [(line["level"], line["event"]) for line in lines.all]
+
+
+def test_a_line_has_what_is_noted_of_the_request_and_the_route_for_its_path() -> None:
+    with logged() as lines:
+        serve(
+            request_log(requests=1),
+            table="t",
+            caller="job",
+            operations=3,
+            failed=1,
+            code="throttled",
+            status=429,
+            bytes_in=7,
+            bytes_out=8,
+            seconds=0.0123456,
+        )
+    [line] = lines.all
+    del line["timestamp"]
+    assert line == {
+        "level": "info",
+        "logger": "tableside.telemetry.requests",
+        "event": "request",
+        "request_id": "r",
+        "method": "GET",
+        "route": ROUTE,
+        "table": "t",
+        "caller": "job",
+        "operations": 3,
+        "failed": 1,
+        "status": 429,
+        "code": "throttled",
+        "duration_ms": 12.346,
+        "bytes_in": 7,
+        "bytes_out": 8,
+    }
+
+
+def test_what_callers_make_up_is_not_repeated() -> None:
+    with logged() as lines:
+        serve(request_log(requests=1), method="MARKED", route="", status=0)
+    [line] = lines.all
+    assert (line["method"], line["route"], line["status"]) == ("other", "other", 499)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0, 0), (0.25, 250), (1, 1000)])
+def test_a_share_of_what_went_well_is_logged(share: float, expected: int) -> None:
+    numbers = itertools.cycle([index / 1000 for index in range(1000)])
+    with logged() as lines:
+        log = request_log(lambda: next(numbers), requests=share)
+        for status in (200, 204, 404, 429, 0) * 200:
+            serve(log, status=status)
+    assert len(lines.all) == expected
+
+
+def test_the_same_seed_chooses_the_same_requests() -> None:
+    def chosen() -> list[str]:
+        with logged() as lines:
+            log = request_log(random.Random(7).random, requests=0.1)
+            for index in range(300):
+                serve(log, request_id=f"{index}")
+            return [line["request_id"] for line in lines.all]
+
+    assert 10 < len(chosen()) < 60
+    assert chosen() == chosen()
+
+
+@in_virtual_time
+async def test_what_failed_and_what_was_slow_is_always_logged() -> None:
+    with logged() as lines:
+        log = request_log(requests=0, slow_s=0.5)
+        serve(log, status=500, code="internal")
+        serve(log, status=503, code="store_unavailable")
+        serve(log, seconds=0.5)
+        serve(log, seconds=0.499)
+        assert kinds(lines) == [
+            ("error", "failed request"),
+            ("error", "failed request"),
+            ("warning", "slow request"),
+        ]
+
+
+def test_probes_are_told_of_only_when_they_fail() -> None:
+    async def main() -> None:
+        log = request_log(requests=1)
+        for route in ("/livez", "/readyz", "/metrics"):
+            serve(log, route=route)
+        serve(log, route="/readyz", status=503)
+
+    with logged() as lines:
+        asyncio.run(main())
+    assert [(line["event"], line["route"]) for line in lines.all] == [("failed request", "/readyz")]
+
+
+@in_virtual_time
+async def test_overload_does_not_fill_the_log_and_what_is_missing_is_counted() -> None:
+    with logged() as lines:
+        log = request_log(requests=1)
+        for _ in range(LINES_PER_S_MAX + 30):
+            serve(log, status=503, code="overloaded")
+        for _ in range(LINES_PER_S_MAX + 4):
+            serve(log, status=500, code="internal")
+        assert len(lines.all) == 2 * LINES_PER_S_MAX
+        await asyncio.sleep(1.01)
+        told = [(line["event"], line["left_out"]) for line in lines.all[2 * LINES_PER_S_MAX :]]
+        assert told == [("left out of the log: shed request", 30), ("left out of the log: failed request", 4)]
+        serve(log, status=503, code="overloaded")
+        await asyncio.sleep(1.01)
+        assert kinds(lines)[-1] == ("warning", "shed request")
+        assert len(lines.all) == 2 * LINES_PER_S_MAX + 3
+
+
+@in_virtual_time
+async def test_of_what_was_shed_a_share_is_logged() -> None:
+    numbers = itertools.cycle([0.0, 0.5, 0.5, 0.5])
+    with logged() as lines:
+        log = request_log(lambda: next(numbers), requests=0.3)
+        for _ in range(40):
+            serve(log, status=503, code="overloaded")
+        assert kinds(lines) == [("warning", "shed request")] * 10
+        log.close()
+        assert len(lines.all) == 10
+
+
+@in_virtual_time
+async def test_what_was_left_out_last_is_told_when_the_service_ends() -> None:
+    with logged() as lines:
+        log = request_log()
+        for _ in range(LINES_PER_S_MAX + 1):
+            serve(log, status=500)
+        log.close()
+        log.close()
+        assert [line["left_out"] for line in lines.all[LINES_PER_S_MAX:]] == [1]
+
+
+def test_what_is_logged_may_be_changed() -> None:
+    async def main() -> None:
+        log = request_log(requests=0, slow_s=10)
+        serve(log, seconds=2.0)
+        log.configure(LogSettings(requests=1, slow_s=1))
+        serve(log, seconds=2.0)
+        serve(log)
+        log.configure(LogSettings(requests=0, slow_s=10))
+        serve(log, seconds=2.0)
+
+    with logged() as lines:
+        asyncio.run(main())
+        assert kinds(lines) == [("warning", "slow request"), ("info", "request")]
+
+
+def test_nothing_is_written_below_the_level() -> None:
+    with logged(level="error") as lines:
+        serve(request_log(requests=1))
+        assert lines.text == ""
+        assert not logging.getLogger("tableside").isEnabledFor(logging.WARNING)
