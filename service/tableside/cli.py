@@ -68,7 +68,7 @@ def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: i
     from .app import create_app
     from .workers import Workers
 
-    _prepare()
+    _prepare(chosen)
     limits = chosen.limits
     if workers == 1:
         app = create_app(chosen, file=config)

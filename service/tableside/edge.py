@@ -1,5 +1,6 @@
 """The outermost layer: a request id, bounds on how much is in flight, and no fault that leaves as a bare traceback."""
 
+import asyncio
 import logging
 import random
 import re
@@ -11,14 +12,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from . import hang_ups
 from .auth import Auth
-from .errors import Internal, TableError
+from .errors import Internal, Overloaded, TableError
+from .exchange import Exchange
 from .in_flight import InFlight
 from .notes import SCOPE_KEY, Notes, Observer
 from .routes import problem_response
 
 log = logging.getLogger(__name__)
 
+_READS = frozenset({"GET", "HEAD"})
 _PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
@@ -32,6 +36,8 @@ class Edge:
 
     It hands requests to the service's own routes itself. What those do not take (the documentation pages, and paths
     and methods to refuse) goes through the framework's other layers, which would cost more than a whole operation.
+
+    Of a body's declared length no more counts as being in flight than `body_bytes_max`: what is longer is refused.
     """
 
     def __init__(
@@ -41,67 +47,69 @@ class Edge:
         in_flight: InFlight,
         auth: Auth,
         observers: Sequence[Observer] = (),
+        *,
+        body_bytes_max: int = 16 * 2**20,
     ) -> None:
         self._app = app
         self._routes = routes
         self._in_flight = in_flight
         self._auth = auth
         self._observers = observers
+        self._body_bytes_max = body_bytes_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or shed it; answer what goes wrong as a problem."""
         if scope["type"] != "http":
             await self._app(scope, receive, _without_traceback(send))
             return
-        notes = scope[SCOPE_KEY] = Notes(_request_id(scope), scope["method"])
+        request_id, declared = _head(scope)
+        method = scope["method"]
+        notes = scope[SCOPE_KEY] = Notes(request_id, method, reads=method in _READS)
         for observer in self._observers:
             observer.began(scope, notes)
+        exchange = Exchange(notes, receive, send, self._in_flight.bytes)
         try:
-            await self._answered(scope, receive, send, notes)
+            if hang_ups.expect(scope, exchange.left):
+                await self._answered(scope, exchange, min(declared, self._body_bytes_max))
         finally:
+            exchange.body.leave()
             notes.seconds = time.perf_counter() - notes.started
             for observer in self._observers:
                 observer.ended(scope, notes)
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send, notes: Notes) -> None:
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                notes.status = message["status"]
-                message["headers"].append((b"x-request-id", notes.request_id.encode()))
-            else:
-                notes.bytes_out += len(message.get("body", b""))
-            await send(message)
-
-        async def received() -> Message:
-            message = await receive()
-            notes.bytes_in += len(message.get("body", b""))
-            return message
-
+    async def _answered(self, scope: Scope, exchange: Exchange, declared: int) -> None:
+        notes = exchange.notes
         try:
-            # Before the bound on what is in flight: who has no token takes no place from those who have one.
+            # Before the bounds on what is in flight: who has no token takes no place from those who have one.
             self._auth.admit(scope, notes)
             if scope["path"] in _PROBES:
-                await self._dispatch(scope, received, send_with_id, notes)
+                await self._dispatch(scope, exchange)
             else:
+                self._in_flight.operations.check()
                 with self._in_flight.requests.held(1):
-                    await self._dispatch(scope, received, send_with_id, notes)
+                    exchange.body.grow_to(declared)
+                    await self._dispatch(scope, exchange)
         except ClientDisconnect:
             return  # There is nobody to answer, and nothing was attempted.
+        except asyncio.CancelledError:
+            if exchange.cancelled_as_left() or notes.status:
+                return
+            await _refusal(_stopped(notes), notes)(scope, exchange.receive, exchange.send)
         except Exception as error:
             if notes.status:
                 raise
-            await _refusal(error, notes)(scope, receive, send_with_id)
+            await _refusal(error, notes)(scope, exchange.receive, exchange.send)
 
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send, notes: Notes) -> None:
+    async def _dispatch(self, scope: Scope, exchange: Exchange) -> None:
         for route in self._routes:
             match, child_scope = route.matches(scope)
             if match is Match.FULL:
                 assert isinstance(route, Route)
-                notes.route = route.path
+                exchange.notes.route = route.path
                 scope.update(child_scope)
-                await route.handle(scope, receive, send)
+                await route.handle(scope, exchange.receive, exchange.send)
                 return
-        await self._app(scope, receive, send)
+        await self._app(scope, exchange.receive, exchange.send)
 
 
 def _without_traceback(send: Send) -> Send:
@@ -124,9 +132,17 @@ def _refusal(error: Exception, notes: Notes) -> Response:
     return problem_response(Internal("a fault of the service; its log has what happened", applied="unknown"))
 
 
-def _request_id(scope: Scope) -> str:
+def _stopped(notes: Notes) -> TableError:
+    """Return what is said of a request that was cancelled, which only the end of the service does."""
+    return Overloaded("the service stopped before this was finished", applied="no" if notes.reads else "unknown")
+
+
+def _head(scope: Scope) -> tuple[str, int]:
+    """Return the request's id, made if it has none, and how many bytes its body has, 0 if that is not said."""
+    request_id, declared = "", 0
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            given: str = value.decode()
-            return given
-    return f"{random.getrandbits(128):032x}"  # it tells requests apart, and guards nothing
+        if name == b"content-length":
+            declared = int(value)  # the server refuses what is no number
+        elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            request_id = value.decode()
+    return request_id or f"{random.getrandbits(128):032x}", declared  # it tells requests apart, and guards nothing

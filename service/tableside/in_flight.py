@@ -39,10 +39,18 @@ class Bound:
 
     def enter(self, count: int) -> None:
         """Let so much in. Raise Overloaded if that would be too much, save where nothing else is under way."""
-        if self._under_way and self._under_way + count > self.most:
-            self._shed.inc()
-            raise Overloaded(f"{self._under_way} {self._what} are in flight, of {self.most}", retry_after_s=1)
+        self.add(count, 0)
+
+    def add(self, count: int, own: int) -> None:
+        """Let so much more in for whoever has `own` in already, which is nothing else."""
+        if self._under_way > own and self._under_way + count > self.most:
+            raise self._too_much()
         self._under_way += count
+
+    def check(self) -> None:
+        """Raise Overloaded if nothing more could be let in."""
+        if self._under_way >= self.most:
+            raise self._too_much()
 
     def held(self, count: int) -> "Held":
         """Let so much in for as long as the context lasts. Raise Overloaded on entering if that would be too much."""
@@ -55,6 +63,10 @@ class Bound:
     def sample(self) -> None:
         """Show in the metrics how much is under way."""
         self._gauge.set(self._under_way)
+
+    def _too_much(self) -> Overloaded:
+        self._shed.inc()
+        return Overloaded(f"{self._under_way} {self._what} are in flight, of {self.most}", retry_after_s=1)
 
 
 class Held:
@@ -71,6 +83,28 @@ class Held:
 
     def __exit__(self, *raised: object) -> None:
         self._bound.leave(self._count)
+
+
+class Share:
+    """A part of what is under way that grows: as much as is declared, or as there is when that is more."""
+
+    __slots__ = ("_bound", "_count")
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self._count = 0
+
+    def grow_to(self, count: int) -> None:
+        """Let as much in as is missing to this. Raise Overloaded if that would be too much."""
+        if count > self._count:
+            self._bound.add(count - self._count, self._count)
+            self._count = count
+
+    def leave(self) -> None:
+        """Let go of all of it."""
+        if self._count:
+            self._bound.leave(self._count)
+            self._count = 0
 
 
 class InFlight:

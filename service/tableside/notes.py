@@ -13,6 +13,7 @@ SCOPE_KEY = "tableside"
 class Notes(msgspec.Struct):
     """One request. `seconds` and what came of it are known when it has ended; `status` 0 is that nobody was left to
     answer. `route` is the path as it is declared, with `{table}` and `{key:path}`, and empty where there is none.
+    `reads` says that it changes nothing, so that it need not be finished for nobody.
     """
 
     request_id: str
@@ -27,6 +28,7 @@ class Notes(msgspec.Struct):
     code: str | None = None
     bytes_in: int = 0
     bytes_out: int = 0
+    reads: bool = False
     seconds: float = 0.0
 
 

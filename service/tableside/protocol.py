@@ -1,27 +1,57 @@
 """HTTP/1.1 on a connection: an answer leaves in one piece, and what cannot be read as a request is a problem too.
 
-Knows nothing of the application.
+Tells whoever serves a request that its caller has hung up, and each request that comes while the service is about to
+stop. Knows nothing of the application.
 """
 
 import asyncio
 import uuid
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
+from . import draining, hang_ups
 from .errors import MalformedRequest
+from .listening import readable
 from .wire import problems
 
 JOINED_BYTES_MAX = 65_536
 """Longer pieces are not copied to be sent together with what is before them."""
 
 
+class State(ServerState):
+    """What the connections of a server share: whether it is about to stop."""
+
+    draining = False
+
+
 class Protocol(HttpToolsProtocol):
     """uvicorn's protocol, which would send head and body apart, and its own refusal as plain text."""
+
+    _answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
         super().connection_made(cast("asyncio.Transport", Joined(transport)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of a connection, and tell whoever works for it."""
+        super().connection_lost(exc)
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            hang_ups.hung_up(cast("dict[str, Any]", cycle.scope))
+
+    def on_headers_complete(self) -> None:
+        """Take a request whose head has come."""
+        super().on_headers_complete()
+        if isinstance(self.server_state, State) and self.server_state.draining:
+            self.cycle.keep_alive = False
+            draining.mark(cast("dict[str, Any]", self.cycle.scope))
+        if self.expect_100_continue:
+            _close_if_not_asked_for(self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP and end the connection."""
@@ -35,6 +65,51 @@ class Protocol(HttpToolsProtocol):
         ]
         self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + body)
         self.transport.close()
+
+    # The end of the service
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has come on this connection yet."""
+        return self._scope() is None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a request is being received or answered."""
+        if (scope := self._scope()) is not None and "method" not in scope:
+            return True  # A part of its head has come.
+        return self._answering is not None and not self.cycle.response_complete
+
+    def last_answer(self) -> None:
+        """Say with the answer to what has come that it is the last one, if that can still be said."""
+        if self._answering is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Close the connection, or have it closed after the answer to what has come."""
+        if self.in_use:
+            self.last_answer()
+        elif not self.transport.is_closing() and not readable([self.transport.get_extra_info("socket").fileno()]):
+            self.transport.close()
+
+    def _scope(self) -> dict[str, Any] | None:
+        return cast("dict[str, Any] | None", self.scope)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+
+def _close_if_not_asked_for(cycle: RequestResponseCycle) -> None:
+    """End the connection with an answer that comes before the body was asked for: nobody knows whether it follows."""
+    send = cycle.send
+
+    async def send_or_close(message: Any) -> None:
+        if cycle.waiting_for_100_continue:
+            cycle.keep_alive = False
+        await send(message)
+
+    cycle.send = send_or_close  # type: ignore[method-assign]  # of this one request
 
 
 class Joined:

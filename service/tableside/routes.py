@@ -16,10 +16,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from . import values
+from . import draining, values
 from .auth import ANYBODY, Caller, Unauthenticated, caller_of, permitted
 from .catalog import Catalog
-from .errors import InvalidOperation, MalformedRequest, StoreUnavailable, TableError, TableNotFound, TooLarge
+from .errors import (
+    InvalidOperation,
+    MalformedRequest,
+    Overloaded,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TooLarge,
+)
 from .keys import part_from_text
 from .notes import notes
 from .operations import Get, Operation, Outcome, Record
@@ -283,6 +291,7 @@ def _arrow_batch(request: Request, body: bytes, spec: TableSpec, query: Any) -> 
 
 async def _table_for(request: Request, name: str, operations: Sequence[Operation]) -> Table:
     writes = set(map(type, operations)) - {Get}
+    notes(request.scope).reads = not writes
     return await (_catalog(request).table_to_write(name) if writes else _catalog(request).table(name))
 
 
@@ -376,6 +385,8 @@ async def readyz(request: Request) -> Response:
     """Answer whether operations can be served, and which stores can be reached."""
     reached = await _catalog(request).ping()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
+    if draining.marked(request.scope):
+        return problem_response(Overloaded("draining: the service is about to stop"), members={"stores": stores})
     if any(error is None for error in reached.values()):
         return _json({"status": "ready", "stores": stores})
     error = StoreUnavailable("no store can be reached", retry_after_s=2)

@@ -1,0 +1,62 @@
+"""One request and its answer as they pass the edge: noted, their bytes held, and given up when nobody waits any more.
+
+Knows nothing of routes or of what is asked.
+"""
+
+import asyncio
+
+from starlette.types import Message, Receive, Send
+
+from .errors import DeadlineExceeded
+from .in_flight import Bound, Share
+from .notes import Notes
+
+BODY_WAIT_S = 30.0
+"""How long the next part of a body may take to come: it is held in the bounds of what is in flight all the while."""
+
+
+class Exchange:
+    """What is received and sent for one request; it belongs to the task that it is made in."""
+
+    __slots__ = ("_gone", "_receive", "_send", "_task", "body", "notes")
+
+    def __init__(self, notes: Notes, receive: Receive, send: Send, body_bytes: Bound) -> None:
+        self.notes = notes
+        self.body = Share(body_bytes)
+        self._receive = receive
+        self._send = send
+        self._task = asyncio.current_task()
+        self._gone = False
+
+    async def receive(self) -> Message:
+        """Receive a part of the body. Raise Overloaded if that is too much, DeadlineExceeded if none comes."""
+        try:
+            async with asyncio.timeout(BODY_WAIT_S):
+                message = await self._receive()
+        except TimeoutError:
+            raise DeadlineExceeded(f"the next part of the body did not come within {BODY_WAIT_S:g} s") from None
+        self.notes.bytes_in += len(message.get("body", b""))
+        self.body.grow_to(self.notes.bytes_in)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        notes = self.notes
+        if message["type"] == "http.response.start":
+            notes.status = message["status"]
+            message["headers"].append((b"x-request-id", notes.request_id.encode()))
+        else:
+            notes.bytes_out += len(message.get("body", b""))
+        await self._send(message)
+
+    def left(self) -> None:
+        """Give up what nobody waits for any more, if it only reads; a write is finished."""
+        if self.notes.reads and self._task is not None:
+            self._gone = True
+            self._task.cancel()
+
+    def cancelled_as_left(self) -> bool:
+        """Say of a cancellation whether that was it, and that it ends here in any case."""
+        if self._task is not None:
+            self._task.uncancel()
+        return self._gone

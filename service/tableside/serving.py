@@ -1,0 +1,168 @@
+"""The server: uvicorn's, which ends in order when it is told to.
+
+In this order, and all of it within `limits.shutdown_s`: requests are served for a while by a service that says that it
+is not ready, and that each answer is the connection's last; no more connections are taken, and none that was
+established is lost; requests in flight are finished, or cancelled when time runs out; the stores are closed.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import cast
+
+import uvicorn
+
+from .listening import readable, refuse_new
+from .protocol import Protocol, State
+from .settings import LimitSettings
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection, so that they never send on one that is being closed."""
+
+CLOSING_SHARE = 0.3
+CLOSING_MAX_S = 2.0
+"""How much of the time is kept for stores to be closed: a share of it, and at most so much."""
+
+HANDSHAKE_S = 0.05
+"""How long a connection may take whose first segment has come when no more are taken."""
+
+HANDOVER_S = 0.3
+"""How much later than its supervisor a worker stops to accept."""
+
+FRESH_S = 1.0
+"""How long somebody who has connected may take to send a request before the connection is closed."""
+
+LOOK_S = 0.02
+
+
+def configured(app: object, limits: LimitSettings, *, host: str, port: int, workers: int = 1) -> uvicorn.Config:
+    """Return how to serve an application; one that several processes serve is given as the name of what makes it."""
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]  # an application or a name
+        factory=isinstance(app, str),
+        workers=workers,
+        host=host,
+        port=port,
+        http=Protocol,
+        ws="none",
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(limits.shutdown_s),
+    )
+
+
+class Server(uvicorn.Server):
+    """Serves an application until it is told to end, by SIGTERM or SIGINT; a second one ends the process at once.
+
+    With a supervisor several such processes share their listening sockets. It closes those, and is who is told twice.
+    """
+
+    def __init__(self, config: uvicorn.Config, limits: LimitSettings, *, supervised: bool = False) -> None:
+        super().__init__(config)
+        self.server_state: State = State()
+        self._limits = limits
+        self._supervised = supervised
+        self._asked_at: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, when a signal says so."""
+        if self._asked_at is None:
+            self._ask()
+        elif not self._supervised:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End in order."""
+        if self._asked_at is None:
+            self._ask()
+        assert self._asked_at is not None
+        ends_at = self._asked_at + self._limits.shutdown_s
+        cancel_at = ends_at - min(CLOSING_MAX_S, CLOSING_SHARE * self._limits.shutdown_s)
+        log.info("about to stop, within %g s", self._limits.shutdown_s)
+        await self._drain(cancel_at)
+        await self._stop_listening(sockets or [], cancel_at)
+        await self._finish(cancel_at)
+        await self._cancel((ends_at - cancel_at) / 4)
+        await self._close_stores(ends_at)
+
+    def _ask(self) -> None:
+        self.should_exit = True
+        self.server_state.draining = True
+        self._asked_at = time.monotonic()
+        # Whatever hangs, be it this process's own loop: the kernel ends it.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._limits.shutdown_s)
+
+    async def _drain(self, cancel_at: float) -> None:
+        for connection in self._connections():
+            connection.last_answer()
+        assert self._asked_at is not None
+        await asyncio.sleep(min(self._asked_at + self._limits.drain_s, cancel_at) - time.monotonic())
+
+    async def _stop_listening(self, sockets: Sequence[socket.socket], cancel_at: float) -> None:
+        """Accept who is connected, then nobody any more."""
+        with _duplicates(self.servers) as listeners:
+            if not self._supervised:
+                refuse_new(listeners)
+            await asyncio.sleep(min(HANDOVER_S if self._supervised else HANDSHAKE_S, cancel_at - time.monotonic()))
+            # The loop accepts them, and tells nobody.
+            while readable(listeners) and time.monotonic() < cancel_at:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            for server in self.servers:
+                server.close()
+        for one in sockets:
+            one.close()
+
+    async def _finish(self, cancel_at: float) -> None:
+        """Return when everybody is answered, or when it is time to cancel."""
+        fresh_until = min(time.monotonic() + FRESH_S, cancel_at)
+        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < cancel_at:
+            for connection in self._connections():
+                if not connection.fresh or time.monotonic() >= fresh_until:
+                    connection.shutdown()
+            await asyncio.sleep(LOOK_S)
+
+    async def _cancel(self, answer_s: float) -> None:
+        """Cancel what is not finished, and let that be said to whoever waits for it."""
+        if tasks := list(self.server_state.tasks):
+            log.warning("%d requests were not finished in time", len(tasks))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=answer_s)
+        await asyncio.sleep(LOOK_S)  # so that answers leave
+        for connection in self._connections():
+            connection.transport.abort()
+
+    async def _close_stores(self, ends_at: float) -> None:
+        try:
+            async with asyncio.timeout(ends_at - time.monotonic() - LOOK_S):
+                await self.lifespan.shutdown()
+        except TimeoutError:
+            log.error("stores were not closed in time")
+            logging.shutdown()
+            os._exit(1)
+
+    def _connections(self) -> list[Protocol]:
+        return cast("list[Protocol]", list(self.server_state.connections))
+
+
+@contextmanager
+def _duplicates(servers: Sequence[asyncio.Server]) -> Iterator[list[socket.socket]]:
+    """Give the listening sockets of servers as such; asyncio gives something that cannot be asked much."""
+    listeners = [socket.socket(fileno=os.dup(one.fileno())) for server in servers for one in server.sockets]
+    try:
+        yield listeners
+    finally:
+        for listener in listeners:
+            listener.close()
