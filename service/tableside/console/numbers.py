@@ -1,0 +1,55 @@
+"""Numbers as people read them: three digits, a unit, and no more."""
+
+_THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+NONE = "\N{EN DASH}"
+
+
+def count(number: float | None) -> str:
+    """Return a count or a rate: 0, 0.25, 7.5, 430, 12.3k."""
+    if number is None:
+        return NONE
+    for size, letter in _THOUSANDS:
+        if number >= size * 0.9995:
+            return _digits(number / size) + letter
+    return _digits(number)
+
+
+def seconds(number: float | None) -> str:
+    """Return a time: 850 µs, 1.25 ms, 3.5 s, 2 min."""
+    if number is None:
+        return NONE
+    if number == 0:
+        return "0 s"
+    if number < 0.0009995:
+        return f"{_digits(number * 1e6)} µs"
+    if number < 0.9995:
+        return f"{_digits(number * 1e3)} ms"
+    return f"{_digits(number)} s" if number < 120 else f"{number / 60:.0f} min"
+
+
+def share(number: float | None) -> str:
+    """Return a share in percent: 0 %, <0.1 %, 2.5 %, 98 %."""
+    if number is None:
+        return NONE
+    if 0 < number < 0.001:
+        return "<0.1 %"
+    return f"{_trimmed(f'{number * 100:.1f}')} %" if number < 0.1 else f"{number * 100:.0f} %"
+
+
+def size_bytes(number: float) -> str:
+    """Return a size: 12 B, 3.4 KiB, 16 MiB."""
+    for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= size:
+            return f"{_digits(number / size)} {unit}"
+    return f"{number:.0f} B"
+
+
+def _digits(number: float) -> str:
+    if number >= 100:
+        return f"{number:.0f}"
+    return _trimmed(f"{number:.1f}" if number >= 10 else f"{number:.2f}")
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

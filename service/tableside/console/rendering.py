@@ -1,0 +1,64 @@
+"""Templates and files, read once, and pages made of them."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+
+from . import numbers, plots
+from .guard import HEADERS, PAGE_HEADERS
+
+HERE = Path(__file__).parent
+
+_TYPES = {".js": "text/javascript", ".css": "text/css"}
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file that pages ask for: what it holds, and its media type."""
+
+    content: bytes
+    media_type: str
+
+    def response(self) -> Response:
+        """Answer with it; its address has its digest, so that it may be kept."""
+        return Response(
+            self.content, media_type=self.media_type, headers={**HEADERS, "Cache-Control": "public, max-age=86400"}
+        )
+
+
+class Rendering:
+    """Makes pages."""
+
+    def __init__(self) -> None:
+        self.files = {
+            path.name: File(path.read_bytes(), _TYPES[path.suffix])
+            for path in sorted((HERE / "static").iterdir())
+            if path.suffix in _TYPES
+        }
+        self._digest = hashlib.sha256(b"".join(file.content for file in self.files.values())).hexdigest()[:12]
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "count": numbers.count,
+            "seconds": numbers.seconds,
+            "share": numbers.share,
+            "size": numbers.size_bytes,
+        }
+        self._templates.globals["plots"] = plots
+
+    def page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
+        """Return a page, or a part of one."""
+        text = self._templates.get_template(template).render(
+            base=f"{request.scope.get('root_path', '')}/console", digest=self._digest, **given
+        )
+        return Response(text, status, PAGE_HEADERS, media_type="text/html")
