@@ -28,6 +28,8 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     """Return what differs that only a restart can change, by its path in the file."""
     needs = "differs from what the service was started with: that needs a restart"
     faults = [Fault(member, needs) for member in _AS_STARTED if getattr(old, member) != getattr(new, member)]
+    if (old.auth is None) != (new.auth is None):
+        faults.append(Fault("auth", needs))  # Nor may a file that lost its tokens open the tables to anybody.
     for name in old.tables.keys() & new.tables.keys():
         before, after = old.tables[name], new.tables[name]
         members = [member for member in _TABLE_AS_STARTED if getattr(before, member) != getattr(after, member)]
