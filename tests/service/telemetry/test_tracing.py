@@ -1,0 +1,227 @@
+"""Waits are spans, calls that several share are linked to each of them, and nothing is made for nobody."""
+
+import asyncio
+import math
+from collections.abc import Iterator, Sequence
+
+import pytest
+from opentelemetry import context as contexts
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, StatusCode, get_current_span, use_span
+
+from scripted import Scripted
+from store_contract import put
+from tableside.errors import Overloaded
+from tableside.operations import Get, Operation, Outcome
+from tableside.policies.bulkhead import Bulkhead
+from tableside.policies.coalesce import Coalesce
+from tableside.store import Store
+from tableside.tracing import Traces, current_link, waiting
+from virtual_time import in_virtual_time, now
+
+
+class Watch:
+    """A tracer whose spans are kept as they end. `request` is one that a caller has."""
+
+    def __init__(self, sample: float = 1.0) -> None:
+        self._kept = InMemorySpanExporter()
+        provider = TracerProvider(ParentBased(TraceIdRatioBased(sample)), shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._kept))
+        self.tracer = provider.get_tracer("test")
+        self.traces = Traces(self.tracer)
+
+    async def request(self, name: str, store: Store, operations: Sequence[Operation], left_s: float = 60) -> Span:
+        with self.tracer.start_as_current_span(name, Context()) as span:
+            await store.apply(operations, now() + left_s)
+        return span
+
+    @property
+    def spans(self) -> Sequence[ReadableSpan]:
+        return self._kept.get_finished_spans()
+
+    @property
+    def names(self) -> list[str]:
+        return [span.name for span in self.spans]
+
+    def one(self, name: str) -> ReadableSpan:
+        [span] = (span for span in self.spans if span.name == name)
+        return span
+
+    def child_of(self, parent: Span | ReadableSpan, name: str) -> ReadableSpan:
+        [span] = (span for span in self.spans if span.name == name and span.parent == parent.get_span_context())
+        return span
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_current() -> Iterator[None]:
+    before = contexts.get_current()
+    yield
+    assert contexts.get_current() == before
+
+
+def linked(span: ReadableSpan) -> list[int]:
+    return [link.context.span_id for link in span.links]
+
+
+def identity(span: Span | ReadableSpan) -> int:
+    context = span.get_span_context()
+    assert context is not None
+    return context.span_id
+
+
+class Traced(Scripted):
+    """A store whose calls are spans, as the innermost policy makes them."""
+
+    def __init__(self, traces: Traces, takes_s: float = 1.0) -> None:
+        super().__init__()
+        self._traces = traces
+        self.takes_s = lambda operations: takes_s
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        with self._traces.span("store call"):
+            return await super().apply(operations, until)
+
+
+@in_virtual_time
+async def test_a_wait_for_a_place_is_a_span_and_no_wait_is_none() -> None:
+    watch = Watch()
+    store = Bulkhead(Traced(watch.traces), 1, traces=watch.traces)
+    first, second = await asyncio.gather(*(watch.request(name, store, [Get("a")]) for name in ("one", "two")))
+    assert sorted(watch.names) == ["bulkhead wait", "one", "store call", "store call", "two"]
+    watch.child_of(first, "store call")
+    wait, call = watch.child_of(second, "bulkhead wait"), watch.child_of(second, "store call")
+    assert wait.end_time is not None
+    assert call.start_time is not None
+    assert wait.end_time <= call.start_time
+
+
+@in_virtual_time
+async def test_a_wait_in_vain_is_a_span_too() -> None:
+    watch = Watch()
+    store = Bulkhead(Traced(watch.traces, 10.0), 1, traces=watch.traces)
+    first = asyncio.create_task(watch.request("one", store, [Get("a")]))
+    await asyncio.sleep(0)
+    with watch.tracer.start_as_current_span("two", Context()) as span:
+        [outcome] = await store.apply([Get("a")], now() + 1)
+    assert isinstance(outcome, Overloaded)
+    wait = watch.child_of(span, "bulkhead wait")
+    assert (wait.status.status_code, dict(wait.attributes or {})) == (StatusCode.ERROR, {"error.type": "TimeoutError"})
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    call = watch.child_of(watch.one("one"), "store call")
+    assert dict(call.attributes or {}) == {"error.type": "CancelledError"}
+    assert call.status.status_code is StatusCode.UNSET
+
+
+@in_virtual_time
+async def test_a_shared_call_is_in_the_trace_of_the_first_and_linked_with_the_others() -> None:
+    watch = Watch()
+    store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
+    first, second, third = await asyncio.gather(
+        watch.request("one", store, [Get("a")]),
+        watch.request("two", store, [put("b")]),
+        watch.request("three", store, [Get("a")]),
+    )
+    waits = [watch.child_of(request, "coalesce wait") for request in (first, second, third)]
+    shared = watch.one("shared call")
+    watch.child_of(shared, "store call")
+    assert shared.parent == waits[0].get_span_context()
+    assert dict(shared.attributes or {}) == {"tableside.sharers": 3}
+    # The order is that of the places: those of the first operation come before the second's.
+    assert sorted(linked(shared)) == sorted(map(identity, waits[1:]))
+    assert [linked(wait) for wait in waits] == [[], [identity(shared)], [identity(shared)]]
+    [link] = waits[1].links
+    assert link.context.trace_id == first.get_span_context().trace_id
+
+
+@in_virtual_time
+async def test_who_is_not_sampled_is_left_out_of_a_shared_call() -> None:
+    watch, unsampled = Watch(), Watch(sample=0.0)
+    store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
+    _, second = await asyncio.gather(
+        unsampled.request("one", store, [Get("a")]), watch.request("two", store, [Get("b")])
+    )
+    assert sorted(watch.names) == ["coalesce wait", "shared call", "store call", "two"]
+    shared = watch.one("shared call")
+    assert shared.parent == watch.child_of(second, "coalesce wait").get_span_context()
+    assert dict(shared.attributes or {}) == {"tableside.sharers": 1}
+    assert shared.links == ()
+
+
+@in_virtual_time
+async def test_a_call_that_only_others_wait_for_is_not_in_the_trace_of_who_began_it() -> None:
+    """The first's place is taken over by the second, whose trace is not sampled."""
+    watch, unsampled = Watch(), Watch(sample=0.0)
+    inner = Traced(watch.traces)
+    store = Coalesce(inner, operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
+    first = asyncio.create_task(watch.request("one", store, [Get("a")]))
+    await asyncio.sleep(0.1)
+    second = asyncio.create_task(unsampled.request("two", store, [Get("a")]))
+    await asyncio.sleep(0.1)
+    first.cancel()
+    await second
+    assert len(inner.calls) == 1
+    assert sorted(watch.names) == ["coalesce wait", "one"]
+
+
+@in_virtual_time
+async def test_a_direct_call_is_a_child_of_its_caller() -> None:
+    watch = Watch()
+    store = Coalesce(Traced(watch.traces), operations_max=8, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
+    request = await watch.request("one", store, [put(f"{index}") for index in range(8)])
+    assert sorted(watch.names) == ["one", "store call"]
+    watch.child_of(request, "store call")
+
+
+@in_virtual_time
+async def test_everything_that_waited_has_ended_when_the_policy_is_closed() -> None:
+    watch = Watch()
+    store = Coalesce(Traced(watch.traces), operations_max=100, bytes_max=10_000, linger_s=9.0, traces=watch.traces)
+    tasks = [asyncio.create_task(watch.request(f"{index}", store, [put("same")])) for index in range(5)]
+    await asyncio.sleep(0.1)
+    await store.close()
+    await asyncio.gather(*tasks)
+    assert watch.names.count("coalesce wait") == 5
+    assert watch.names.count("shared call") == watch.names.count("store call") == 5
+
+
+def test_nothing_is_made_outside_of_a_sampled_trace() -> None:
+    watch, unsampled = Watch(), Watch(sample=0.0)
+    for current in (None, unsampled.tracer.start_span("request")):
+        context = contexts.attach(Context())
+        with use_span(current) if current else waiting(None, "nothing"):
+            before = get_current_span()
+            with watch.traces.span("store call") as span, waiting(watch.traces, "wait"):
+                assert get_current_span() is before
+            assert not span.is_recording()
+            assert watch.traces.begun("wait") is None
+            assert current_link(watch.traces) is None
+        contexts.detach(context)
+    assert watch.names == []
+
+
+def test_an_error_ends_a_span_without_its_text() -> None:
+    watch = Watch()
+    with (
+        watch.tracer.start_as_current_span("request", Context()),
+        pytest.raises(ValueError, match="marked"),
+        watch.traces.span("store call", attributes={"a": 1}),
+    ):
+        raise ValueError("marked")
+    span = watch.one("store call")
+    assert dict(span.attributes or {}) == {"a": 1, "error.type": "ValueError"}
+    assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
+
+
+def test_a_wait_may_name_what_it_waits_for() -> None:
+    watch = Watch()
+    with watch.tracer.start_as_current_span("one", Context()):
+        link = current_link(watch.traces)
+    with watch.tracer.start_as_current_span("two", Context()), waiting(watch.traces, "cache wait", [link, None]):
+        pass
+    assert linked(watch.one("cache wait")) == [identity(watch.one("one"))]
