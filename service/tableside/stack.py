@@ -62,8 +62,8 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
     if remote or read.tries_again or write.tries_again:
         inner = retry.Retry(
             inner,
-            read_attempts_max=read.attempts_max,
-            write_attempts_max=write.attempts_max,
+            read=_attempts(read),
+            write=_attempts(write),
             metrics=metrics.retry,
         )
     if (batch := settings.batch) is not None:
@@ -86,6 +86,16 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
         metrics=metrics.cache,
     )
     return Stack(caching, caching)
+
+
+def _attempts(direction: DirectionSettings) -> retry.Attempts:
+    return retry.Attempts(
+        direction.attempts_max,
+        direction.backoff,
+        direction.pause_s,
+        direction.pause_max_s,
+        direction.retry_total_s,
+    )
 
 
 def _rate(direction: DirectionSettings, share: float) -> rate_limit.Rate | None:

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from scripted import Fault, Scripted
+from spans import Spans
 from store_contract import StoreContract, Time, put, same, update
 from tableside import values
 from tableside.errors import (
@@ -31,7 +32,7 @@ from tableside.errors import (
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.rate_limit import Rate, RateLimit
-from tableside.policies.retry import Metrics, Retry, RetryBudget
+from tableside.policies.retry import Attempts, Metrics, Retry, RetryBudget
 from tableside.policies.timeout import Timeout
 from tableside.store import Store, TableSpec
 from tableside.stores.memory import MemoryStore
@@ -41,7 +42,7 @@ from virtual_time import in_virtual_time, now
 
 class TestRetry(StoreContract):
     def around(self, store: Store) -> Store:
-        return Retry(store, read_attempts_max=3, write_attempts_max=3)
+        return retry(store)
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         @asynccontextmanager
@@ -64,14 +65,14 @@ class TestRetryOfAStoreThatOftenFails(TestRetry):
 
         failing.fault = fault
         budget = RetryBudget(share=100)
-        return Retry(failing, read_attempts_max=99, write_attempts_max=99, backoff="none", budget=budget)
+        return retry(failing, 99, backoff="none", budget=budget)
 
 
 class TestTheStackAroundAStore(TestRetry):
     def around(self, store: Store) -> Store:
         timed = Timeout(store, read_s=5, write_s=6)
         limited = RateLimit(Bulkhead(timed, 4), read=Rate(1e6), write=Rate(1e6))
-        return Retry(limited, read_attempts_max=3, write_attempts_max=3)
+        return retry(limited)
 
 
 def failing(kind: type[TableError] = StoreUnavailable, times: float = math.inf, **rest: Any) -> Scripted:
@@ -82,7 +83,10 @@ def failing(kind: type[TableError] = StoreUnavailable, times: float = math.inf, 
 
 
 def retry(store: Store, attempts_max: int = 3, **rest: Any) -> Retry:
-    return Retry(store, read_attempts_max=attempts_max, write_attempts_max=attempts_max, **rest)
+    """Return a store that is asked again, reads and writes alike."""
+    own = {name: rest.pop(name) for name in ("backoff", "pause_s", "pause_max_s", "total_s") if name in rest}
+    attempts = Attempts(attempts_max, **own)
+    return Retry(store, read=attempts, write=attempts, **rest)
 
 
 async def one(policy: Store, operation: Operation, until: float = math.inf) -> Outcome:
@@ -97,7 +101,8 @@ TOKEN = Token("w", 1)
 
 
 @in_virtual_time
-async def test_attempts_are_calls() -> None:
+async def test_three_attempts_are_three_calls() -> None:
+    """Samza: a limit of n attempts made n + 1 calls (W26)."""
     for attempts_max in (1, 2, 3, 7):
         store = failing()
         assert isinstance(await one(retry(store, attempts_max), Get("a")), StoreUnavailable)
@@ -107,7 +112,7 @@ async def test_attempts_are_calls() -> None:
 @in_virtual_time
 async def test_reads_and_writes_have_their_own_number() -> None:
     store = failing()
-    policy = Retry(store, read_attempts_max=4, write_attempts_max=2)
+    policy = Retry(store, read=Attempts(4), write=Attempts(2))
     outcomes = await policy.apply([Get("a"), put("b")])
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 2
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b"], ["a", "b"], ["a"], ["a"]]
@@ -115,6 +120,7 @@ async def test_reads_and_writes_have_their_own_number() -> None:
 
 @in_virtual_time
 async def test_only_what_failed_is_sent_again_and_a_count_counts_once() -> None:
+    """Samza: a batch was repeated as a whole, and what had succeeded was applied twice (W4)."""
     store = Scripted()
     store.fault = lambda operation, call: Throttled("b is throttled") if operation.key == "b" and call < 3 else None
     policy = retry(store)
@@ -250,6 +256,7 @@ async def test_a_read_that_failed_twice_has_nothing_unknown() -> None:
 
 @in_virtual_time
 async def test_a_first_update_makes_its_record_from_the_default_also_when_it_is_tried_again() -> None:
+    """Samza: with retries on, a first update failed instead of starting from its default (W5)."""
     for applied, token in (("no", None), ("no", TOKEN), ("unknown", TOKEN)):
         store = failing(StoreUnavailable, 1, applied=applied)
         policy = retry(RateLimit(store, read=Rate(10), write=Rate(10)))
@@ -299,9 +306,7 @@ async def test_pauses_may_be_fixed_or_none() -> None:
     store = failing()
     assert await pauses(retry(store, 4, backoff="fixed", pause_s=0.3), store) == [0.3] * 3
     store = failing()
-    assert await pauses(retry(store, 4, backoff="fixed", pause_s=3, pause_max_s=1), store) == [1] * 3
-    store = failing()
-    assert await pauses(retry(store, 4, backoff="none", pause_s=3), store) == [0] * 3
+    assert await pauses(retry(store, 4, backoff="none", pause_s=2), store) == [0] * 3
 
 
 @in_virtual_time
@@ -399,11 +404,82 @@ async def test_cancellation_ends_the_pause() -> None:
     assert len(store.calls) == 1
 
 
+# For how long
+
+
+@in_virtual_time
+async def test_attempts_and_pauses_end_the_total_after_the_first_began() -> None:
+    """Samza: the limit on the whole was looked at between attempts only, and one that hung was never cut (W27)."""
+    store = failing()
+    policy = retry(store, 9, backoff="fixed", pause_s=1, total_s=2.5)
+    started = now()
+    outcome = await one(policy, Get("a"), started + 60)
+    assert isinstance(outcome, StoreUnavailable)
+    assert [at - started for at in store.called_at] == [0, 1, 2]
+    assert store.untils == [started + 2.5] * 3
+    assert now() == started + 2, "a pause that would pass the total is not begun"
+
+
+@in_virtual_time
+async def test_an_attempt_under_way_is_cut_at_the_total_and_that_is_not_the_callers_deadline() -> None:
+    for operation, applied in ((Get("a"), "no"), (put("a"), "unknown")):
+        store = Scripted()
+        store.takes_s = lambda operations: 60
+        started = now()
+        outcome = await one(retry(store, total_s=2), operation, started + 60)
+        assert now() == started + 2
+        assert isinstance(outcome, StoreUnavailable)
+        assert outcome.applied == applied
+        assert "retry_total_s of 2" in outcome.detail
+        assert len(store.calls) == 1
+
+
+@in_virtual_time
+async def test_a_callers_deadline_before_the_total_stays_his() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 60
+    started = now()
+    outcome = await one(retry(store, total_s=5), Get("a"), started + 2)
+    assert now() == started + 2
+    assert isinstance(outcome, DeadlineExceeded)
+
+
+@in_virtual_time
+async def test_reads_and_writes_of_one_call_end_each_at_its_own_total() -> None:
+    store = Scripted()
+    store.takes_s = lambda operations: 3
+    policy = Retry(store, read=Attempts(total_s=2), write=Attempts(total_s=4))
+    outcomes = await policy.apply([put("a"), Get("b"), put("c")], now() + 60)
+    assert [type(outcome) for outcome in outcomes] == [Written, StoreUnavailable, Written]
+    assert sorted(len(call) for call in store.calls) == [1, 2]
+
+
+@in_virtual_time
+async def test_an_attempt_that_was_cut_at_the_total_leaves_what_an_earlier_one_may_have_done_unknown() -> None:
+    store = Scripted()
+    store.fault = lambda operation, call: StoreUnavailable("lost", applied="unknown")
+    store.takes_s = lambda operations: 60 if len(store.calls) > 1 else 0
+    outcome = await one(retry(store, total_s=2), put("a", token=TOKEN), now() + 60)
+    assert isinstance(outcome, StoreUnavailable)
+    assert outcome.applied == "unknown"
+
+
+@in_virtual_time
+async def test_reads_and_writes_pause_each_in_its_own_way() -> None:
+    store = failing()
+    read, write = Attempts(backoff="none"), Attempts(backoff="fixed", pause_s=1, pause_max_s=1)
+    assert await pauses(Retry(store, read=read, write=write), store) == [0, 0]
+    store = failing()
+    await one(Retry(store, read=read, write=write), put("a"))
+    assert [later - earlier for earlier, later in itertools.pairwise(store.called_at)] == [1, 1]
+
+
 # How much
 
 
 @in_virtual_time
 async def test_a_store_that_is_down_gets_a_share_more_and_no_floods() -> None:
+    """Samza: without being told to stop, it asked for ever and without a pause (W25)."""
     store = failing()
     policy = retry(store, 5, pause_s=0.01, budget=RetryBudget(share=0.2, per_s=10, window_s=10))
     for _ in range(1000):
@@ -450,11 +526,43 @@ def test_a_budget_is_not_negative(arguments: dict[str, float]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [({"attempts_max": 0}, "at least 1"), ({"pause_s": -1}, "at least 0"), ({"pause_max_s": -1}, "at least 0")],
+    [
+        ({"attempts_max": 0}, "at least 1"),
+        ({"pause_s": -1}, "at least 0"),
+        ({"pause_s": 3, "pause_max_s": 1}, "at most pause_max_s"),
+        ({"pause_max_s": math.inf}, "at most pause_max_s"),
+        ({"pause_s": math.nan}, "at most pause_max_s"),
+        ({"total_s": 0}, "above 0"),
+        ({"backoff": "fixed", "pause_s": 2, "total_s": 2}, "nothing is ever tried again"),
+    ],
 )
-def test_numbers_that_make_no_sense_are_refused(arguments: dict[str, Any], told: str) -> None:
+def test_numbers_that_make_no_sense_are_refused_before_anything_is_asked(arguments: dict[str, Any], told: str) -> None:
+    """Samza: a delay that did not fit its limit was found at run time only (W45)."""
     with pytest.raises(ValueError, match=told):
         retry(Scripted(), **arguments)
+
+
+def test_one_attempt_need_not_fit_a_pause() -> None:
+    assert Attempts(1, backoff="fixed", pause_s=2, total_s=1).attempts_max == 1
+
+
+def test_what_remains_of_a_budget_can_be_shown() -> None:
+    budget = RetryBudget(share=0.5, per_s=2, window_s=10)
+    assert budget.remaining(0) == 20
+    assert budget.spend(25, 0)
+    assert budget.remaining(0) == -5
+    assert budget.remaining(1) == -3
+    budget.earn(8, 1)
+    assert budget.remaining(1) == 1
+
+
+@in_virtual_time
+async def test_tables_of_one_store_share_its_budget() -> None:
+    budget = RetryBudget(share=0, per_s=0.2, window_s=10)
+    stores = [failing(), failing()]
+    for store in stores:
+        await one(retry(store, 9, backoff="none", budget=budget), Get("a"))
+    assert [len(store.calls) for store in stores] == [3, 1]
 
 
 @in_virtual_time
@@ -466,16 +574,30 @@ async def test_retries_and_what_ended_them_are_counted() -> None:
     await one(retry(failing(), 3, backoff="fixed", pause_s=1, metrics=metrics), Get("a"), now() + 1)
     await one(retry(failing(), 3, budget=RetryBudget(0, 0), metrics=metrics), put("a"))
     await one(retry(failing(InvalidOperation), 3, metrics=metrics), put("a"))
+    await one(retry(failing(), 3, backoff="fixed", pause_s=1, total_s=1.5, metrics=metrics), put("a"), now() + 60)
+    metrics.budget.labels("s").set(RetryBudget(per_s=3).remaining(now()))
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"tableside_retries_{name}", {"table": "t", **labels})
 
     assert value("total", direction="read") == 2
-    assert value("total", direction="write") == 1
+    assert value("total", direction="write") == 2
     assert value("given_up_total", direction="read", reason="attempts") == 1
     assert value("given_up_total", direction="read", reason="deadline") == 1
     assert value("given_up_total", direction="write", reason="budget") == 1
+    assert value("given_up_total", direction="write", reason="total") == 1
     assert value("given_up_total", direction="write", reason="attempts") is None
+    assert registry.get_sample_value("tableside_retry_budget_operations", {"store": "s"}) == 30
+
+
+@in_virtual_time
+async def test_a_pause_is_a_span_and_no_pause_is_none() -> None:
+    spans = Spans()
+    twice = failing(StoreUnavailable, 2)
+    policy = retry(twice, backoff="fixed", pause_s=1, traces=spans.traces)
+    assert await spans.of(policy, [Get("a")]) == ["retry pause"] * 2
+    assert await spans.of(policy, [Get("a")]) == []
+    assert await spans.of(retry(failing(), backoff="none", traces=spans.traces), [Get("a")]) == []
 
 
 # Together

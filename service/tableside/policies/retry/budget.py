@@ -37,6 +37,11 @@ class RetryBudget:
         self._credit -= count
         return True
 
+    def remaining(self, now: float) -> float:
+        """Return how many operations might be repeated now; what is below 1 is that none may, and how much is owed."""
+        self._fade(now)
+        return self._credit
+
     def _fade(self, now: float) -> None:
         """Let time pass: credit comes up to the reserve, and fades above it."""
         passed_s = now - self._counted_at

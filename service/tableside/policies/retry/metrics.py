@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client import Counter as Metric
 
 from ...directions import direction
 from ...operations import Operation
 
-Reason = Literal["attempts", "deadline", "budget"]
+Reason = Literal["attempts", "deadline", "total", "budget"]
 
 
 class Metrics:
@@ -25,6 +25,13 @@ class Metrics:
             "Operations that might have been tried again and were not, by what had run out.",
             ("table", "direction", "reason"),
             registry=registry,
+        )
+        self.budget = Gauge(
+            "tableside_retry_budget_operations",
+            "How many operations of a store might be tried again now; below 1 none.",
+            ("store",),
+            registry=registry,
+            multiprocess_mode="livesum",
         )
 
 

@@ -4,104 +4,137 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
 
-from ...directions import direction
-from ...errors import DeadlineExceeded, Overloaded, TableError
+from ...directions import Direction, apart, direction, reads
+from ...errors import DeadlineExceeded, Overloaded, StoreUnavailable, TableError
 from ...operations import Get, Operation, Outcome, Record, Written
 from ...store import Policy, Store
+from ...tracing import Traces, waiting
+from .attempts import Attempts
 from .budget import RetryBudget
 from .metrics import Counts, Metrics, Reason
-
-Backoff = Literal["exponential", "fixed", "none"]
 
 _SUCCESSES = frozenset({Record, Written, type(None)})
 
 
 class Retry(Policy):
-    """A store that is asked again.
+    """A store that is asked again, reads as `read` says and writes as `write` does.
 
-    `read_attempts_max` and `write_attempts_max` count calls, the first included. Before attempt n + 1 the pause is
-    random between 0 and `pause_s` * 2 ** (n - 1) seconds ("exponential"), exactly `pause_s` ("fixed"), or none; at most
-    `pause_max_s` in any case. Where the store said how long to wait, the pause begins after that; the default of an
-    error's class is for callers and is not waited for. A pause that would reach the deadline is not begun: the error is
-    the answer, now.
+    Where the store said how long to wait, the pause begins after that; the default of an error's class is for callers
+    and is not waited for. A pause that would reach the deadline is not begun: the error is the answer, now. What the
+    last attempt had no time for, though the caller still has some, is StoreUnavailable. The budget is that of all
+    tables of a store.
     """
 
     def __init__(
         self,
         inner: Store,
         *,
-        read_attempts_max: int,
-        write_attempts_max: int,
-        backoff: Backoff = "exponential",
-        pause_s: float = 0.05,
-        pause_max_s: float = 2.0,
+        read: Attempts,
+        write: Attempts,
         budget: RetryBudget | None = None,
         jitter: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         metrics: Metrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        if min(read_attempts_max, write_attempts_max) < 1:
-            raise ValueError("attempts are calls: at least 1")
-        if pause_s < 0 or pause_max_s < 0:
-            raise ValueError("a pause is at least 0 s")
-        self._attempts_max = {"read": read_attempts_max, "write": write_attempts_max}
-        self._backoff = backoff
-        self._pause_s = pause_s
-        self._pause_max_s = pause_max_s
+        self._attempts: dict[Direction, Attempts] = {"read": read, "write": write}
+        self._ends_alike = read.total_s == write.total_s
         self._budget = budget or RetryBudget()
         self._jitter = jitter
         self._sleep = sleep
         self._counts = Counts(inner.spec.name, metrics)
+        self._traces = traces
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on, and those again that may do better."""
-        self._budget.earn(len(operations), asyncio.get_running_loop().time())
-        outcomes = await self._inner.apply(operations, until)
+        now = asyncio.get_running_loop().time()
+        self._budget.earn(len(operations), now)
+        read_end, write_end = (self._attempts[name].ends_at(now) for name in ("read", "write"))
+        if self._ends_alike or (gets := reads(operations)) == len(operations):
+            return await self._tried(operations, until, read_end)
+        if gets == 0:
+            return await self._tried(operations, until, write_end)
+        return await apart(
+            operations,
+            lambda some: self._tried(some, until, read_end),
+            lambda some: self._tried(some, until, write_end),
+        )
+
+    async def _tried(self, operations: Sequence[Operation], until: float, end: float) -> list[Outcome]:
+        outcomes = await self._attempt(operations, until, end)
         if _SUCCESSES.issuperset(map(type, outcomes)):
             return outcomes
         outcomes = list(outcomes)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
         attempt = 1
-        while failed := await self._worth_another(operations, outcomes, failed, attempt, until):
+        while failed := await self._worth_another(operations, outcomes, failed, attempt, until, end):
             attempt += 1
-            again = await self._inner.apply([operations[position] for position in failed], until)
+            again = await self._attempt([operations[position] for position in failed], until, end)
             for position, outcome in zip(failed, again, strict=True):
                 outcomes[position] = _told(outcomes[position], outcome)
         return outcomes
 
+    async def _attempt(self, operations: Sequence[Operation], until: float, end: float) -> list[Outcome]:
+        if until <= end:
+            return await self._inner.apply(operations, until)
+        outcomes = await self._inner.apply(operations, end)
+        if set(map(type, outcomes)).isdisjoint((DeadlineExceeded,)):
+            return outcomes
+        return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
+
+    def _cut(self, operation: Operation, outcome: Outcome) -> Outcome:
+        """Say of an operation whose attempts, not whose caller, had no more time that it was so."""
+        if not isinstance(outcome, DeadlineExceeded):
+            return outcome
+        name = direction(operation)
+        total_s = self._attempts[name].total_s
+        detail = (
+            f"table {self.spec.name!r}: the store did not finish the {name} within the retry_total_s of {total_s} s"
+        )
+        return StoreUnavailable(detail, applied=outcome.applied)
+
     async def _worth_another(
-        self, operations: Sequence[Operation], outcomes: list[Outcome], failed: list[int], attempt: int, until: float
+        self,
+        operations: Sequence[Operation],
+        outcomes: list[Outcome],
+        failed: list[int],
+        attempt: int,
+        until: float,
+        end: float,
     ) -> list[int]:
         """Return which of the failed are to be tried again now, after the pause before that."""
         able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
-        left = [at for at in able if attempt < self._attempts_max[direction(operations[at])]]
+        left = [at for at in able if attempt < self._attempts[direction(operations[at])].attempts_max]
         self._give_up(operations, able, left, "attempts")
         if not left:
             return []
-        now, pause_s = asyncio.get_running_loop().time(), self._pause(attempt)
-        waits_s = {at: _hint_s(outcomes[at]) + pause_s for at in left}
+        now, waits_s = asyncio.get_running_loop().time(), self._waits_s(operations, outcomes, left, attempt)
         in_time = [at for at in left if now + waits_s[at] < until]
         self._give_up(operations, left, in_time, "deadline")
-        if not in_time:
+        before_end = [at for at in in_time if now + waits_s[at] < end]
+        self._give_up(operations, in_time, before_end, "total")
+        if not before_end:
             return []
-        if not self._budget.spend(len(in_time), now):
-            self._give_up(operations, in_time, [], "budget")
+        if not self._budget.spend(len(before_end), now):
+            self._give_up(operations, before_end, [], "budget")
             return []
-        await self._sleep(max(waits_s[at] for at in in_time))
-        self._counts.retried([operations[at] for at in in_time])
-        return in_time
+        await self._pause(max(waits_s[at] for at in before_end))
+        self._counts.retried([operations[at] for at in before_end])
+        return before_end
 
-    def _pause(self, attempt: int) -> float:
-        match self._backoff:
-            case "none":
-                return 0.0
-            case "fixed":
-                return min(self._pause_s, self._pause_max_s)
-            case "exponential":
-                return self._jitter() * min(self._pause_s * 2.0 ** min(attempt - 1, 64), self._pause_max_s)
+    def _waits_s(
+        self, operations: Sequence[Operation], outcomes: list[Outcome], positions: list[int], attempt: int
+    ) -> dict[int, float]:
+        """Return how long each has to wait: what the store said, and then the pause of its direction."""
+        names = {direction(operations[at]) for at in positions}
+        pauses = {name: self._attempts[name].pause(attempt, self._jitter) for name in sorted(names)}
+        return {at: _hint_s(outcomes[at]) + pauses[direction(operations[at])] for at in positions}
+
+    async def _pause(self, seconds: float) -> None:
+        with waiting(self._traces if seconds > 0 else None, "retry pause"):
+            await self._sleep(seconds)
 
     def _give_up(self, operations: Sequence[Operation], before: list[int], after: list[int], reason: Reason) -> None:
         if len(after) < len(before):

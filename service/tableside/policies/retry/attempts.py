@@ -1,0 +1,49 @@
+"""How often, how long and after which pauses operations of one direction are tried again."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+Backoff = Literal["exponential", "fixed", "none"]
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """`attempts_max` counts calls, the first included.
+
+    Before attempt n + 1 the pause is random between 0 and `pause_s` * 2 ** (n - 1) seconds, `pause_max_s` at most
+    ("exponential"), exactly `pause_s` ("fixed"), or none. All of it ends `total_s` after the first attempt began, if
+    that is given.
+    """
+
+    attempts_max: int = 3
+    backoff: Backoff = "exponential"
+    pause_s: float = 0.05
+    pause_max_s: float = 2.0
+    total_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.attempts_max < 1:
+            raise ValueError("attempts_max counts calls: at least 1")
+        if not (0 <= self.pause_s <= self.pause_max_s < math.inf):
+            raise ValueError("pause_s is at least 0 s and at most pause_max_s")
+        if self.total_s is not None and not self.total_s > 0:
+            raise ValueError("retry_total_s is above 0 s")
+        if self.backoff == "fixed" and self.attempts_max > 1 and self.pause_s >= self.ends_at(0.0):
+            raise ValueError("retry_total_s is above a fixed pause_s, else nothing is ever tried again")
+
+    def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
+        """Return how long to pause after an attempt, in seconds; `jitter` is 0 to 1, by chance."""
+        match self.backoff:
+            case "none":
+                return 0.0
+            case "fixed":
+                return self.pause_s
+            case "exponential":
+                return jitter() * min(self.pause_s * 2.0 ** min(attempt - 1, 64), self.pause_max_s)
+
+    def ends_at(self, started: float) -> float:
+        """Return when all of it ends, if nothing else ends it."""
+        return math.inf if self.total_s is None else started + self.total_s
