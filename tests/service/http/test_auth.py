@@ -1,0 +1,508 @@
+"""Callers by bearer tokens, over HTTP: who is let in, what each may do, and what is never told."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient, Response
+from starlette.types import Scope
+
+from running import Service, running
+from service.http.asking import ARROW, Asking, check_problem, check_refused, fresh, statuses
+from tableside.app import create_app
+from tableside.caller import CALLER
+from tableside.notes import Notes
+from tableside.operations import Operation, Outcome
+from tableside.settings import checked
+from tableside.store import Policy, Store
+from tableside.table import Table
+
+NAMES = ("all", "reader", "writer", "none", "operator")
+SECRETS = {name: f"tableside_{name}-s3cr3t.Of~1+2/3=" for name in NAMES}
+DIGESTS = {name: sha256(secret.encode()).hexdigest() for name, secret in SECRETS.items()}
+TOKENS: list[dict[str, Any]] = [
+    {"name": "all", "sha256": DIGESTS["all"], "read": ["*"], "write": ["*"]},
+    {"name": "reader", "sha256": DIGESTS["reader"], "read": ["t*"]},
+    {"name": "writer", "sha256": DIGESTS["writer"].upper(), "write": ["t*"]},
+    {"name": "none", "sha256": DIGESTS["none"], "read": ["elsewhere"], "write": ["Table-*"]},
+    {"name": "operator", "sha256": DIGESTS["operator"], "admin": True},
+]
+DATA: dict[str, Any] = {
+    "stores": {"local": {"kind": "memory"}},
+    "auto_create": True,
+    "tables": {"t": {"store": "local"}},
+}
+
+PUBLIC = ("/livez", "/readyz", "/openapi.json", "/docs", "/static-offline-docs/swagger-ui.css")
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {SECRETS[name]}"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose tokens are in a file of their own."""
+    directory: Path = tmp_path_factory.mktemp("guarded")
+    lines = [f"- {token}" for token in TOKENS]  # such reprs are YAML
+    (directory / "tokens.yaml").write_text("\n".join(lines).replace("True", "true"))
+    config = directory / "tableside.yaml"
+    config.write_text(
+        "stores: {local: {kind: memory}}\nauto_create: true\ntables: {t: {store: local}}\n"
+        f"auth: {{tokens_file: {directory / 'tokens.yaml'}, metrics: admin}}\nlogs: {{level: debug, requests: 1}}\n"
+    )
+    with running(directory, config) as started:
+        yield started
+
+
+@pytest.fixture
+def client(guarded: Service) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=guarded.url, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def owner(guarded: Service) -> Iterator[Asking]:
+    """Who may do everything with tables."""
+    with httpx.Client(base_url=guarded.url, timeout=30, headers=bearer("all")) as client:
+        yield Asking(client)
+
+
+# Who is let in
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/tables"),
+        ("GET", "/v1/tables/t"),
+        ("GET", "/v1/tables/t/records/a"),
+        ("PUT", "/v1/tables/t/records/a"),
+        ("PATCH", "/v1/tables/t/records/a"),
+        ("DELETE", "/v1/tables/t/records/a"),
+        ("POST", "/v1/tables/t/batch"),
+        ("GET", "/v1/tables/t/records"),
+        ("GET", "/v1/tables/t/splits"),
+        ("GET", "/metrics"),
+        ("GET", "/"),
+        ("GET", "/nowhere"),
+        ("POST", "/v1/tables/t/records/a"),
+        ("OPTIONS", "/v1/tables/t/batch"),
+        ("GET", "/static-offline-docs"),
+        ("GET", "/livez/"),
+        ("GET", "//livez"),
+    ],
+)
+def test_everything_but_what_is_public_needs_a_token(client: httpx.Client, method: str, path: str) -> None:
+    response = client.request(method, path, content=b"{}" if method != "GET" else None)
+    problem = check_refused(response, 401, "unauthenticated")
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert [problem["retriable"], problem["applied"]] == [False, "no"]
+
+
+def test_a_head_without_a_token_is_refused_too(client: httpx.Client) -> None:
+    response = client.head("/v1/tables/t/records/a")
+    assert (response.status_code, response.content) == (401, b"")
+
+
+UNKNOWN = [
+    [],
+    ["Bearer"],
+    ["Bearer tableside_unknown"],
+    [f"Bearer {SECRETS['all']}x"],
+    [f"Bearer {SECRETS['all'][:-1]}"],
+    [f"Bearer {SECRETS['all'].upper()}"],
+    [f"Bearer {SECRETS['all']} x"],
+    [f"Bearer {SECRETS['all']}, Bearer {SECRETS['all']}"],
+    [f"Bearer {SECRETS['all']}", f"Bearer {SECRETS['all']}"],
+    [f"Bearer {SECRETS['all']}", "Bearer x"],
+    [SECRETS["all"]],
+    [f"Basic {SECRETS['all']}"],
+    [f"BearerX {SECRETS['all']}"],
+    [f"Bearer:{SECRETS['all']}"],
+    [f"Bearer\t{SECRETS['all']}"],
+    [f"Bearer {DIGESTS['all']}"],
+    ["Bearer \xff\xfe"],
+    ["Bearer " + "x" * 10_000],
+    [""],
+]
+
+
+@pytest.mark.parametrize("given", UNKNOWN, ids=range(len(UNKNOWN)))
+def test_missing_malformed_and_unknown_tokens_are_answered_alike(client: httpx.Client, given: list[str]) -> None:
+    expected = client.get("/v1/tables/t/records/a")
+    headers = [(b"Authorization", value.encode("latin-1")) for value in given]
+    response = client.get("/v1/tables/t/records/a", headers=headers)
+    check_refused(response, 401, "unauthenticated")
+    assert response.content == expected.content
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("query", ["access_token", "token", "authorization"])
+def test_a_token_in_the_query_is_none(client: httpx.Client, query: str) -> None:
+    check_refused(client.get("/v1/tables", params={query: SECRETS["all"]}), 401, "unauthenticated")
+    check_refused(client.get("/v1/tables", headers={"Cookie": f"{query}={SECRETS['all']}"}), 401, "unauthenticated")
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer  "])
+def test_the_scheme_may_be_in_any_case(client: httpx.Client, scheme: str) -> None:
+    response = client.get("/v1/tables/t", headers={"Authorization": f"{scheme} {SECRETS['all']}"})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_probes_and_documentation_need_no_token_and_mind_none(client: httpx.Client, path: str) -> None:
+    for headers in ({}, {"Authorization": "Bearer unknown"}, bearer("none")):
+        assert client.get(path, headers=headers).status_code == 200
+
+
+def test_metrics_may_be_for_admins_only(client: httpx.Client) -> None:
+    check_refused(client.get("/metrics"), 401, "unauthenticated")
+    for name in ("all", "reader", "none"):
+        check_refused(client.get("/metrics", headers=bearer(name)), 403, "forbidden")
+    assert client.get("/metrics", headers=bearer("operator")).status_code == 200
+
+
+# What each may do
+
+RECORD = "/v1/tables/t/records/a"
+RETURNED = {"Prefer": "return=representation"}
+REQUESTS: list[tuple[str, str, dict[str, str], bytes | None, set[str]]] = [
+    ("GET", RECORD, {}, None, {"reader"}),
+    ("HEAD", RECORD, {}, None, {"reader"}),
+    ("GET", "/v1/tables/t/records", {}, None, {"reader"}),
+    ("GET", "/v1/tables/t/records", {"Accept": ARROW}, None, {"reader"}),
+    ("GET", "/v1/tables/t/splits", {}, None, {"reader"}),
+    ("GET", "/v1/tables/t", {}, None, {"reader", "writer"}),
+    ("PUT", RECORD, {}, b'{"n":1}', {"writer"}),
+    ("PUT", RECORD, RETURNED, b'{"n":1}', set()),
+    ("PATCH", RECORD, {"Content-Type": "application/merge-patch+json"}, b'{"n":2}', {"writer"}),
+    ("PATCH", RECORD, {"Content-Type": "application/json"}, b'{"update":{}}', {"writer"}),
+    ("PATCH", RECORD, {"Content-Type": "application/json", **RETURNED}, b'{"update":{}}', set()),
+    ("PATCH", RECORD, {"Content-Type": "application/json", "Prefer": "wait=5, return=representation"}, b"{}", set()),
+    ("DELETE", RECORD, {}, None, {"writer"}),
+    ("DELETE", RECORD, RETURNED, None, {"writer"}),
+    ("POST", "/v1/tables/t/batch", {}, b'{"operations":[]}', {"reader", "writer"}),
+]
+
+
+@pytest.mark.parametrize("name", ["all", "reader", "writer", "none", "operator"])
+@pytest.mark.parametrize(("method", "path", "headers", "body", "allowed"), REQUESTS)
+def test_a_single_request_needs_its_right(
+    owner: Asking, name: str, method: str, path: str, headers: dict[str, str], body: bytes | None, allowed: set[str]
+) -> None:
+    owner.put("t", "a", {"n": 0})
+    response = owner.client.request(method, path, headers={**headers, **bearer(name)}, content=body)
+    if name == "all":
+        assert response.status_code in (200, 204, 422)
+    elif name in allowed:
+        assert response.status_code in (200, 204)
+    else:
+        assert response.status_code == 403
+        assert owner.value("t", "a") == {"n": 0}
+        if method != "HEAD":
+            problem = check_refused(response, 403, "forbidden")
+            assert [problem["retriable"], problem["applied"]] == [False, "no"]
+
+
+def test_rights_are_on_the_name_as_it_is_read_from_the_path(client: httpx.Client) -> None:
+    reader = bearer("reader")
+    assert client.get("/v1/tables/%74/records/a", headers=reader).status_code in (200, 404)
+    check_refused(client.get("/v1/tables/%78/records/a", headers=reader), 403, "forbidden")
+    check_refused(client.get("/v1/tables/T/records/a", headers=reader), 403, "forbidden")
+    # As the server decodes it, this is a record of the table t; as it was sent, of no table that there can be.
+    check_refused(client.get("/v1/tables/t%2Frecords%2Fx/records/a", headers=reader), 404, "table_not_found")
+    for path in ("/v1/tables/x/records/../../t/records/a", "/v1/tables/x/../t/records/a"):
+        answer = raw(client, f"GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {reader['Authorization']}\r\n\r\n")
+        assert b" 200 " not in answer.splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ["reader", "none", "operator"])
+def test_a_table_without_a_right_is_forbidden_whether_it_is_there_or_not(owner: Asking, name: str) -> None:
+    there, absent = fresh("hidden"), fresh("hidden")
+    owner.put(there, "a", {"n": 1})
+
+    def asked(table: str) -> list[tuple[int, str]]:
+        found = []
+        for method, rest in (("GET", ""), ("GET", "/records/a"), ("GET", "/records"), ("GET", "/splits")):
+            found.append(owner.client.request(method, f"/v1/tables/{table}{rest}", headers=bearer(name)))
+        for method in ("PUT", "PATCH", "DELETE"):
+            path = f"/v1/tables/{table}/records/a"
+            found.append(owner.client.request(method, path, headers=bearer(name), content=b"{}"))
+        content = b'{"operations":[{"op":"put","key":"a","value":{}}]}'
+        found.append(owner.client.post(f"/v1/tables/{table}/batch", headers=bearer(name), content=content))
+        return [(response.status_code, response.text.replace(table, "T")) for response in found]
+
+    assert asked(there) == asked(absent)
+    assert {status for status, _ in asked(there)} == {403}
+    assert owner.value(there, "a") == {"n": 1}
+    check_refused(owner.client.get(f"/v1/tables/{absent}"), 404, "table_not_found")
+
+
+def test_what_is_refused_makes_no_table(owner: Asking) -> None:
+    table = fresh("table")  # the reader may read it
+    put = {"op": "put", "key": "a", "value": {}}
+    check_refused(owner.put(table, "a", {}, headers=bearer("reader")), 403, "forbidden")
+    response = owner.client.post(f"/v1/tables/{table}/batch", json={"operations": [put]}, headers=bearer("reader"))
+    check_refused(response, 404, "table_not_found")
+    check_refused(owner.client.get(f"/v1/tables/{table}"), 404, "table_not_found")
+
+
+def test_only_tables_with_some_right_are_listed(owner: Asking) -> None:
+    seen, hidden = fresh("table"), fresh("hidden")
+    for table in (seen, hidden):
+        owner.put(table, "a", {})
+
+    def listed(name: str) -> set[str]:
+        tables = owner.client.get("/v1/tables", headers=bearer(name)).json()["tables"]
+        return {table["name"] for table in tables}
+
+    assert {seen, hidden, "t"} <= listed("all")
+    for name in ("reader", "writer"):
+        assert {seen, "t"} <= listed(name)
+        assert hidden not in listed(name)
+    assert listed("none") == listed("operator") == set()
+
+
+# Batches
+
+OPERATIONS: list[dict[str, Any]] = [
+    {"op": "get", "key": "g"},
+    {"op": "put", "key": "p", "value": {"n": 1}},
+    {"op": "put", "key": "q", "value": {"n": 1}, "return": True},
+    {"op": "update", "key": "u", "update": {"$inc": {"n": 1}}, "default": {"n": 0}},
+    {"op": "update", "key": "v", "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "return": True},
+    {"op": "delete", "key": "d"},
+    {"op": "jump", "key": "j"},
+]
+TEXTS = ("value", "update", "default")
+BATCHES = [
+    ("all", [200, 204, 200, 201, 201, 204, 422]),
+    ("reader", [200, 403, 403, 403, 403, 403, 422]),
+    ("writer", [403, 204, 403, 201, 403, 204, 422]),
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), BATCHES)
+def test_each_operation_of_a_batch_needs_its_right(owner: Asking, name: str, expected: list[int]) -> None:
+    table = fresh("table")
+    owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
+    results = owner.batch(table, *OPERATIONS, headers=bearer(name))
+    assert statuses(results) == expected
+    for result, operation in zip(results, OPERATIONS, strict=True):
+        if result["status"] == 403:
+            check_problem(result["error"], 403, "forbidden")
+            assert result.keys() == {"status", "error"}
+            was = 200 if operation["key"] in "gd" else 404
+            assert owner.get(table, operation["key"]).status_code == was
+
+
+@pytest.mark.parametrize(("name", "expected"), BATCHES)
+def test_each_row_of_an_arrow_batch_needs_its_right(owner: Asking, name: str, expected: list[int]) -> None:
+    table = fresh("table")
+    owner.batch(table, *({"op": "put", "key": key, "value": {"old": True}} for key in "gd"))
+    plain = [operation for operation in OPERATIONS[:6] if "return" not in operation]
+    wanted = [status for operation, status in zip(OPERATIONS[:6], expected[:6], strict=True) if operation in plain]
+    asking = Asking(httpx.Client(base_url=owner.client.base_url, headers=bearer(name)))
+    with asking.client:
+        rows = asking.rows(table, columns(plain))
+        assert statuses(rows) == wanted
+        assert all((row["code"] == "forbidden") == (row["status"] == 403) for row in rows)
+        returning = asking.rows(table, columns(OPERATIONS[1:2]), **{"return": "true"})
+    assert statuses(returning) == [200 if name == "all" else 403]
+
+
+def columns(operations: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    text = {name: [None if name not in one else json.dumps(one[name]) for one in operations] for name in TEXTS}
+    return {"key": [one["key"] for one in operations], "op": [one["op"] for one in operations]} | {
+        name: cells for name, cells in text.items() if any(cells)
+    }
+
+
+# Before the body
+
+
+def raw(client: httpx.Client, head: str) -> bytes:
+    """Send the head of a request and nothing more, and return what comes back."""
+    where = (client.base_url.host, client.base_url.port or 80)
+    with socket.create_connection(where, timeout=10) as connection:
+        connection.sendall(head.encode())
+        return connection.recv(65536)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "name", "status"),
+    [
+        ("PUT /v1/tables/t/records/a", None, 401),
+        ("POST /v1/tables/t/batch", None, 401),
+        ("PUT /v1/tables/t/records/a", "reader", 403),
+        ("PATCH /v1/tables/t/records/a", "reader", 403),
+        ("POST /v1/tables/x/batch", "reader", 403),
+    ],
+)
+def test_a_refusal_comes_before_the_body(
+    client: httpx.Client, request_line: str, name: str | None, status: int
+) -> None:
+    authorization = "" if name is None else f"Authorization: Bearer {SECRETS[name]}\r\n"
+    head = f"{request_line} HTTP/1.1\r\nHost: h\r\n{authorization}Content-Type: application/json\r\n"
+    answer = raw(client, f"{head}Content-Length: 1000000\r\nExpect: 100-continue\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_the_raw_way_of_asking_would_see_a_body_asked_for(client: httpx.Client) -> None:
+    head = f"PUT {RECORD} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {SECRETS['writer']}\r\n"
+    answer = raw(client, f"{head}Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 100 ")
+
+
+# What is never told
+
+
+def test_no_answer_metric_or_log_has_a_token_or_a_digest(guarded: Service, client: httpx.Client) -> None:
+    secrets = [one.lower() for one in (*SECRETS.values(), *DIGESTS.values(), "tableside_wrong")]
+    paths = ("/v1/tables", "/v1/tables/t", RECORD, "/metrics", "/readyz", "/openapi.json", "/nowhere")
+    told = [client.get(path, headers=bearer(name)) for name in NAMES for path in paths]
+    told.append(client.get("/v1/tables", headers={"Authorization": "Bearer tableside_wrong"}))
+    told.append(client.get(RECORD, params={"token": SECRETS["all"]}, headers=bearer("all")))
+    shown = [f"{response.headers} {response.text}" for response in told] + [guarded.log.read_text()]
+    assert "unauthenticated" in shown[-1]
+    assert not [secret for secret in secrets if any(secret in text.lower() for text in shown)]
+
+
+# The same application, in this process
+
+
+class Asked(Policy):
+    """A store that notes who asked, and waits if it is told to."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.callers: list[tuple[object, str]] = []
+        self.reached = asyncio.Event()
+        self.waits: asyncio.Event | None = None
+
+    async def apply(self, operations: Sequence[Operation], until: float = float("inf")) -> list[Outcome]:
+        self.callers += [(operation.key, CALLER.get()) for operation in operations]
+        self.reached.set()
+        if self.waits is not None:
+            await self.waits.wait()
+        return await self._inner.apply(operations, until)
+
+
+class Noted:
+    """An observer that keeps what was noted of each request."""
+
+    def __init__(self) -> None:
+        self.notes: list[Notes] = []
+
+    def began(self, scope: Scope, notes: Notes) -> None:
+        pass
+
+    def ended(self, scope: Scope, notes: Notes) -> None:
+        self.notes.append(notes)
+
+
+class Site:
+    """A running application with the table `t`."""
+
+    def __init__(self, app: FastAPI, client: AsyncClient) -> None:
+        self.app, self.client = app, client
+        entry = app.state.catalog.entry("t")
+        self.store = Asked(entry.table._store)
+        entry.table = Table(self.store)
+        self.noted = Noted()
+        app.middleware_stack._observers = [self.noted]  # type: ignore[union-attr]  # the edge's
+
+    async def ask(self, name: str | None, method: str = "GET", path: str = RECORD, **options: Any) -> Response:
+        return await self.client.request(method, path, headers=bearer(name) if name else {}, **options)
+
+
+@asynccontextmanager
+async def site(auth: dict[str, Any] | None, **limits: int) -> AsyncIterator[Site]:
+    app = create_app(checked({**DATA, "limits": limits} | ({} if auth is None else {"auth": auth})))
+    transport = ASGITransport(app, raise_app_exceptions=False)
+    async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
+        yield Site(app, client)
+
+
+async def test_the_callers_name_is_noted_and_known_wherever_the_request_is_served() -> None:
+    async with site({"tokens": TOKENS}) as running:
+        for name in ("all", "reader"):
+            await asyncio.create_task(running.ask(name, path=f"/v1/tables/t/records/{name}"))
+        body = {"operations": [{"op": "put", "key": "p", "value": {}}, {"op": "get", "key": "q"}]}
+        await asyncio.create_task(running.ask("writer", "POST", "/v1/tables/t/batch", json=body))
+        await asyncio.create_task(running.ask(None))
+        await asyncio.create_task(running.ask(None, path="/livez"))
+        await asyncio.create_task(running.ask("none"))
+    assert running.store.callers == [("all", "all"), ("reader", "reader"), ("p", "writer")]
+    assert [(one.caller, one.status, one.code) for one in running.noted.notes] == [
+        ("all", 404, "record_not_found"),
+        ("reader", 404, "record_not_found"),
+        ("writer", 200, None),
+        (None, 401, "unauthenticated"),
+        (None, 200, None),
+        ("none", 403, "forbidden"),
+    ]
+    assert running.noted.notes[2].failed == 1
+
+
+async def test_without_auth_anybody_may_do_everything_and_has_no_name() -> None:
+    async with site(None) as running:
+        for name in (None, "all"):
+            assert (await asyncio.create_task(running.ask(name, "PUT", json={"n": 1}))).status_code == 204
+            assert (await asyncio.create_task(running.ask(name))).json() == {"n": 1}
+        assert (await running.ask(None, path="/metrics")).status_code == 200
+    assert {caller for _, caller in running.store.callers} == {""}
+    assert {one.caller for one in running.noted.notes} == {None}
+
+
+async def test_metrics_are_open_unless_the_configuration_says_otherwise() -> None:
+    async with site({"tokens": TOKENS}) as running:
+        assert (await running.ask(None, path="/metrics")).status_code == 200
+
+
+async def test_what_a_caller_may_not_do_is_not_asked_of_the_store() -> None:
+    async with site({"tokens": TOKENS}) as running:
+        for name in ("none", "reader"):
+            check_refused(await running.ask(name, "PUT", json={}), 403, "forbidden")
+        body = {"operations": [{"op": "put", "key": "p", "value": {}}, {"op": "get", "key": "g"}]}
+        response = await running.ask("reader", "POST", "/v1/tables/t/batch", json=body)
+        assert statuses(response.json()["results"]) == [403, 404]
+        response = await running.ask(
+            "reader", "POST", "/v1/tables/t/batch", json={"operations": body["operations"][:1]}
+        )
+        assert statuses(response.json()["results"]) == [403]
+        assert [key for key, _ in running.store.callers] == ["g"]
+
+
+async def test_requests_without_a_token_take_no_place_from_others() -> None:
+    async with site({"tokens": TOKENS}, in_flight_max=1) as running:
+        running.store.waits = asyncio.Event()
+        held = asyncio.create_task(running.ask("reader"))
+        await asyncio.wait_for(running.store.reached.wait(), 10)
+        check_refused(await running.ask("reader"), 503, "overloaded")
+        for _ in range(3):
+            check_refused(await running.ask(None), 401, "unauthenticated")
+        running.store.waits.set()
+        assert (await held).status_code == 404
+
+
+async def test_exchanged_callers_hold_from_the_next_request_on() -> None:
+    async with site({"tokens": TOKENS}) as running:
+        running.store.waits = asyncio.Event()
+        held = asyncio.create_task(running.ask("reader"))
+        await asyncio.wait_for(running.store.reached.wait(), 10)
+        changed = checked({**DATA, "auth": {"tokens": [{**TOKENS[2], "read": ["t"]}]}}).auth
+        running.app.state.auth.change(changed)
+        running.store.waits.set()
+        assert (await held).status_code == 404
+        check_refused(await running.ask("reader"), 401, "unauthenticated")
+        assert (await running.ask("writer")).status_code == 404
