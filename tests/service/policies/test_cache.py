@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scripted import Scripted
+from cache_site import Site
 from store_contract import StoreContract, Time, put, text, update
 from tableside.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
 from tableside.operations import Delete, Get, Key, Operation, Outcome, Record, Written
@@ -29,6 +29,8 @@ CONFIGURATIONS = {
     "nothing is kept": {**ROOMY, "ttl_s": 0.0, "absent_ttl_s": 0.0},
     "two records": {**ROOMY, "records_max": 2},
     "few bytes": {**ROOMY, "bytes_max": 2000},
+    "through": {**ROOMY, "writes": "through"},
+    "few bytes, through": {**ROOMY, "bytes_max": 2000, "writes": "through"},
 }
 
 
@@ -73,57 +75,22 @@ class TestNothingKept(Contract):
     configuration = CONFIGURATIONS["nothing is kept"]
 
 
+class TestThrough(Contract):
+    configuration = CONFIGURATIONS["through"]
+
+
+class TestThroughFewBytesSlowly(Contract):
+    configuration = CONFIGURATIONS["few bytes, through"]
+
+    def around(self, store: Store) -> Store:
+        return Turns(store, random.Random(8))
+
+
 class TestFewBytesSlowly(Contract):
     configuration = CONFIGURATIONS["few bytes"]
 
     def around(self, store: Store) -> Store:
         return Turns(store, random.Random(7))
-
-
-# What these tests share
-
-
-class Site:
-    """A cache around a store, both on the loop's clock; the store has record `a` with n = 0, and no other."""
-
-    def __init__(self, spec: TableSpec | None = None, metrics: Metrics | None = None, **given: Any) -> None:
-        spec = spec or TableSpec("t")
-        self.memory = MemoryStore(spec, self.now_ms)
-        self.store = Scripted(self.memory)
-        options = {"records_max": 100, "bytes_max": 2**20, "ttl_s": 10.0, "absent_ttl_s": 2.0, **given}
-        self.cache = Cache(self.store, clock=self.now_ms, monotonic=now, metrics=metrics, **options)
-
-    @classmethod
-    async def made(cls, **given: Any) -> "Site":
-        site = cls(**given)
-        await site.elsewhere(put("a", {"n": 0}))
-        return site
-
-    @staticmethod
-    def now_ms() -> int:
-        return round(now() * 1000)
-
-    async def elsewhere(self, operation: Operation) -> None:
-        """Do a write that the cache does not see, as another replica does."""
-        await self.memory.apply([operation])
-
-    async def one(self, operation: Operation, within_s: float = 100.0) -> Outcome:
-        [outcome] = await self.cache.apply([operation], now() + within_s)
-        return outcome
-
-    async def value(self, key: Key = "a", max_age_s: float | None = None) -> bytes | None:
-        outcome = await self.one(Get(key, max_age_s))
-        assert outcome is None or isinstance(outcome, Record), outcome
-        return None if outcome is None else outcome.value
-
-    def takes(self, *seconds: float) -> None:
-        """Let each call take its time; those that follow take none."""
-        left = list(seconds)
-        self.store.takes_s = lambda operations: left.pop(0) if left else 0.0
-
-    @property
-    def asked(self) -> list[list[Key]]:
-        return [[operation.key for operation in call] for call in self.store.calls]
 
 
 def n(number: int) -> bytes:
@@ -282,7 +249,7 @@ def test_what_is_held_is_bounded_and_counted_exactly() -> None:
                 model.pop(key, None)
             case 2:
                 outcomes: list[Outcome] = [None]
-                rest = kept.answer([Get(key)], [0], outcomes, 1.0, lambda: 0)
+                rest, _ = kept.answer([Get(key)], [0], outcomes, 1.0, lambda: 0)
                 assert rest == ([] if key in model else [0])
                 if key in model:
                     model.move_to_end(key)
@@ -656,96 +623,6 @@ async def test_a_mixed_call_is_one_call_of_the_store_for_what_is_not_kept() -> N
     await site.cache.apply([Get(key) for key in "aby"])
     assert len(site.asked) == 2
     assert await site.value("c") == n(9)
-
-
-@pytest.mark.parametrize(
-    "configuration", [CONFIGURATIONS["roomy"], CONFIGURATIONS["two records"]], ids=["roomy", "two"]
-)
-@in_virtual_time
-async def test_no_get_is_older_than_an_acknowledged_write_in_ten_thousand_interleavings(
-    configuration: dict[str, Any],
-) -> None:
-    for seed in range(5000):
-        await Interleaving(seed, configuration).run()
-
-
-class Interleaving(Policy):
-    """Slow reads and writes of few keys at once: every get sees the last write that was acknowledged before, or later.
-
-    As a store it takes effect some turns after it was called, answers some turns later, and now and then says that it
-    does not know; it keeps every state that a key has had.
-    """
-
-    def __init__(self, seed: int, configuration: dict[str, Any]) -> None:
-        super().__init__(MemoryStore(TableSpec("t"), lambda: 0))
-        self._seed = seed
-        self._chance = random.Random(seed)
-        self._cache = Cache(self, clock=lambda: 0, monotonic=lambda: 0.0, **configuration)
-        self._keys = "ab" if seed % 2 else "abc"
-        self._states: dict[Key, list[bytes | None]] = {key: [None] for key in self._keys}
-        self._effective: dict[int, int] = {}  # by write, which state of its key it made
-        self._acknowledged: dict[Key, int] = dict.fromkeys(self._keys, 0)
-
-    async def run(self) -> None:
-        tasks = [asyncio.create_task(self._caller(number)) for number in range(3)]
-        if self._chance.random() < 0.3:
-            await self._turns()
-            self._chance.choice(tasks).cancel()
-        await asyncio.wait(tasks)
-        assert all(task.cancelled() or task.result() is None for task in tasks)
-        for key in self._keys:
-            await self._get(key)
-        assert not self._cache._loads
-        assert not self._cache._written
-
-    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        await self._turns()
-        outcomes = await self._inner.apply(operations, until)
-        for operation in operations:
-            if not isinstance(operation, Get):
-                self._effective[id(operation)] = len(self._states[operation.key])
-                self._states[operation.key].append(getattr(operation, "value", None))
-        await self._turns()
-        if self._chance.random() < 0.1:
-            return [StoreUnavailable("x", applied="unknown")] * len(operations)
-        return outcomes
-
-    async def _caller(self, number: int) -> None:
-        for turn in range(2):
-            key = self._chance.choice(self._keys)
-            match self._chance.randrange(6):
-                case 0 | 1:
-                    await self._write(put(key, {"caller": number, "turn": turn}))
-                case 2:
-                    await self._write(Delete(key))
-                case 3:
-                    await self._write(put(key, {"caller": number, "turn": turn}), *(Get(k) for k in self._keys))
-                case _:
-                    await self._get(key)
-
-    async def _get(self, key: Key) -> None:
-        acknowledged = self._acknowledged[key]
-        [outcome] = await self._cache.apply([Get(key)])
-        self._check(key, acknowledged, outcome)
-
-    async def _write(self, write: Operation, *gets: Operation) -> None:
-        gets = tuple(get for get in gets if get.key != write.key)
-        acknowledged = dict(self._acknowledged)
-        written, *found = await self._cache.apply([write, *gets])
-        if isinstance(written, Written):
-            self._acknowledged[write.key] = max(self._acknowledged[write.key], self._effective[id(write)])
-            await self._get(write.key)
-        for get, outcome in zip(gets, found, strict=True):
-            self._check(get.key, acknowledged[get.key], outcome)
-
-    def _check(self, key: Key, acknowledged: int, outcome: Outcome) -> None:
-        if not isinstance(outcome, TableError):
-            found = outcome.value if isinstance(outcome, Record) else None
-            assert found in self._states[key][acknowledged:], f"seed {self._seed}: older than what was acknowledged"
-
-    async def _turns(self) -> None:
-        for _ in range(int(self._chance.random() * 4)):
-            await asyncio.sleep(0)
 
 
 # What a get asks for

@@ -51,9 +51,12 @@ class Kept:
         outcomes: list[Outcome],
         now: float,
         clock: Clock,
-    ) -> list[int]:
-        """Put what is held and fresh enough in its place among the outcomes; return the positions of the rest."""
-        entries, rest = self._entries, []
+    ) -> tuple[list[int], float]:
+        """Put what is held and fresh enough in its place among the outcomes.
+
+        Return the positions of the rest, and when the oldest reading began that is an answer (`now` if none is).
+        """
+        entries, rest, oldest = self._entries, [], now
         now_ms = clock()
         for position in positions:
             operation = operations[position]
@@ -71,7 +74,9 @@ class Kept:
                     continue
                 outcomes[position] = Record(record.value, record.etag, record.expires_ms, now - entry.read_at)
             entries.move_to_end(operation.key)
-        return rest
+            if entry.read_at < oldest:
+                oldest = entry.read_at
+        return rest, oldest
 
     def keep(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> None:
         """Hold the records and absences of a reading that began at `read_at`, in place of what is held of their keys.
@@ -98,6 +103,11 @@ class Kept:
         """Hold nothing of these."""
         for key in self._entries.keys() & keys:
             self._drop(key)
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        self._entries.clear()
+        self.size_bytes = 0
 
     def _drop(self, key: Key) -> None:
         if (entry := self._entries.pop(key, None)) is not None:

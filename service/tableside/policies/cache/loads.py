@@ -90,9 +90,11 @@ class Loads:
             return None
         return load if asyncio.get_running_loop().time() < load.until + GRACE_S else None
 
-    def forget(self, keys: Sequence[Key]) -> None:
-        """Let no get join the loads of these keys any more, and nothing that they find be kept."""
-        if self._current:
+    def forget(self, keys: Sequence[Key] | None = None) -> None:
+        """Let no get join the loads of these keys, or of any, any more, and nothing that they find be kept."""
+        if keys is None:
+            self._current.clear()
+        elif self._current:
             for key in keys:
                 self._current.pop(key, None)
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ...operations import Get, Operation
 
+_AGES_S = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
 
 class Metrics:
-    """The metrics that the caches of one catalog share."""
+    """The metrics that the caches of one catalog, and the channels between replicas, share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.gets = Counter(
@@ -18,6 +20,13 @@ class Metrics:
             ("table", "outcome"),
             registry=registry,
         )
+        self.age_seconds = Histogram(
+            "tableside_cache_age_seconds",
+            "Age of what was answered from what was kept: observed once per call, of the oldest answer in it.",
+            ("table",),
+            buckets=_AGES_S,
+            registry=registry,
+        )
         self.evictions = Counter(
             "tableside_cache_evictions",
             "Records and absences that had to leave a full cache.",
@@ -25,9 +34,39 @@ class Metrics:
             registry=registry,
         )
         self.records = Gauge(
-            "tableside_cache_records", "Records and absences that a cache holds.", ("table",), registry=registry
+            "tableside_cache_records",
+            "Records and absences that a cache holds.",
+            ("table",),
+            registry=registry,
+            multiprocess_mode="livesum",
         )
-        self.bytes = Gauge("tableside_cache_bytes", "Memory that a cache holds.", ("table",), registry=registry)
+        self.bytes = Gauge(
+            "tableside_cache_bytes",
+            "Memory that a cache holds.",
+            ("table",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.invalidations = Counter(
+            "tableside_cache_invalidations",
+            "Keys that this replica has told others to drop (sent), or was told to drop (received); all keys of a "
+            "table at once count one.",
+            ("table", "direction"),
+            registry=registry,
+        )
+        self.channel_up = Gauge(
+            "tableside_cache_channel_up",
+            "1 while this replica hears the others and can tell them, by the store that is the channel.",
+            ("store",),
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.channel_losses = Counter(
+            "tableside_cache_channel_losses",
+            "Times that this replica no longer heard the others, by the store that is the channel.",
+            ("store",),
+            registry=registry,
+        )
 
 
 class TableMetrics:
@@ -37,10 +76,19 @@ class TableMetrics:
         self.hits, self.misses, self.coalesced, self.bypassed = (
             metrics.gets.labels(table, outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")
         )
+        self.age_seconds = metrics.age_seconds.labels(table)
         self.evictions = metrics.evictions.labels(table)
         self.records = metrics.records.labels(table)
         self.bytes = metrics.bytes.labels(table)
+        self.sent, self.received = (
+            metrics.invalidations.labels(table, direction) for direction in ("sent", "received")
+        )
         self._evictions_told = 0
+
+    def answered(self, gets: int, age_s: float) -> None:
+        """Count gets that were answered at once, in one call, the oldest answer being so old."""
+        self.hits.inc(gets)
+        self.age_seconds.observe(age_s)
 
     def asked(self, own: Sequence[Operation], joined: int) -> None:
         """Count gets that were not answered at once: those that read the store themselves, and those that wait."""

@@ -1,16 +1,18 @@
 """The policy: gets are answered from what is kept, or wait for one load of the store however many ask.
 
-A put, update or delete goes to the store (write-around): what is kept of its key is dropped, and what loads read of it
-is of no use to later gets, before the write and again after it, whatever became of it. So no get is answered with what
-was read before a write ended that was acknowledged before the get began.
+A put, update or delete goes to the store. Before it, and again after it, whatever became of it, what is kept of its key
+is dropped, and what loads read of it is of no use to later gets. So no get is answered with what was read before a
+write ended that was acknowledged before the get began. With `writes` "through", what an acknowledged write has left is
+kept then, unless somebody else may have written the key since it began.
 
-Scans go to the store, and leave the cache as it is. It does not know of writes by other replicas and tools.
+What other replicas write is known if they tell it, by a channel; scans go to the store, and leave the cache as it is.
 """
 
 import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from ...errors import DeadlineExceeded, TableError
 from ...operations import Get, Key, Operation, Outcome, Record, Written
@@ -18,14 +20,17 @@ from ...store import Clock, Policy, Store, now_ms
 from .kept import Kept
 from .loads import Load, Loads, young_enough
 from .metrics import Metrics, TableMetrics
+from .others import Others
+from .writes import Writes, as_asked, left, may_have_written, showing
 
 
 class Cache(Policy):
-    """A store whose records, and absences, are kept for a while once they were read.
+    """A store whose records, and absences, are kept for a while once they were read or, with "through", written.
 
     At most `records_max` of them and about `bytes_max` bytes. `ttl_s` and `absent_ttl_s` are seconds from when the
-    reading began; with 0 nothing is kept, and loads are shared nevertheless. `clock` is the one that records expire
-    by, in Unix milliseconds, `monotonic` the one that ages are measured by, in seconds.
+    reading or writing began; with 0 nothing is kept, and loads are shared nevertheless. `clock` is the one that records
+    expire by, in Unix milliseconds, `monotonic` the one that ages are measured by, in seconds. `channel` leads to the
+    caches of the same table in other replicas.
     """
 
     def __init__(
@@ -36,6 +41,8 @@ class Cache(Policy):
         bytes_max: int,
         ttl_s: float,
         absent_ttl_s: float,
+        writes: Literal["around", "through"] = "around",
+        channel: Others | None = None,
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: Metrics | None = None,
@@ -45,16 +52,22 @@ class Cache(Policy):
         self._monotonic = monotonic
         self._kept = Kept(records_max=records_max, bytes_max=bytes_max, ttl_s=ttl_s, absent_ttl_s=absent_ttl_s)
         self._loads = Loads()
-        self._written: dict[Key, int] = {}  # how many writes of a key are under way
+        self._writes = Writes()
+        self._through = writes == "through"
         self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
         self._cold = False
+        self._others = None
+        if channel is not None:
+            place, sent = inner.spec.name_in_store, self._sent
+            self._others = channel.subscribe(place, on_keys=self._heard, on_lost=self._forget_all, on_sent=sent)
 
     def chill(self) -> None:
         """Keep and share nothing until `warm`: there are writes under way that do not come through here."""
         self._cold = True
+        self._forget_all()
 
     def warm(self) -> None:
-        """Begin to keep and to share what is read from now on."""
+        """Begin to keep and to share what is read, or written, from now on."""
         self._cold = False
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
@@ -64,11 +77,19 @@ class Cache(Policy):
         outcomes: list[Outcome] = [None] * len(operations)
         positions: Sequence[int] = range(len(operations))
         while positions:
-            asked = self._kept.answer(operations, positions, outcomes, self._monotonic(), self._clock)
+            now = self._monotonic()
+            asked, oldest = self._kept.answer(operations, positions, outcomes, now, self._clock)
             if self._metrics is not None and len(asked) < len(positions):
-                self._metrics.hits.inc(len(positions) - len(asked))
+                self._metrics.answered(len(positions) - len(asked), now - oldest)
             positions = await self._ask(operations, asked, outcomes, until) if asked else ()
         return outcomes
+
+    async def close(self) -> None:
+        """Hear nothing from other replicas any more, and keep nothing; then finish what was accepted."""
+        self.chill()
+        if self._others is not None:
+            self._others.leave()
+        await super().close()
 
     async def _ask(
         self, operations: Sequence[Operation], positions: Sequence[int], outcomes: list[Outcome], until: float
@@ -100,10 +121,9 @@ class Cache(Policy):
         """Ask the store, and take note of writes only: they may end when something is kept again."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
         self._before(writes)
-        try:
-            return await self._inner.apply(operations, until)
-        finally:
-            self._after(writes)
+        # What goes by another way meanwhile is not known here, so what these writes leave is not either.
+        self._writes.disturb(writes)
+        return await self._written(operations, writes, until) if writes else await self._inner.apply(operations, until)
 
     def _joined(self, operations: Sequence[Operation], positions: Sequence[int]) -> dict[int, Load]:
         if not self._loads:
@@ -115,48 +135,95 @@ class Cache(Policy):
     async def _call(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Do operations in one call of the store, which others may wait for if it reads anything."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
+        sent = showing(operations) if writes and self._through else operations
         self._before(writes)
         if len(writes) == len(operations):
-            try:
-                return await self._inner.apply(operations, until)
-            finally:
-                self._after(writes)
+            outcomes = await self._written(sent, writes, until)
+        else:
+            outcomes = await self._loaded(sent, writes, until)
+        return outcomes if sent is operations else as_asked(operations, outcomes)
+
+    async def _written(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
+        began, outcomes = self._monotonic(), None
+        try:
+            outcomes = await self._inner.apply(operations, until)
+        finally:
+            self._after(operations, writes, outcomes, began)
+        await self._others_told(until)
+        return outcomes
+
+    async def _loaded(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
         load = Load(operations, self._inner.apply(operations, until), self._monotonic(), until)
         self._loads.start(load, lambda: self._load_ended(load, writes))
         load.waiting += 1
         try:
-            return await asyncio.shield(load.task)
+            outcomes = await asyncio.shield(load.task)
         finally:
             self._loads.leave(load)
+        if writes:
+            await self._others_told(until)
+        return outcomes
 
     def _load_ended(self, load: Load, writes: Sequence[Key]) -> None:
         """Keep what a load read, unless a write of the key began or ended since the load began."""
-        keys = self._loads.finish(load) - self._written.keys()
-        if not load.failed:
-            found = zip(load.operations, load.task.result(), strict=True)
+        keys = self._loads.finish(load) - self._writes.keys()
+        outcomes = None if load.failed else load.task.result()
+        if outcomes is not None and keys:
+            found = zip(load.operations, outcomes, strict=True)
             self._kept.keep([(asked.key, outcome) for asked, outcome in found if asked.key in keys], load.read_at)
-        self._after(writes)
+        self._after(load.operations, writes, outcomes, load.read_at)
 
     def _before(self, writes: Sequence[Key]) -> None:
-        written = self._written
-        for key in writes:
-            written[key] = written.get(key, 0) + 1
+        self._writes.begin(writes)
         self._forget(writes)
 
-    def _after(self, writes: Sequence[Key]) -> None:
-        written = self._written
-        for key in writes:
-            if written[key] == 1:
-                del written[key]
-            else:
-                written[key] -= 1
-        self._forget(writes)
+    def _after(
+        self, operations: Sequence[Operation], writes: Sequence[Key], outcomes: list[Outcome] | None, began: float
+    ) -> None:
+        """Drop what was written, keep what is known of it, and tell others; without outcomes nothing is known."""
+        if writes:
+            alone = self._writes.end(writes)
+            self._forget(writes)
+            ended = writes if outcomes is None else _maybe_written(operations, outcomes)
+            if outcomes is not None and self._through and not self._cold:
+                found = zip(operations, outcomes, strict=True)
+                self._kept.keep(left((asked.key, outcome) for asked, outcome in found if asked.key in alone), began)
+            if self._others is not None and ended:
+                self._others.tell(ended)
+        self._show()
+
+    async def _others_told(self, until: float) -> None:
+        if self._others is not None:
+            await self._others.told(until)
+
+    def _heard(self, keys: Sequence[Key] | None) -> None:
+        """Drop what another replica wrote; what is read or written of it now is older, perhaps."""
         if self._metrics is not None:
-            self._metrics.held(len(self._kept), self._kept.size_bytes, self._kept.evictions)
+            self._metrics.received.inc(1 if keys is None else len(keys))
+        if keys is None:
+            self._forget_all()
+        else:
+            self._writes.disturb(keys)
+            self._forget(keys)
+            self._show()
+
+    def _sent(self, keys: int) -> None:
+        if self._metrics is not None:
+            self._metrics.sent.inc(keys)
 
     def _forget(self, keys: Sequence[Key]) -> None:
         self._loads.forget(keys)
         self._kept.drop(keys)
+
+    def _forget_all(self) -> None:
+        self._writes.disturb()
+        self._loads.forget()
+        self._kept.clear()
+        self._show()
+
+    def _show(self) -> None:
+        if self._metrics is not None:
+            self._metrics.held(len(self._kept), self._kept.size_bytes, self._kept.evictions)
 
     def _shared(self, get: Operation, load: Load, until: float) -> Outcome:
         """Return what another's load found, if that is an answer to this get too."""
@@ -173,6 +240,14 @@ class Cache(Policy):
         if 0 < outcome.expires_ms <= self._clock():
             return _AGAIN
         return Record(outcome.value, outcome.etag, outcome.expires_ms, age_s)
+
+
+def _maybe_written(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> list[Key]:
+    return [
+        operation.key
+        for operation, outcome in zip(operations, outcomes, strict=True)
+        if type(operation) is not Get and may_have_written(outcome)
+    ]
 
 
 _AGAIN = DeadlineExceeded("the deadline was over while another get read the record")

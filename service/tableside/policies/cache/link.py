@@ -1,0 +1,41 @@
+"""A connection to the Redis that is a channel.
+
+The driver's own publish and subscribe is not used: it connects again by itself, and does not say that something may
+have been missed meanwhile.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any
+
+from redis.asyncio.connection import Connection
+
+Connect = Callable[[], AbstractAsyncContextManager[Connection]]
+
+
+def connecting(connection: Mapping[str, Any], connect_timeout_s: float) -> Connect:
+    """Return what makes connections, of what the driver is to be told of them."""
+    told = dict(connection)
+    make = told.pop("connection_class", None) or Connection
+    if "path" not in told:
+        told["socket_keepalive"] = True
+    told |= {
+        "socket_connect_timeout": connect_timeout_s,
+        "socket_timeout": None,  # Who sends and who reads has a time of his own.
+        "protocol": 2,
+        "driver_info": None,
+    }
+    return partial(_connected, partial(make, **told), connect_timeout_s)
+
+
+@asynccontextmanager
+async def _connected(make: Callable[[], Connection], connect_timeout_s: float) -> AsyncIterator[Connection]:
+    link = make()
+    try:
+        async with asyncio.timeout(connect_timeout_s):
+            await link.connect()  # type: ignore[no-untyped-call]  # it has no annotations
+        yield link
+    finally:
+        await link.disconnect(nowait=True)

@@ -1,0 +1,380 @@
+"""With `writes: through` the cache holds what an acknowledged write has left, where that is known for sure."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cache_site import Site
+from kinds import EVERY, kind
+from scripted import Scripted
+from store_contract import put, text, update
+from tableside import stores, values
+from tableside.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.policies.cache import Cache
+from tableside.settings import checked
+from tableside.store import TableSpec
+from virtual_time import in_virtual_time, now
+
+
+def n(number: int) -> bytes:
+    return text(n=number)
+
+
+async def through(**given: Any) -> Site:
+    return await Site.made(writes="through", **given)
+
+
+WRITES: dict[str, Callable[[], Operation]] = {
+    "put": lambda: put("a", {"n": 1}),
+    "put that shows the value": lambda: put("a", {"n": 1}, returning=True),
+    "put of what is there": lambda: put("a", {"n": 1}, if_match=("*",)),
+    "put with a token": lambda: put("a", {"n": 1}, token=Token("w", 1)),
+    "update": lambda: update("a", {"$inc": {"n": 1}}),
+    "update that shows the value": lambda: update("a", {"n": 1}, returning=True),
+    "update of nothing": lambda: update("b", {"$inc": {"n": 1}}, {"n": 0}),
+    "put where nothing is": lambda: put("b", {"n": 1}, if_absent=True),
+}
+
+
+@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("write", WRITES)
+def test_what_was_written_is_answered_without_asking_the_store(write: str, beside: tuple[Operation, ...]) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        site, operation = await through(), WRITES[write]()
+        await site.cache.apply([Get("a"), Get("b")])
+        site.takes(2.0)
+        written, *_ = await site.cache.apply([operation, *beside])
+        assert isinstance(written, Written)
+        assert written.value == (n(1) if getattr(operation, "returning", False) else None)
+        assert len(site.asked) == 2
+        found = await site.one(Get(operation.key))
+        assert isinstance(found, Record)
+        assert (found.value, found.etag, found.expires_ms) == (n(1), written.etag, 0)
+        assert found.age_s == pytest.approx(2.0)  # counted from when the write began
+        assert len(site.asked) == 2
+        assert found == msgspec.structs.replace(await fresh(site, operation), age_s=found.age_s)
+
+    test()
+
+
+async def fresh(site: Site, operation: Operation) -> Record:
+    [found] = await site.memory.apply([Get(operation.key)])
+    assert isinstance(found, Record)
+    return found
+
+
+@in_virtual_time
+async def test_around_is_the_default_and_holds_nothing_after_a_write() -> None:
+    site = await Site.made()
+    await site.one(put("a", {"n": 1}))
+    assert site.store.calls == [[put("a", {"n": 1})]]  # as it was asked for, too
+    assert await site.value() == n(1)
+    assert len(site.asked) == 2
+
+
+@in_virtual_time
+async def test_it_is_held_as_long_as_what_was_read() -> None:
+    site = await through(ttl_s=10.0)
+    site.takes(4.0)
+    await site.one(put("a", {"n": 1}))
+    await site.elsewhere(put("a", {"n": 2}))
+    await asyncio.sleep(5.9)
+    assert await site.value() == n(1)
+    await asyncio.sleep(0.2)
+    assert await site.value() == n(2)
+
+
+@in_virtual_time
+async def test_that_a_record_was_deleted_is_held_as_absences_are() -> None:
+    site = await through(absent_ttl_s=2.0)
+    await site.one(Delete("a"))
+    assert await site.value() is None
+    assert len(site.asked) == 1
+    await site.elsewhere(put("a", {"n": 5}))
+    await asyncio.sleep(1.9)
+    assert await site.value() is None
+    await asyncio.sleep(0.2)
+    assert await site.value() == n(5)
+
+
+@in_virtual_time
+async def test_that_a_record_was_deleted_is_not_held_where_absences_are_not() -> None:
+    site = await through(absent_ttl_s=0.0)
+    await site.value()
+    await site.one(Delete("a"))
+    assert await site.value() is None
+    assert len(site.asked) == 3
+
+
+@in_virtual_time
+async def test_what_was_written_is_not_answered_once_it_has_expired() -> None:
+    site = await through(ttl_s=100.0)
+    await site.one(put("a", {"n": 1}, ttl_s=5))
+    found = await site.one(Get("a"))
+    assert isinstance(found, Record)
+    assert found.expires_ms == 1_005_000
+    await site.one(update("a", {"n": 2}))  # keeps the expiry
+    await asyncio.sleep(4.9)
+    assert await site.value() == n(2)
+    assert len(site.asked) == 2
+    await asyncio.sleep(0.1)
+    assert await site.value() is None
+    assert len(site.asked) == 3
+
+
+@in_virtual_time
+async def test_a_table_s_own_time_to_live_is_known_too() -> None:
+    site = await through(spec=TableSpec("t", ttl_s=3.0), ttl_s=100.0)
+    await site.one(put("a", {"n": 1}))
+    await asyncio.sleep(2.9)
+    assert await site.value() == n(1)
+    await asyncio.sleep(0.2)
+    assert await site.value() is None
+
+
+@in_virtual_time
+async def test_a_replay_leaves_the_record_as_it_is_now() -> None:
+    site = await through()
+    await site.one(put("a", {"n": 1}, token=Token("w", 1)))
+    await site.elsewhere(update("a", {"n": 7}, token=Token("v", 1)))
+    replayed = await site.one(put("a", {"n": 1}, token=Token("w", 1)))
+    assert isinstance(replayed, Written)
+    assert (replayed.replayed, replayed.value) == (True, None)
+    calls = len(site.asked)
+    assert await site.value() == n(7)
+    assert len(site.asked) == calls
+
+
+@in_virtual_time
+async def test_a_replayed_delete_does_not_say_whether_there_is_a_record() -> None:
+    site = await through()
+    await site.one(Delete("a", token=Token("w", 1)))
+    await site.elsewhere(put("a", {"n": 3}))
+    assert isinstance(await site.one(Delete("a", token=Token("w", 1))), Written)
+    assert await site.value() == n(3)
+    await site.elsewhere(Delete("a", token=Token("v", 1)))
+    replayed = await site.one(put("a", {"n": 9}, token=Token("w", 1)))
+    assert replayed == Written(None, replayed=True)
+    calls = len(site.asked)
+    assert await site.value() is None  # it is known that nothing is there
+    assert len(site.asked) == calls
+
+
+ERRORS = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
+
+
+@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_after_an_error_nothing_is_held(error: TableError, beside: tuple[Operation, ...]) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        site = await through()
+        await site.value()
+        site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
+        [outcome, *_] = await site.cache.apply([put("a", {"n": 1}), *beside])
+        assert outcome is error
+        assert await site.value() == n(1 if error.applied == "unknown" else 0)
+        assert len(site.asked) == 3
+
+    test()
+
+
+@in_virtual_time
+async def test_of_writes_side_by_side_nothing_is_held() -> None:
+    """Which of them took effect last is not known here."""
+    site = await through()
+    site.takes(5.0, 1.0)
+    slow = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(0)
+    await site.one(put("a", {"n": 2}))
+    assert await site.value() == n(2)
+    await slow
+    assert await site.value() == n(1)
+    assert len(site.asked) == 4
+    await site.one(put("a", {"n": 3}))  # and it is over when they have ended
+    assert await site.value() == n(3)
+    assert len(site.asked) == 5
+
+
+@in_virtual_time
+async def test_of_a_write_that_was_cancelled_nothing_is_held() -> None:
+    site = await through()
+    site.takes(5.0)
+    task = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(1.0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert await site.value() == n(0)
+    assert len(site.asked) == 2
+
+
+@in_virtual_time
+async def test_a_slow_reading_does_not_replace_what_was_written_meanwhile() -> None:
+    site = await through()
+    site.takes(3.0, 0.0)
+    reading = asyncio.create_task(site.value())
+    await asyncio.sleep(1.0)
+    await site.one(put("a", {"n": 1}))
+    site.memory._keep(b"a", None)  # so that the reading, which ends later, finds something else
+    assert await reading is None
+    assert await site.value() == n(1)
+    assert len(site.asked) == 2
+
+
+@in_virtual_time
+async def test_what_is_too_large_to_be_held_drops_what_was() -> None:
+    site = await through(bytes_max=2000)
+    await site.value()
+    await site.one(put("a", {"long": "x" * 2000}))
+    assert len(await site.value() or b"") > 2000
+    assert len(site.asked) == 3
+
+
+# While policies are being replaced
+
+
+@in_virtual_time
+async def test_a_write_that_began_cold_and_ends_warm_leaves_nothing_and_no_reading_of_the_time_between() -> None:
+    site = await through()
+    site.cache.chill()
+    site.takes(3.0, 1.0)
+    write = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(1.0)
+    site.cache.warm()
+    assert await site.value() == n(0)  # under way still: the reading is not kept
+    await write
+    assert await site.value() == n(1)
+    assert len(site.asked) == 3
+    assert await site.value() == n(1)
+    assert len(site.asked) == 3
+
+
+@in_virtual_time
+async def test_a_write_that_began_warm_and_ends_cold_leaves_nothing() -> None:
+    site = await through()
+    site.takes(3.0)
+    write = asyncio.create_task(site.one(put("a", {"n": 1})))
+    await asyncio.sleep(1.0)
+    site.cache.chill()
+    await write
+    await site.elsewhere(put("a", {"n": 2}))
+    site.cache.warm()
+    assert await site.value() == n(2)
+
+
+@pytest.mark.parametrize("mode", ["around", "through"])
+def test_what_goes_round_a_cold_cache_leaves_no_older_answer_in_it(mode: str) -> None:
+    @in_virtual_time
+    async def test() -> None:
+        site = await Site.made(writes=mode)
+        assert await site.value() == n(0)
+        site.takes(0.0, 4.0, 5.0)
+        await site.value("x")
+        reading = asyncio.create_task(site.value(max_age_s=0))  # each begins warm, and ends warm again
+        writing = asyncio.create_task(site.one(put("b", {"n": 0})))
+        await asyncio.sleep(1.0)
+        site.cache.chill()
+        await site.elsewhere(put("a", {"n": 1}))
+        assert await site.value() == n(1)
+        assert await site.value() == n(1)
+        assert site.asked[-2:] == [["a"], ["a"]]
+        site.cache.warm()
+        assert await site.value() == n(1)
+        await asyncio.gather(reading, writing)
+        await site.elsewhere(put("b", {"n": 1}))
+        assert [await site.value(), await site.value("b")] == [n(1), n(1)]
+
+    test()
+
+
+@in_virtual_time
+async def test_a_cold_cache_shares_no_reading_and_holds_none() -> None:
+    site = await through()
+    site.cache.chill()
+    site.takes(1.0, 1.0)
+    await asyncio.gather(site.value(), site.value())
+    await site.one(put("a", {"n": 1}))
+    site.cache.warm()
+    assert await site.value() == n(1)
+    assert site.asked == [["a"]] * 4
+    await site.value()
+    assert len(site.asked) == 4
+
+
+@in_virtual_time
+async def test_a_closed_cache_holds_nothing() -> None:
+    site = await through()
+    await site.one(put("a", {"n": 1}))
+    await site.cache.close()
+    assert (len(site.cache._kept), site.cache._kept.size_bytes) == (0, 0)
+    assert await site.value() == n(1)
+    assert len(site.asked) == 2
+    assert now() == 1000.0
+
+
+# On every store
+
+
+@pytest.mark.parametrize("name", EVERY)
+async def test_what_a_write_leaves_is_what_the_store_answers_then(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Value, etag and expiry, of every kind of write; also where the store itself changes what it is given."""
+    used = kind(name, request, tmp_path)
+    for variable, setting in used.environment.items():
+        monkeypatch.setenv(variable, setting)
+    settings = checked(used.configuration())
+    backend = await stores.backend_type(settings.stores["s"].kind).open(settings.stores["s"].options)
+    try:
+        spec = settings.tables["t"].spec("t", settings.options.get("t"))
+        store = Scripted(await backend.store(spec))
+        cache = Cache(store, records_max=99, bytes_max=2**20, ttl_s=60, absent_ttl_s=60, writes="through")
+        for operations in rounds():
+            allowed = [one for one in operations if store.capabilities.tokens or getattr(one, "token", None) is None]
+            written = await cache.apply(allowed)
+            assert {type(outcome) for outcome in written} == {Written}
+            calls = len(store.calls)
+            held = await cache.apply([Get(operation.key) for operation in allowed])
+            assert len(store.calls) == calls
+            found = await store.apply([Get(operation.key) for operation in allowed])
+            for operation, mine, its in zip(allowed, held, found, strict=True):
+                assert facts(mine) == facts(its), operation
+    finally:
+        await backend.close()
+
+
+def rounds() -> list[list[Operation]]:
+    """Writes that each begin with what the one before has left."""
+    token = Token("w", 5)
+    return [
+        [
+            put("plain", {"n": 1.5, "a": [1, {"b": None}], "c": "ü\n", "d": 1e22, "b": None}),
+            put("short", {"n": 1}, ttl_s=60),
+            put("made", {"n": 1}, if_absent=True, ttl_s=3600.5),
+            update("default", {"$inc": {"n": 2}}, {"n": 40}, ttl_s=50),
+            put("tokened", {"n": 1}, token=token, ttl_s=70),
+            Delete("nothing"),
+        ],
+        [
+            update("plain", {"$set": {"a": {"x": 0.1}}, "$unset": ["d"]}),
+            update("short", {"$inc": {"n": 1}}),
+            update("made", {"n": 5}, ttl_s=-1),
+            put("default", {"n": -0.0}),
+            put("tokened", {"n": 2}, token=token),
+            Delete("nothing", token=token),
+        ],
+        [Delete("plain"), put("short", {}), update("made", {}), Delete("default"), put("nothing", {}, token=token)],
+    ]
+
+
+def facts(outcome: Outcome) -> Any:
+    if outcome is None:
+        return None
+    assert isinstance(outcome, Record), outcome
+    return (values.encode_sorted(values.decode(outcome.value)), outcome.etag, outcome.expires_ms)
