@@ -1,0 +1,333 @@
+"""What a collector gets of a real service, and that one that is away or hangs harms nobody."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from running import Service, free_port, running
+from service.telemetry.collector import Collector, Seen, collecting
+from tableside.errors import Unsupported
+from tableside.settings import TraceSettings
+from tableside.telemetry import traces
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+CALLER = "b7ad6b7169203331"
+SAMPLED, UNSAMPLED = (f"00-{TRACE}-{CALLER}-{flag}" for flag in ("01", "00"))
+RECORDS = "/v1/tables/{table}/records/{key:path}"
+SERVER, CLIENT = 2, 3
+ERROR = 2
+QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
+
+CONFIG = """
+stores:
+  cache: {kind: redis, url: "%s"}
+  away: {kind: redis, url: "redis://127.0.0.1:1"}
+tables:
+  plain: {store: cache}
+  narrow: {store: cache, concurrency_max: 1}
+  shared: {store: cache, batch: {linger_s: 0.2}}
+  away: {store: away, deadline_s: 1}
+traces: {endpoint: "%s", sample: %s}
+"""
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with collecting() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def traced(collector: Collector, redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that begins no trace, and continues those of its callers."""
+    directory = tmp_path_factory.mktemp("traced")
+    with running(directory, configured(directory, redis_url, collector.url), environment=QUICK) as service:
+        yield service
+
+
+@pytest.fixture(autouse=True)
+def each_test_sees_its_own(collector: Collector) -> None:
+    collector.bodies.clear()
+
+
+def configured(directory: Path, redis_url: str, endpoint: str, sample: float = 0) -> Path:
+    directory.mkdir(exist_ok=True)
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG % (redis_url, endpoint, sample))
+    return config
+
+
+def child(spans: list[Seen], parent: Seen, name: str) -> Seen:
+    [span] = (span for span in spans if span.parent == parent.id and span.name == name)
+    assert span.trace == parent.trace
+    assert parent.began <= span.began <= span.ended
+    return span
+
+
+def test_a_request_is_a_span_that_continues_its_callers_trace(traced: Service, collector: Collector) -> None:
+    url = httpx.URL(traced.url)
+    with httpx.Client(base_url=traced.url, headers={"traceparent": SAMPLED, "tracestate": "a=b"}) as client:
+        client.put("/v1/tables/plain/records/a", json={"n": 1})
+    collector.wait_for(lambda: len(collector.spans) == 2)
+    [request] = collector.named(f"PUT {RECORDS}")
+    assert (request.trace, request.parent, request.kind) == (TRACE, CALLER, SERVER)
+    assert request.attributes == {
+        "http.request.method": "PUT",
+        "http.route": RECORDS,
+        "http.response.status_code": 204,
+        "url.scheme": "http",
+        "network.protocol.version": "1.1",
+        "server.address": url.host,
+        "server.port": url.port,
+        "tableside.table": "plain",
+        "tableside.operations": 1,
+        "tableside.failed": 0,
+    }
+    call = child(collector.spans, request, "store call")
+    assert call.kind == CLIENT
+    assert call.attributes == {
+        "db.system.name": "redis",
+        "db.collection.name": "plain",
+        "db.operation.batch.size": 1,
+    }
+    assert call.ended <= request.ended
+    assert request.resource["service.name"] == "tableside"
+    assert request.resource["service.version"] == "0.1.0"
+
+
+def test_a_request_that_is_refused_or_fails_says_so(traced: Service, collector: Collector) -> None:
+    with httpx.Client(base_url=traced.url, headers={"traceparent": SAMPLED}, timeout=30) as client:
+        assert client.get("/v1/tables/plain/records/none").status_code == 404
+        assert client.get("/no/such/path").status_code == 404
+        failed = client.get("/v1/tables/away/records/none").status_code
+    assert failed == 503
+    collector.wait_for(lambda: sum(span.kind == SERVER for span in collector.spans) == 3)
+    statuses = {
+        (span.name, span.attributes["http.response.status_code"], span.attributes["error.type"], span.status)
+        for span in collector.spans
+        if span.kind == SERVER
+    }
+    assert statuses == {
+        (f"GET {RECORDS}", 404, "record_not_found", 0),
+        ("GET", 404, "not_found", 0),
+        (f"GET {RECORDS}", 503, "store_unavailable", ERROR),
+    }
+
+
+def test_a_caller_who_is_not_sampled_probes_and_those_without_a_trace_leave_no_span(
+    traced: Service, collector: Collector
+) -> None:
+    with httpx.Client(base_url=traced.url) as client:
+        client.get("/v1/tables/plain/records/a", headers={"traceparent": UNSAMPLED})
+        client.get("/v1/tables/plain/records/a", headers={"traceparent": "nonsense"})
+        client.get("/v1/tables/plain/records/a")
+        for probe in ("/livez", "/readyz", "/metrics"):
+            assert client.get(probe, headers={"traceparent": SAMPLED}).status_code == 200
+        client.get("/v1/tables", headers={"traceparent": SAMPLED})
+    collector.wait_for(lambda: bool(collector.spans))
+    assert [span.name for span in collector.spans] == ["GET /v1/tables"]
+
+
+def test_a_wait_for_the_store_is_seen_in_the_trace_of_who_waits(traced: Service, collector: Collector) -> None:
+    body = {"operations": [{"op": "get", "key": f"{index}"} for index in range(200)]}
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(base_url=traced.url, headers={"traceparent": SAMPLED}) as client:
+            answers = await asyncio.gather(*(client.post("/v1/tables/narrow/batch", json=body) for _ in range(20)))
+            assert {answer.status_code for answer in answers} == {200}
+
+    asyncio.run(ask())
+    requests = "POST /v1/tables/{table}/batch"
+    collector.wait_for(lambda: len(collector.named(requests)) == 20)
+    spans = collector.spans
+    waits = collector.named("bulkhead wait")
+    assert waits
+    for wait in waits:
+        [request] = (span for span in spans if span.id == wait.parent)
+        call = child(spans, request, "store call")
+        assert (request.name, request.attributes["tableside.operations"]) == (requests, 200)
+        assert call.attributes["db.operation.batch.size"] == 200
+        assert wait.ended <= call.began
+
+
+def test_a_call_that_callers_share_is_linked_with_each_of_them(traced: Service, collector: Collector) -> None:
+    other = f"00-{'9' * 32}-{'8' * 16}-01"
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(base_url=traced.url) as client, asyncio.TaskGroup() as group:
+            for parent in (SAMPLED, other, UNSAMPLED):
+                group.create_task(
+                    client.get("/v1/tables/shared/records/a", headers={"traceparent": parent}),
+                )
+
+    asyncio.run(ask())
+    collector.wait_for(lambda: len(collector.named(f"GET {RECORDS}")) == 2)
+    spans = collector.spans
+    [shared] = collector.named("shared call")
+    [call] = collector.named("store call")
+    assert call.parent == shared.id
+    requests = {span.trace: span for span in collector.named(f"GET {RECORDS}")}
+    assert requests.keys() == {TRACE, "9" * 32}
+    owner = requests.pop(shared.trace)
+    [guest] = requests.values()
+    owners, guests = (child(spans, request, "coalesce wait") for request in (owner, guest))
+    assert shared.parent == owners.id
+    assert shared.attributes == {"tableside.sharers": 2}
+    assert (shared.links, owners.links, guests.links) == ([guests.id], [], [shared.id])
+
+
+def test_no_key_value_or_secret_is_in_a_span(traced: Service, collector: Collector) -> None:
+    headers = {"traceparent": SAMPLED, "authorization": "Bearer marked-token", "tableside-token": "marked-writer/1"}
+    with httpx.Client(base_url=traced.url, headers=headers, timeout=30) as client:
+        for table in ("plain", "narrow", "shared", "away"):
+            path = f"/v1/tables/{table}/records/marked-key"
+            client.put(path, json={"marked-member": "marked-value"})
+            client.patch(path, json={"update": {"$inc": {"marked-member": 1}}})
+            client.get(path, headers={"if-none-match": '"marked-etag"'}, params={"fields": "marked-member"})
+            client.put(path, json={}, headers={"if-match": '"marked-etag"'})
+            client.get(f"/v1/tables/{table}/records", params={"prefix": "marked-key"})
+            get = {"op": "get", "key": "marked-key"}
+            put = {"op": "put", "key": "marked-key", "value": {"marked": 1}, "if_match": "marked-etag"}
+            client.post(f"/v1/tables/{table}/batch", json={"operations": [get, put]})
+            client.delete(path)
+        client.request("PROPFIND", "/marked-path?marked-query")
+    collector.wait_for(lambda: sum(span.kind == SERVER for span in collector.spans) == 29)
+    assert not [body for body in collector.bodies if b"marked" in body.lower()]
+
+
+def test_the_standard_variables_say_where_to_who_and_what(tmp_path: Path, collector: Collector) -> None:
+    environment = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-team=tables",
+        "OTEL_SERVICE_NAME": "lookups",
+        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test,service.name=not-this",
+    }
+    with running(tmp_path, environment=environment) as service:
+        httpx.get(f"{service.url}/v1/tables", headers={"traceparent": SAMPLED})
+    # It was delivered because the service ended, for by itself it waits five seconds.
+    [span] = collector.spans
+    assert span.resource["service.name"] == "lookups"
+    assert span.resource["deployment.environment.name"] == "test"
+    assert span.resource["service.version"] == "0.1.0"
+    assert (collector.paths[-1], collector.headers[-1]["x-team"]) == ("/v1/traces", "tables")
+
+
+def test_workers_deliver_each_their_own(tmp_path: Path, collector: Collector, redis_url: str) -> None:
+    config = configured(tmp_path, redis_url, collector.url, sample=1)
+    with running(tmp_path, config, workers=2) as service:
+        for _ in range(40):
+            httpx.get(f"{service.url}/v1/tables")
+    assert len(collector.named("GET /v1/tables")) == 40
+    assert len({span.trace for span in collector.spans}) == 40
+
+
+def test_nothing_is_sent_and_nothing_imported_without_an_endpoint(tmp_path: Path, collector: Collector) -> None:
+    program = """
+import asyncio, sys
+from tableside.app import create_app
+from tableside.settings import checked
+app = create_app(checked({"stores": {"local": {"kind": "memory"}}}))
+async def main():
+    async with app.router.lifespan_context(app):
+        print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    with running(tmp_path, environment={"OTEL_EXPORTER_OTLP_HEADERS": "a=b"}) as service:
+        httpx.get(f"{service.url}/v1/tables", headers={"traceparent": SAMPLED})
+    assert collector.bodies == []
+
+
+def lines(service: Service) -> list[dict[str, object]]:
+    return [json.loads(line) for line in service.log.read_text().splitlines()]
+
+
+def test_a_collector_that_is_away_slows_nothing_and_fills_no_log(tmp_path: Path, redis_url: str) -> None:
+    url = f"http://user:marked-password@127.0.0.1:{free_port()}"
+    config = configured(tmp_path, redis_url, url, sample=1)
+    quick = {**QUICK, "OTEL_EXPORTER_OTLP_TIMEOUT": "0.2", "OTEL_BSP_MAX_QUEUE_SIZE": "512"}
+    with ExitStack() as stack:
+        service = stack.enter_context(running(tmp_path, config, environment=quick))
+        client = stack.enter_context(httpx.Client(base_url=service.url))
+        for _ in range(700):
+            client.get("/v1/tables")
+        until = time.monotonic() + 20
+        while "cannot be delivered" not in service.log.read_text():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        for _ in range(300):
+            client.get("/v1/tables")
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    about = [line for line in lines(service) if "telemetry" in str(line["logger"])]
+    told = [line for line in about if "cannot be delivered" in str(line["event"])]
+    assert [line["level"] for line in told] == ["warning"]
+    assert sum("open" in str(line["logger"]) for line in about) == 0
+    assert "marked-password" not in service.log.read_text()
+
+
+def test_a_collector_that_hangs_holds_up_neither_requests_nor_the_end(tmp_path: Path, redis_url: str) -> None:
+    with collecting() as hanging, ExitStack() as stack:
+        hanging.answering.clear()
+        config = configured(tmp_path, redis_url, hanging.url, sample=1)
+        service = stack.enter_context(running(tmp_path, config, environment=QUICK))
+        client = stack.enter_context(httpx.Client(base_url=service.url, timeout=5))
+        for _ in range(300):
+            assert client.get("/v1/tables").status_code == 200
+        began = time.monotonic()
+        stack.close()
+        assert 2 <= time.monotonic() - began < 10
+    assert "spans that were not delivered within 2 s are lost" in [line["event"] for line in lines(service)]
+
+
+def test_spans_go_on_when_the_collector_is_back(tmp_path: Path, redis_url: str) -> None:
+    with collecting() as collector:
+        collector.status = 500
+        config = configured(tmp_path, redis_url, collector.url, sample=1)
+        with running(tmp_path, config, environment=QUICK) as service:
+            httpx.get(f"{service.url}/v1/tables")
+            collector.wait_for(lambda: "cannot be delivered" in service.log.read_text())
+            collector.status = 200
+            httpx.get(f"{service.url}/v1/tables")
+            collector.wait_for(lambda: bool(collector.spans))
+    about = [line for line in lines(service) if line["logger"] == "tableside.telemetry.exporting"]
+    assert [(line["level"], line["lost"]) for line in about] == [("warning", 1), ("info", 1)]
+
+
+@pytest.mark.parametrize(
+    ("file", "variables", "expected"),
+    [
+        (None, {}, None),
+        (None, {"ENDPOINT": ""}, None),
+        ("http://a:4318", {}, "http://a:4318/v1/traces"),
+        ("http://a:4318/", {}, "http://a:4318/v1/traces"),
+        ("http://a/otlp", {}, "http://a/otlp/v1/traces"),
+        ("http://a/v1/traces", {}, "http://a/v1/traces"),
+        (None, {"ENDPOINT": "http://b:4318/"}, "http://b:4318/v1/traces"),
+        (None, {"TRACES_ENDPOINT": "http://c/as/it/is"}, "http://c/as/it/is"),
+        (None, {"TRACES_ENDPOINT": "http://c/x", "ENDPOINT": "http://b"}, "http://c/x"),
+        ("http://a", {"TRACES_ENDPOINT": "http://c/x", "ENDPOINT": "http://b"}, "http://a/v1/traces"),
+    ],
+)
+def test_where_spans_go(file: str | None, variables: dict[str, str], expected: str | None) -> None:
+    environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
+    assert traces.endpoint(TraceSettings(endpoint=file), environment) == expected
+    assert traces.endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
+
+
+def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tableside.telemetry.exporting", raising=False)
+    monkeypatch.delattr("tableside.telemetry.exporting", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    with pytest.raises(Unsupported, match=r"pip install 'tableside\[traces\]'"):
+        traces.opened(TraceSettings(endpoint="http://a"), {})
+    assert traces.opened(TraceSettings(), {}) is None
