@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import cli_records
+from . import cli_records, cli_token
 from . import settings as configuration
 from .cli_load import load
 from .settings import Settings, SettingsError
@@ -40,8 +40,8 @@ def serve(
         _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
     if workers > 1 and any(table.cache for table in chosen.tables.values()):
         _refuse("--workers above 1 and a cache do not go together: one worker would not see what another writes")
-    if not _is_loopback(host) and not insecure:
-        _refuse(f"without authentication the service listens on loopback only; say --insecure to listen on {host}")
+    if chosen.auth is None and not _is_loopback(host) and not insecure:
+        _refuse(f"without auth the service listens on loopback only; say --insecure to listen on {host} all the same")
     _run(chosen, config, host, port, workers)
 
 
@@ -112,4 +112,5 @@ def _refuse(why: str) -> None:
 
 
 cli_records.install(app)
+cli_token.install(app)
 app.command()(load)
