@@ -59,7 +59,7 @@ class RequestLog:
     def _kind(self, notes: Notes) -> str | None:
         """Return what to call a request that failed, or was slow; None where it is one of many that were shed."""
         if notes.status < 500:
-            return SLOW
+            return None if notes.route in PROBES else SLOW
         if notes.code != Overloaded.code:
             return FAILED
         return SHED if self._chance() < self._share else None

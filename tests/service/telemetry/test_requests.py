@@ -119,6 +119,7 @@ def test_probes_are_told_of_only_when_they_fail() -> None:
         log = request_log(requests=1)
         for route in ("/livez", "/readyz", "/metrics"):
             serve(log, route=route)
+            serve(log, route=route, seconds=5.0)
         serve(log, route="/readyz", status=503)
 
     with logged() as lines:
