@@ -16,7 +16,7 @@ Knows nothing of HTTP, of settings or of any backend.
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -166,6 +166,28 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Finish what was accepted and let go of everything; a second call does nothing."""
         ...
+
+
+class Connections(msgspec.Struct, frozen=True):
+    """How many connections of a backend are in use (being made included), and open, and how many there may be."""
+
+    in_use: int
+    open: int
+    most: int
+
+
+@runtime_checkable
+class Pooled(Protocol):
+    """A backend that tells of its connections; one that has none, or does not know, need not be one."""
+
+    def connections(self) -> Connections:
+        """Return how many there are now."""
+        ...
+
+
+def connections_of(backend: Backend) -> Connections | None:
+    """Return what a backend tells of its connections, None where it tells nothing."""
+    return backend.connections() if isinstance(backend, Pooled) else None
 
 
 Clock = Callable[[], int]

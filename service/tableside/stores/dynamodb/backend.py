@@ -3,7 +3,7 @@
 from pydantic import BaseModel, Field
 
 from ...errors import StoreUnavailable, Throttled
-from ...store import Clock, TableSpec, now_ms
+from ...store import Clock, Connections, TableSpec, now_ms
 from ...together import together
 from .client import Client, DynamodbSettings
 from .store import DynamodbStore
@@ -57,6 +57,10 @@ class DynamodbBackend:
     async def ping(self) -> None:
         """Return if DynamoDB answers, be it that it refuses us."""
         await self._client.ping()
+
+    def connections(self) -> Connections:
+        """Return how many connections calls use; how many rest beside them only the driver knows."""
+        return self._client.connections()
 
     async def close(self) -> None:
         """Close every connection."""

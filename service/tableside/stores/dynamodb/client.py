@@ -32,6 +32,7 @@ from ...errors import (
     Throttled,
     TooLarge,
 )
+from ...store import Connections
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class Client:
     def __init__(self, settings: DynamodbSettings) -> None:
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.connections_max)
+        self._calls = 0
         self._opening = asyncio.Lock()
         self._opened = AsyncExitStack()
         self._client: Any = None
@@ -116,7 +118,11 @@ class Client:
                     if asyncio.get_running_loop().time() >= until:
                         raise TimeoutError
                     sent = True
-                    return await self._called(client, verb, parameters, writes=writes)
+                    self._calls += 1
+                    try:
+                        return await self._called(client, verb, parameters, writes=writes)
+                    finally:
+                        self._calls -= 1
         except TimeoutError:
             applied: Applied = "unknown" if writes and sent else "no"
             raise DeadlineExceeded(f"the deadline was over before DynamoDB answered {verb}", applied=applied) from None
@@ -134,6 +140,10 @@ class Client:
             raise StoreUnavailable(error.detail) from error
         except Throttled:
             return
+
+    def connections(self) -> Connections:
+        """Return how many connections calls use; how many rest beside them only the driver knows."""
+        return Connections(self._calls, self._calls, self._settings.connections_max)
 
     async def close(self) -> None:
         """Close every connection; a second call does nothing."""

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from ...errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound
-from ...store import Clock, TableSpec, now_ms
+from ...store import Clock, Connections, TableSpec, now_ms
 from .errors import DRIVER_ERRORS, translated
 from .forms import ColumnsForm, DocumentForm, ValueForm
 from .framing import watched_loop
@@ -131,6 +131,10 @@ class PostgresBackend:
             raise failed if isinstance(failed, StoreUnavailable) else StoreUnavailable(failed.detail) from error
         except TableError as error:
             raise StoreUnavailable(error.detail) from error
+
+    def connections(self) -> Connections:
+        """Return how many connections there are now."""
+        return self._pool.connections()
 
     async def close(self) -> None:
         """Close every connection."""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import asyncpg
 
+from ...store import Connections
 from .errors import connection_lost
 
 Connection: TypeAlias = asyncpg.Connection
@@ -37,6 +38,8 @@ class Pool:
     def __init__(self, connect: Connect, maximum: int, minimum: int = 0) -> None:
         self._connect = connect
         self._minimum = minimum
+        self._maximum = maximum
+        self._connecting = 0
         self._free = asyncio.Semaphore(maximum)
         self._idle: list[tuple[float, Connection]] = []
         self._open: set[Connection] = set()
@@ -63,6 +66,12 @@ class Pool:
         finally:
             self._returned(lent, fit=fit)
 
+    def connections(self) -> Connections:
+        """Return how many there are; in use are also those that are being made, or are on their way out."""
+        now = self._connecting + sum(not one.is_closed() for one in self._open)
+        idle = sum(not one.is_closed() for _, one in self._idle)
+        return Connections(now - idle, now, self._maximum)
+
     async def tend(self) -> None:
         """Let go of what has not been used for long, and keep the least number open."""
         before = time.monotonic() - IDLE_MAX_S
@@ -81,7 +90,11 @@ class Pool:
             await asyncio.wait(self._leaving)
 
     async def _opened(self) -> Connection:
-        connection = await self._connect()
+        self._connecting += 1
+        try:
+            connection = await self._connect()
+        finally:
+            self._connecting -= 1
         self._open.add(connection)
         return connection
 

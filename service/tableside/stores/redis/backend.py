@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validato
 from redis.asyncio.connection import parse_url
 
 from ...errors import InvalidOperation, StoreUnavailable, TableError, Unsupported
-from ...store import Clock, TableSpec, now_ms
+from ...store import Clock, Connections, TableSpec, now_ms
 from ...together import together
 from .cluster import NODES_AT_ONCE, Address, Cluster
 from .errors import failed, refused
@@ -128,6 +128,10 @@ class RedisBackend:
         replies = [reply for [reply] in await together(works, NODES_AT_ONCE)] if works else []
         if not any(reply == b"PONG" for reply in replies):
             raise failed(replies[0] if replies else None)
+
+    def connections(self) -> Connections:
+        """Return how many connections there are now; of a cluster, those to all its nodes."""
+        return self._servers.connections()
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from redis import exceptions
 
 from ...errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
+from ...store import Connections
 from ...together import together
 from .errors import refused
 from .keys import SLOTS, slot_of
@@ -84,6 +85,13 @@ class Cluster:
             if address is not None:
                 owned.setdefault(address, set()).add(slot)
         return [(self._node(address), frozenset(slots)) for address, slots in sorted(owned.items())]
+
+    def connections(self) -> Connections:
+        """Return how many connections there are to all the nodes that are known now."""
+        nodes = [node.connections() for node in self._nodes.values()]
+        return Connections(
+            sum(node.in_use for node in nodes), sum(node.open for node in nodes), sum(node.most for node in nodes)
+        )
 
     def close(self) -> None:
         """Let go of all connections."""

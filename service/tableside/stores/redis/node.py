@@ -15,6 +15,7 @@ from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocket
 from redis import exceptions
 
 from ...errors import Applied, DeadlineExceeded, StoreUnavailable, TableError
+from ...store import Connections
 from ...together import parts, together
 from .errors import broken
 from .script import Command
@@ -104,7 +105,9 @@ class Node:
         self._make_link = make_link
         self._expires = re.compile(rb"db%d:keys=\d+,expires=([1-9])" % database)
         self._connect_timeout_s = connect_timeout_s
+        self._connections_max = connections_max
         self._free = asyncio.Semaphore(connections_max)
+        self._in_use = 0
         self._idle: list[Link] = []
         self._closed = False
 
@@ -141,8 +144,10 @@ class Node:
         replies: list[Reply] = []
         try:
             async with asyncio.timeout_at(None if until == math.inf else until) as limit, self._free:
-                link, complete = await self._link(), False
+                link, complete = None, False
+                self._in_use += 1
                 try:
+                    link = await self._link()
                     applied = "unknown" if writes else "no"
                     await link.send_packed_command(packed, check_health=False)
                     for _ in range(count):
@@ -161,6 +166,10 @@ class Node:
         else:
             return replies
         return replies + [error] * (count - len(replies))
+
+    def connections(self) -> Connections:
+        """Return how many connections there are now."""
+        return Connections(self._in_use, self._in_use + len(self._idle), self._connections_max)
 
     def close(self) -> None:
         """Let go of the connections; those in use are closed when their requests end."""
@@ -215,7 +224,10 @@ class Node:
         while self._idle:
             self._idle.pop().abort()
 
-    def _give_back(self, link: Link, *, sound: bool) -> None:
+    def _give_back(self, link: Link | None, *, sound: bool) -> None:
+        self._in_use -= 1
+        if link is None:
+            return
         if sound and not self._closed:
             self._idle.append(link)
         else:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from ...store import Connections
 from .node import Node, Reply
 from .script import Command
 from .slots import EVERY_SLOT
@@ -41,6 +42,10 @@ class Servers(Protocol):
         """Return the servers that take writes, and their slots. Raise StoreUnavailable if they cannot be asked."""
         ...
 
+    def connections(self) -> Connections:
+        """Return how many connections there are now."""
+        ...
+
     def close(self) -> None:
         """Let go of all connections."""
         ...
@@ -69,6 +74,10 @@ class SingleServer:
     async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
         """Return the server."""
         return [(self._node, EVERY_SLOT)]
+
+    def connections(self) -> Connections:
+        """Return how many connections there are now."""
+        return self._node.connections()
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -1,0 +1,122 @@
+"""What backends tell of their connections, while a known number of calls is held up."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from redis.asyncio import Redis
+
+from dynamodb_tables import CREDENTIALS
+from kinds import kind
+from servers.process import HOST
+from servers.proxy import FaultProxy
+from store_contract import put
+from tableside import stores
+from tableside.operations import Get, Record
+from tableside.settings import checked
+from tableside.store import Backend, Connections, Store, connections_of
+from tableside.stores.memory import MemoryBackend, MemorySettings
+
+SOON_S = 5.0
+
+
+@asynccontextmanager
+async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, Store]]:
+    """The store of a configuration's only table, with a record."""
+    settings = checked(configuration)
+    backend = await stores.backend_type(settings.stores["s"].kind).open(settings.stores["s"].options)
+    try:
+        store = await backend.store(settings.tables["t"].spec("t", settings.options.get("t")))
+        await store.apply([put("a", {"n": 1})])
+        yield backend, store
+    finally:
+        await backend.close()
+
+
+def through(proxy: FaultProxy, store: dict[str, Any], member: str) -> dict[str, Any]:
+    """Return a store that is asked through the proxy."""
+    return {**store, member: store[member].replace(urlsplit(store[member]).netloc.rpartition("@")[2], address(proxy))}
+
+
+def address(proxy: FaultProxy) -> str:
+    return f"{HOST}:{proxy.port}"
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "member"), [("redis", "url"), ("postgres", "dsn"), ("dynamodb", "endpoint_url")], ids=lambda one: one
+)
+async def test_calls_that_are_held_up_are_connections_in_use(
+    name: str, member: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, setting in CREDENTIALS.items():
+        monkeypatch.setenv(variable, setting)
+    configuration = kind(name, request, tmp_path).configuration()
+    parts = urlsplit(configuration["stores"]["s"][member])
+    async with FaultProxy(str(parts.hostname), parts.port or 0) as proxy:
+        used = through(proxy, configuration["stores"]["s"], member)
+        async with opened({**configuration, "stores": {"s": {**used, "connections_max": 4}}}) as (backend, store):
+            told = connections_of(backend)
+            assert told is not None
+            assert (told.in_use, told.most) == (0, 4)
+            assert told.open == (0 if name == "dynamodb" else proxy.open_connections) <= 2
+            proxy.hang()
+            held = [asyncio.create_task(store.apply([Get("a")])) for _ in range(3)]
+            await until(lambda: connections_of(backend) == Connections(3, 3, 4))
+            held += [asyncio.create_task(store.apply([Get("a")])) for _ in range(3)]
+            await until(lambda: connections_of(backend) == Connections(4, 4, 4))
+            await asyncio.sleep(0.05)
+            assert connections_of(backend) == Connections(4, 4, 4)
+            proxy.pass_on()
+            assert {type(outcome) for [outcome] in await asyncio.gather(*held)} == {Record}
+            assert connections_of(backend) == Connections(0, 0 if name == "dynamodb" else 4, 4)
+            proxy.cut()
+            await asyncio.gather(*(store.apply([Get("a")], asyncio.get_running_loop().time() + 1) for _ in range(2)))
+            await until(lambda: connections_of(backend) == Connections(0, 0, 4))
+            proxy.hang()
+            leaving = asyncio.create_task(store.apply([Get("a")]))
+            await until(lambda: connections_of(backend) == Connections(1, 1, 4))
+            leaving.cancel()
+            await until(lambda: connections_of(backend) == Connections(0, 0, 4))
+            with contextlib.suppress(asyncio.CancelledError):
+                await leaving
+            proxy.pass_on()
+
+
+async def test_those_of_a_cluster_are_counted_over_its_nodes(
+    request: pytest.FixtureRequest, tmp_path: Path, redis_cluster_urls: list[str]
+) -> None:
+    used = kind("redis-cluster", request, tmp_path).configuration()
+    used["stores"]["s"]["connections_max"] = 4
+    async with opened(used) as (backend, store):
+        before = connections_of(backend)
+        assert before is not None
+        assert (before.in_use, before.most) == (0, 4 * len(redis_cluster_urls))
+        assert before.open >= len(redis_cluster_urls)
+        keys = [f"k{number}" for number in range(60)]
+        await asyncio.gather(*(pause(url, 1000) for url in redis_cluster_urls))
+        held = [asyncio.create_task(store.apply([Get(key)])) for key in keys[:3]]
+        await until(lambda: connections_of(backend).in_use == 3)  # type: ignore[union-attr]  # it is there
+        held += [asyncio.create_task(store.apply([Get(key)])) for key in keys]  # more than there may be, at each node
+        await until(lambda: connections_of(backend) == Connections(12, 12, 12))
+        await asyncio.gather(*held)
+        assert connections_of(backend) == Connections(0, 12, 12)
+
+
+async def pause(url: str, milliseconds: int) -> None:
+    async with Redis.from_url(url) as tool:
+        await tool.client_pause(milliseconds)
+
+
+async def test_a_backend_without_connections_tells_nothing() -> None:
+    assert connections_of(await MemoryBackend.open(MemorySettings())) is None
