@@ -23,7 +23,7 @@ from tableside.stores.memory import MemoryStore
 from virtual_time import in_virtual_time, now
 
 ROOMY = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
-CONFIGURATIONS = {
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "roomy": ROOMY,
     "no absences": {**ROOMY, "absent_ttl_s": 0.0},
     "nothing is kept": {**ROOMY, "ttl_s": 0.0, "absent_ttl_s": 0.0},
