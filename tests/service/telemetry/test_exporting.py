@@ -1,0 +1,78 @@
+"""A collector that fails is told of once in a while, and again when it works."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+import tableside
+from service.telemetry.lines import logged
+from tableside.telemetry.exporting import TOLD_EVERY_S, Delivery
+
+SPAN = ReadableSpan("request")
+
+
+class Exporter(SpanExporter):
+    """Does with spans as it is told."""
+
+    def __init__(self) -> None:
+        self.outcome: SpanExportResult | Exception = SpanExportResult.SUCCESS
+        self.closed = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def shutdown(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("failure", [SpanExportResult.FAILURE, ConnectionError("marked-password")])
+def test_failures_are_told_of_at_the_beginning_now_and_then_and_at_the_end(
+    failure: SpanExportResult | Exception,
+) -> None:
+    exporter, clock = Exporter(), [0.0]
+    delivery = Delivery(exporter, "https://user:marked-password@collector:4318/v1/traces", lambda: clock[0])
+    with logged() as lines:
+        assert delivery.export([SPAN]) is SpanExportResult.SUCCESS
+        exporter.outcome = failure
+        for _ in range(100):
+            assert delivery.export([SPAN, SPAN]) is SpanExportResult.FAILURE
+        clock[0] = TOLD_EVERY_S
+        delivery.export([SPAN])
+        exporter.outcome = SpanExportResult.SUCCESS
+        for _ in range(3):
+            delivery.export([SPAN])
+        exporter.outcome = failure
+        delivery.export([SPAN])
+    told = [(line["level"], line["event"], line["lost"]) for line in lines.all]
+    where = "collector:4318"
+    assert told == [
+        ("warning", f"spans cannot be delivered to {where}", 2),
+        ("warning", f"spans cannot be delivered to {where}", 201),
+        ("info", f"spans are delivered to {where} again", 201),
+        ("warning", f"spans cannot be delivered to {where}", 1),
+    ]
+    assert "marked" not in lines.text
+
+
+def test_closing_it_closes_what_sends() -> None:
+    exporter = Exporter()
+    delivery = Delivery(exporter, "http://collector")
+    assert delivery.force_flush()
+    delivery.shutdown()
+    assert exporter.closed
+
+
+def test_nothing_else_imports_the_sdk_when_it_is_imported() -> None:
+    package = Path(tableside.__file__).parent
+    importers = {
+        file.name
+        for file in package.rglob("*.py")
+        if re.search(r"^from opentelemetry\.(sdk|exporter)", file.read_text(), re.MULTILINE)
+    }
+    assert importers == {"exporting.py"}

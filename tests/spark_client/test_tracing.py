@@ -1,0 +1,123 @@
+"""The service continues the trace that is current where the client is asked, or that the executor was started with."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, use_span
+
+from running import Service, running
+from service.telemetry.collector import Collector, Seen, collecting
+from tableside_spark import TableClient
+from tableside_spark.tracing import trace_headers
+from tableside_spark.window import in_order
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+def span(trace: int = 0xABC, *, sampled: bool = True) -> NonRecordingSpan:
+    flags = TraceFlags(TraceFlags.SAMPLED if sampled else 0)
+    return NonRecordingSpan(
+        SpanContext(trace, 0xDEF, is_remote=False, trace_flags=flags, trace_state=TraceState([("a", "b")]))
+    )
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with collecting() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def traced(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory: Path = tmp_path_factory.mktemp("traced")
+    config = directory / "tableside.yaml"
+    config.write_text(
+        f"stores: {{local: {{kind: memory}}}}\nauto_create: true\ntraces: {{endpoint: '{collector.url}', sample: 0}}\n"
+    )
+    with running(directory, config, environment={"OTEL_BSP_SCHEDULE_DELAY": "100"}) as service:
+        yield service
+
+
+def requests(collector: Collector, count: int) -> list[Seen]:
+    """Return the spans of requests, once there are so many, and forget them."""
+
+    def found() -> list[Seen]:
+        return [span for span in collector.spans if span.kind == 2]
+
+    collector.wait_for(lambda: len(found()) >= count)
+    spans = found()
+    collector.bodies.clear()
+    return spans
+
+
+def test_the_service_continues_the_trace_that_is_current(traced: Service, collector: Collector) -> None:
+    with TableClient(traced.url) as client, use_span(span()):
+        client.put("t", "a", {"n": 1})
+        client.batch("t", pa.table({"key": ["a", "b"]}), op="get")
+    put, batch = requests(collector, 2)
+    assert (put.name, put.trace, put.parent) == (
+        "PUT /v1/tables/{table}/records/{key:path}",
+        f"{0xABC:032x}",
+        f"{0xDEF:016x}",
+    )
+    assert (batch.name, batch.trace) == ("POST /v1/tables/{table}/batch", f"{0xABC:032x}")
+    assert batch.attributes["tableside.operations"] == 2
+
+
+def test_requests_in_flight_side_by_side_have_it_too(traced: Service, collector: Collector) -> None:
+    with TableClient(traced.url) as client, use_span(span(0x123)):
+        assert len([*in_order(range(10), lambda number: client.put("t", f"{number}", {}), window=4)]) == 10
+    assert {seen.trace for seen in requests(collector, 10)} == {f"{0x123:032x}"}
+
+
+def test_the_service_continues_the_trace_that_the_process_was_started_with(
+    traced: Service, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEPARENT", PARENT)
+    with TableClient(traced.url) as client:
+        client.put("t", "a", {"n": 1})
+        client.tables()
+    assert [seen.trace for seen in requests(collector, 2)] == [TRACE, TRACE]
+
+
+def test_the_current_span_comes_before_the_variable() -> None:
+    environment = {"TRACEPARENT": PARENT, "TRACESTATE": "x=y"}
+    assert trace_headers(environment) == {"traceparent": PARENT, "tracestate": "x=y"}
+    with use_span(span(sampled=False)):
+        expected = {"traceparent": f"00-{0xABC:032x}-{0xDEF:016x}-00", "tracestate": "a=b"}
+        assert trace_headers(environment) == expected
+
+
+@pytest.mark.parametrize("parent", ["", "nonsense", PARENT + "\r\nx: y", PARENT.upper(), PARENT + "-00", PARENT[:-1]])
+def test_what_is_no_trace_is_not_sent(parent: str) -> None:
+    assert trace_headers({"TRACEPARENT": parent, "TRACESTATE": "x=y"}) == {}
+
+
+@pytest.mark.parametrize("state", ["", "a=b\r\nx: y", "ä=b", " ", "a" * 600])
+def test_what_is_no_state_is_left_out(state: str) -> None:
+    assert trace_headers({"TRACEPARENT": PARENT, "TRACESTATE": state}) == {"traceparent": PARENT}
+
+
+def test_there_is_nothing_without_a_trace() -> None:
+    with use_span(NonRecordingSpan(SpanContext(0, 0, is_remote=False))):
+        assert trace_headers({}) == {}
+    assert trace_headers({}) == {}
+
+
+def test_nothing_has_to_be_installed_for_it(tmp_path: Path) -> None:
+    """An executor has this client, and no OpenTelemetry."""
+    program = f"""
+import sys
+sys.modules["opentelemetry"] = None
+from tableside_spark.tracing import trace_headers
+import tableside_spark
+assert trace_headers({{"TRACEPARENT": {PARENT!r}}}) == {{"traceparent": {PARENT!r}}}
+print(sorted(name for name in sys.modules if name.startswith("opentelemetry.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "[]\n"
