@@ -14,7 +14,20 @@ or fails by itself. Every answer with a status of 400 or more is an RFC 9457 pro
 A key in a path is percent-encoded, one segment per part: `a%2Fb` is the key `a/b`, and the key
 `["user-1", "2026-11-20"]` of a table with a composite key is `user-1/2026-11-20`. The keys `.` and `..` are sent in a
 batch, since clients resolve them away.
+
+Where the service asks who calls, a request carries a bearer token, which may allow reading some tables and writing
+others. What is not allowed is `forbidden`, as a whole or, in a batch, as the result of that operation.
 """
+
+_SECURITY_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token that the service's configuration knows; without `auth` there, none is asked for.",
+    }
+}
+_SECURITY: list[Described] = [{}, {"bearer": []}]
+"""Whether a token is needed is the configuration's to say."""
 
 _TAGS = [
     {"name": "records", "description": "One record at a time."},
@@ -39,7 +52,13 @@ def document(version: str) -> Described:
         "servers": [{"url": "/", "description": "Where this document came from."}],
         "tags": _TAGS,
         "paths": {path: _with_common_parameters(item) for path, item in paths.items()},
-        "components": {"schemas": SCHEMAS, "parameters": PARAMETERS, "headers": HEADERS},
+        "security": _SECURITY,
+        "components": {
+            "schemas": SCHEMAS,
+            "parameters": PARAMETERS,
+            "headers": HEADERS,
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
     }
 
 

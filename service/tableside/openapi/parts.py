@@ -163,6 +163,11 @@ HEADERS: Described = {
         "schema": {"type": "integer", "minimum": 1},
         "example": 1,
     },
+    "WWW-Authenticate": {
+        "description": "How to say who asks.",
+        "required": True,
+        "schema": {"const": "Bearer"},
+    },
     "Accept-Patch": {
         "description": "The media types of an update.",
         "required": True,
@@ -213,8 +218,8 @@ OF_A_TABLE = (
 
 _WHY = {
     "malformed_request": "a parser refuses the request, or the whole of it has the wrong shape",
-    "unauthenticated": "the service asks for a credential, and none was accepted",
-    "forbidden": "the credential does not allow it",
+    "unauthenticated": "the service asks for a bearer token, and none that it knows was given",
+    "forbidden": "the caller has no right to do that",
     "record_not_found": "there is no such record",
     "table_not_found": "there is no such table",
     "not_found": "there is no such path",
@@ -243,12 +248,19 @@ def refusals(*codes: str) -> Described:
     return {str(status): _refusal(status, by_status[status]) for status in sorted(by_status)}
 
 
+_WITH_REFUSALS = {
+    401: ("WWW-Authenticate",),
+    409: ("Retry-After-If-Known",),
+    429: ("Retry-After",),
+    503: ("Retry-After",),
+}
+
+
 def _refusal(status: int, codes: Sequence[str]) -> Described:
     fixed = {"properties": {"code": {"enum": list(codes)}, "status": {"const": status}}}
-    retry = {429: ("Retry-After",), 503: ("Retry-After",), 409: ("Retry-After-If-Known",)}.get(status, ())
     return answer(
         "; ".join(f"`{code}`: {_WHY[code]}" for code in codes),
-        *retry,
+        *_WITH_REFUSALS.get(status, ()),
         content={problems.MEDIA_TYPE: {"schema": {"allOf": [schema("Problem"), fixed]}}},
     )
 

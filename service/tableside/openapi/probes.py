@@ -2,6 +2,8 @@
 
 from .parts import JSON, OF_THE_SERVICE, Described, answer, parameters, refusals, schema
 
+_PUBLIC: Described = {"security": []}
+
 _OF_A_DESCRIPTION = (*OF_THE_SERVICE, "malformed_request", "unauthenticated", "forbidden", "not_acceptable")
 
 
@@ -44,7 +46,10 @@ _METRICS = _get(
     "metrics",
     "service",
     "Metrics in Prometheus' text format",
-    {"200": answer("Every metric.", content={"text/plain": {"schema": {"type": "string"}}})},
+    {
+        "200": answer("Every metric.", content={"text/plain": {"schema": {"type": "string"}}}),
+        **refusals("unauthenticated", "forbidden"),
+    },
 )
 _OPENAPI = _get(
     "openapi",
@@ -62,9 +67,9 @@ _DOCS = _get(
 PATHS: Described = {
     "/v1/tables": {"get": _TABLES},
     "/v1/tables/{table}": {"parameters": parameters("table"), "get": _TABLE},
-    "/livez": {"get": _LIVEZ},
-    "/readyz": {"get": _READYZ},
+    "/livez": {"get": _LIVEZ | _PUBLIC},
+    "/readyz": {"get": _READYZ | _PUBLIC},
     "/metrics": {"get": _METRICS},
-    "/openapi.json": {"get": _OPENAPI},
-    "/docs": {"get": _DOCS},
+    "/openapi.json": {"get": _OPENAPI | _PUBLIC},
+    "/docs": {"get": _DOCS | _PUBLIC},
 }

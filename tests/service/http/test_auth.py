@@ -164,6 +164,16 @@ def test_probes_and_documentation_need_no_token_and_mind_none(client: httpx.Clie
         assert client.get(path, headers=headers).status_code == 200
 
 
+def test_the_document_says_what_needs_a_token(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    operations = [(path, one) for path, item in document["paths"].items() for one in item.values() if "summary" in one]
+    public = {path for path, one in operations if one.get("security") == []}
+    assert public == {path for path in PUBLIC if not path.startswith("/static")}
+    for path, one in operations:
+        assert ("401" in one["responses"]) == (path not in public), path
+        assert client.get(path.format(table="t", key="a")).status_code == (200 if path in public else 401)
+
+
 def test_metrics_may_be_for_admins_only(client: httpx.Client) -> None:
     check_refused(client.get("/metrics"), 401, "unauthenticated")
     for name in ("all", "reader", "none"):
