@@ -2,6 +2,8 @@
 
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
+_LONG = ((86400, "days"), (3600, "h"), (60, "min"))
+
 NONE = "\N{EN DASH}"
 
 
@@ -16,7 +18,7 @@ def count(number: float | None) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """Return a time: 850 µs, 1.25 ms, 3.5 s, 2 min."""
+    """Return a time: 850 µs, 1.25 ms, 3.5 s, 2 min, 24 h."""
     if number is None:
         return NONE
     if number == 0:
@@ -25,7 +27,10 @@ def seconds(number: float | None) -> str:
         return f"{_digits(number * 1e6)} µs"
     if number < 0.9995:
         return f"{_digits(number * 1e3)} ms"
-    return f"{_digits(number)} s" if number < 120 else f"{number / 60:.0f} min"
+    if number < 120:
+        return f"{_digits(number)} s"
+    size, unit = next((size, unit) for size, unit in _LONG if number >= 2 * size)
+    return f"{number / size:.0f} {unit}"
 
 
 def share(number: float | None) -> str:

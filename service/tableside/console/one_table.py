@@ -31,7 +31,8 @@ async def live(console: Console, request: Request, entry: Entry) -> Mapping[str,
 def settings(request: Request, entry: Entry) -> list[tuple[str, str]]:
     """Return the settings and capabilities of a table, by their paths."""
     described = describe(entry, request.app.state.settings.limits)
-    return [(path, text) for path, text in _flat(described) if not path.startswith(("name", "store."))]
+    shown = [(path, text) for path, text in _flat(described) if not path.startswith(("name", "store."))]
+    return [(path.removeprefix("policies."), text) for path, text in shown]
 
 
 def _policies(now: Change, entry: Entry) -> Iterator[tuple[str, str, str]]:
@@ -78,6 +79,8 @@ def _text(value: Json) -> str:
             return "none"
         case bool():
             return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
         case list():
             return ", ".join(_field(one) for one in value)
     return str(value)

@@ -1,6 +1,7 @@
 """Templates and files, read once, and pages made of them."""
 
 import hashlib
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ class Rendering:
             "share": numbers.share,
             "size": numbers.size_bytes,
         }
-        self._templates.globals["plots"] = plots
+        self._templates.globals |= {"plots": plots, "host": socket.gethostname()}
 
     def page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
         """Return a page, or a part of one."""

@@ -1,0 +1,31 @@
+"""A page in a browser, of which it is noted whether anything is wrong with it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, Page
+
+
+@asynccontextmanager
+async def looking(browser: Browser, *, dark: bool = False, width: int = 1280) -> AsyncIterator[Page]:
+    """Open a page, and see when it is left that nothing was complained of and nobody else asked.
+
+    A new context has no cookies and no storage, as a new profile has.
+    """
+    context = await browser.new_context(
+        color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900}
+    )
+    complaints: list[str] = []
+    hosts: set[str | None] = set()
+    page = await context.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).hostname))
+    page.set_default_timeout(10_000)
+    try:
+        yield page
+    finally:
+        await context.close()
+    assert complaints == []
+    assert hosts - {None} == {"127.0.0.1"}  # an address that begins with data: has no host

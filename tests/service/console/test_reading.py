@@ -1,0 +1,78 @@
+"""From metrics to rows: every metric that the pages need is found under the name that the service gives it."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from store_contract import put
+from tableside.console.counts import Change, Counts
+from tableside.console.reading import FAMILIES, read
+from tableside.in_flight import InFlight
+from tableside.in_flight import Metrics as InFlightMetrics
+from tableside.measure import Measure
+from tableside.operations import Get
+from tableside.settings import TableSettings
+from tableside.stack import Around, Metrics, stack
+from tableside.store import TableSpec
+from tableside.stores.memory import MemoryStore
+from tableside.table import Table
+
+
+def table(metrics: Metrics, name: str = "t", **settings: object) -> Table:
+    chosen = TableSettings.model_validate({"store": "local", **settings})
+    around = stack(MemoryStore(TableSpec(name)), chosen, Around(metrics))
+    return Table(around.top, measure=Measure(metrics.measure, name))
+
+
+async def test_a_row_holds_what_a_table_did() -> None:
+    registry = CollectorRegistry()
+    asked = table(Metrics(registry), cache={"records_max": 10, "ttl_s": 60})
+    await asked.one(put("a"))
+    for _ in range(3):
+        await asked.one(Get("a"))
+    await asked.one(Get("b"))
+    await asked.one(put("a", {}, if_match=("x",)))
+    row = Change(1.0, Counts(), read(registry.collect()).tables["t"])
+    assert (row["reads"], row["writes"]) == (4, 2)
+    assert (row["found"], row["absent"], row["written"], row["refused"]) == (3, 1, 1, 1)
+    assert (row["cache hit"], row["cache miss"]) == (2, 2)
+    assert (row["calls"], row["calls failed"]) == (4, 1)
+    assert 0 < row["calls seconds"] < 10
+    assert 0 < (row.latency_s(0.99) or 0.0) < 10
+    assert row["le inf"] == 6
+
+
+async def test_the_total_is_of_all_tables() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    for name in ("one", "two"):
+        await table(metrics, name).one(Get("a"))
+    reading = read(registry.collect())
+    assert sorted(reading.tables) == ["one", "two"]
+    assert reading.total["reads"] == 2
+
+
+async def test_what_the_policies_do_is_found() -> None:
+    registry = CollectorRegistry()
+    asked = table(Metrics(registry), read={"rate_per_s": 0.001, "burst": 1, "attempts_max": 1}, deadline_s=1)
+    for _ in range(3):
+        await asked.one(Get("a"), 0.05)
+    row = read(registry.collect()).tables["t"]
+    assert row["read limit"] == 2
+    assert row["throttled"] == 2
+    assert row["write limit"] == 0
+
+
+def test_what_is_under_way_is_found() -> None:
+    registry = CollectorRegistry()
+    in_flight = InFlight(InFlightMetrics(registry), requests_max=9, operations_max=9, bytes_max=9)
+    in_flight.operations.enter(3)
+    in_flight.sample()
+    found = read(registry.collect()).in_flight
+    assert (found["operations"], found["requests"]) == (3, 0)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_family_that_is_read_is_one_that_the_service_has(family: str) -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    assert family in {found.name for found in registry.collect()}
