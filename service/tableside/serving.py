@@ -78,6 +78,9 @@ class Server(uvicorn.Server):
         """Begin to end, when a signal says so."""
         if self._asked_at is None:
             self._ask()
+            # Whatever hangs, be it this process's own loop: the kernel ends it.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, self._limits.shutdown_s)
         elif not self._supervised:
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
@@ -100,9 +103,6 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self.server_state.draining = True
         self._asked_at = time.monotonic()
-        # Whatever hangs, be it this process's own loop: the kernel ends it.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, self._limits.shutdown_s)
 
     async def _drain(self, cancel_at: float) -> None:
         for connection in self._connections():

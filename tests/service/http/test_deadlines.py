@@ -1,0 +1,38 @@
+"""How the deadline of a caller comes to the store, whichever policies stand between."""
+
+import asyncio
+
+import pytest
+
+from served import BATCH, POLICIES, RECORD, connected, served
+
+WAIT_S = 5.0
+
+REQUESTS = {
+    "get": ("GET", RECORD, None),
+    "put": ("PUT", RECORD, {}),
+    "batch": ("POST", BATCH, {"operations": [{"op": "get", "key": "a"}, {"op": "put", "key": "b", "value": {}}]}),
+}
+
+
+@pytest.mark.parametrize("asked", list(REQUESTS))
+@pytest.mark.parametrize("policy", list(POLICIES))
+async def test_what_a_caller_waits_for_is_the_deadline_of_the_store(policy: str, asked: str) -> None:
+    method, path, document = REQUESTS[asked]
+    async with served(POLICIES[policy], drain_s=0) as service, connected(service, 1) as [caller]:
+        before = asyncio.get_running_loop().time()
+        assert (await caller.ask(method, path, document, prefer=f"wait={WAIT_S:g}")).status in (200, 204, 404)
+        after = asyncio.get_running_loop().time()
+    assert service.store.untils
+    assert all(before + WAIT_S <= until <= after + WAIT_S for until in service.store.untils)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+async def test_past_it_the_caller_is_told_and_the_store_is_not_asked_again(policy: str) -> None:
+    async with served(POLICIES[policy], drain_s=0) as service, connected(service, 1) as [caller]:
+        service.store.takes_s = lambda operations: 20
+        answer = await caller.ask("GET", RECORD, prefer="wait=0.2")
+        assert (answer.status, answer.json()["code"]) == (504, "deadline_exceeded")
+        assert answer.json()["applied"] == "no"
+        assert len(service.store.calls) == 1
+        await service.idle()

@@ -1,0 +1,123 @@
+"""What becomes of a request whose caller hangs up: reads are given up down to the store, writes are finished."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from served import BATCH, POLICIES, RECORD, Served, connected, served
+
+LONG_S = 20.0
+SHORT_S = 0.3
+ROUTE = "/v1/tables/{table}/records/{key:path}"
+
+READS: dict[str, tuple[str, str, Any]] = {
+    "get": ("GET", RECORD, None),
+    "head": ("HEAD", RECORD, None),
+    "scan": ("GET", "/v1/tables/t/records", None),
+    "batch of gets": ("POST", BATCH, {"operations": [{"op": "get", "key": "a"}, {"op": "get", "key": "b"}]}),
+}
+
+WRITES: dict[str, tuple[str, str, Any]] = {
+    "put": ("PUT", RECORD, {"n": 1}),
+    "batch": (
+        "POST",
+        BATCH,
+        {"operations": [{"op": "get", "key": "b"}, {"op": "put", "key": "a", "value": {"n": 1}}]},
+    ),
+}
+
+
+@pytest.fixture(params=list(POLICIES))
+async def service(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    async with served(POLICIES[request.param], drain_s=0) as running:
+        yield running
+
+
+@pytest.mark.parametrize("read", list(READS))
+async def test_a_read_is_cancelled_in_the_store(service: Served, read: str) -> None:
+    method, path, document = READS[read]
+    service.store.takes_s = lambda operations: LONG_S
+    async with connected(service, 1) as [caller]:
+        caller.send(method, path, document)
+        await service.called()
+        assert service.under_way[:2] == (1, 2 if read.startswith("batch") else 1)
+        caller.abort()
+        await service.idle()
+    assert service.store.cancelled == 1
+    route = {RECORD: ROUTE, BATCH: "/v1/tables/{table}/batch"}.get(path, "/v1/tables/{table}/records")
+    assert service.metric("tableside_http_requests_total", route=route, method=method, status="499") == 1
+
+
+@pytest.mark.parametrize("write", list(WRITES))
+async def test_a_write_is_finished(service: Served, write: str) -> None:
+    method, path, document = WRITES[write]
+    service.store.takes_s = lambda operations: SHORT_S
+    async with connected(service, 2) as [caller, other]:
+        caller.send(method, path, document)
+        await service.called()
+        caller.abort()
+        await service.idle()
+        assert service.store.cancelled == 0
+        service.store.takes_s = lambda operations: 0
+        assert (await other.ask("GET", RECORD)).json() == {"n": 1}
+    route, status = (ROUTE, "204") if method == "PUT" else ("/v1/tables/{table}/batch", "200")
+    assert service.metric("tableside_http_requests_total", route=route, method=method, status=status) == 1
+
+
+async def test_others_who_wait_for_the_same_are_answered(service: Served) -> None:
+    service.store.takes_s = lambda operations: SHORT_S
+    async with connected(service, 3) as callers:
+        for caller in callers:
+            caller.send("GET", RECORD)
+        await service.called()
+        callers[0].abort()
+        for caller in callers[1:]:
+            assert (await caller.answer()).status == 404
+    await service.idle()
+    if len(service.store.calls) == 1:
+        assert service.store.cancelled == 0
+
+
+@pytest.fixture
+async def plain() -> AsyncIterator[Served]:
+    async with served(drain_s=0) as running:
+        yield running
+
+
+async def test_one_reading_goes_on_until_the_last_of_those_who_share_it_has_left() -> None:
+    async with served(POLICIES["cache"], drain_s=0) as service, connected(service, 3) as callers:
+        service.store.takes_s = lambda operations: LONG_S
+        for caller in callers:
+            caller.send("GET", RECORD)
+        await service.called()
+        for caller in callers[:2]:
+            caller.abort()
+        await asyncio.sleep(0.1)
+        assert (len(service.store.calls), service.store.cancelled, service.under_way[0]) == (1, 0, 1)
+        callers[2].abort()
+        await service.idle()
+        assert service.store.cancelled == 1
+
+
+async def test_who_leaves_before_the_body_has_come_has_asked_nothing(plain: Served) -> None:
+    async with connected(plain, 1) as [caller]:
+        caller.send("PUT", RECORD, None, content_length="1000")
+        async with asyncio.timeout(10):
+            while plain.under_way != (1, 0, 1000):
+                await asyncio.sleep(0.005)
+        caller.abort()
+        await plain.idle()
+    assert plain.store.calls == []
+    assert plain.metric("tableside_http_requests_total", route=ROUTE, method="PUT", status="499") == 1
+
+
+async def test_who_leaves_after_the_answer_cancels_nothing(plain: Served) -> None:
+    for _ in range(20):
+        async with connected(plain, 1) as [caller]:
+            assert (await caller.ask("GET", RECORD)).status == 404
+            caller.abort()
+    await plain.idle()
+    assert plain.store.cancelled == 0
+    assert plain.metric("tableside_http_requests_total", route=ROUTE, method="GET", status="404") == 20

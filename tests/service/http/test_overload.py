@@ -1,0 +1,193 @@
+"""More than the service takes at once: what is above a bound is refused at once, and harms nothing that was let in."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from raw_http import Answer, Connection
+from served import BATCH, RECORD, Served, connected, served
+
+BYTES_MAX = 10_000
+PROBES = ("/livez", "/readyz", "/metrics")
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Served]:
+    async with served(in_flight_max=3, operations_in_flight_max=20, bytes_in_flight_max=BYTES_MAX, drain_s=0) as one:
+        yield one
+
+
+def value(size_bytes: int) -> dict[str, str]:
+    """Return a value that is a body of so many bytes."""
+    return {"a": "x" * (size_bytes - len('{"a": ""}'))}
+
+
+def gets(count: int) -> dict[str, object]:
+    return {"operations": [{"op": "get", "key": f"k{number}"} for number in range(count)]}
+
+
+def send_chunked(connection: Connection, size_bytes: int) -> None:
+    """Send a put without saying how long its body is."""
+    connection.send("PUT", RECORD, None, content_length="", transfer_encoding="chunked")
+    body = json.dumps(value(size_bytes)).encode()
+    for start in range(0, len(body), 1000):
+        chunk = body[start : start + 1000]
+        connection.writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+    connection.writer.write(b"0\r\n\r\n")
+
+
+def check_shed(answer: Answer) -> None:
+    assert answer.status == 503, answer
+    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["x-request-id"]
+    problem = answer.json()
+    assert (problem["code"], problem["retriable"], problem["applied"]) == ("overloaded", True, "no")
+
+
+async def until_under_way(service: Served, expected: tuple[int, int, int]) -> None:
+    async with asyncio.timeout(10):
+        while service.under_way != expected:
+            await asyncio.sleep(0.005)
+
+
+async def test_requests_above_the_bound_are_refused_and_probes_are_not(service: Served) -> None:
+    service.store.takes_s = lambda operations: 0.5
+    async with connected(service, 5) as [*waiting, refused, probe]:
+        for caller in waiting:
+            caller.send("GET", RECORD)
+        await service.called(3)
+        check_shed(await refused.ask("GET", RECORD))
+        check_shed(await refused.ask("GET", "/v1/tables"))
+        for path in PROBES:
+            assert (await probe.ask("GET", path)).status == 200
+        assert service.metric("tableside_in_flight", what="requests") == 3
+        assert service.metric("tableside_shed_total", reason="requests") == 2
+        assert [(await caller.answer()).status for caller in waiting] == [404] * 3
+        assert (await refused.ask("GET", RECORD)).status == 404
+    await service.idle()
+    assert service.metric("tableside_in_flight", what="requests") == 0
+
+
+async def test_operations_above_the_bound_are_refused_before_any_is_attempted(service: Served) -> None:
+    service.store.takes_s = lambda operations: 0.5
+    async with connected(service, 2) as [large, other]:
+        large.send("POST", BATCH, gets(15))
+        await service.called()
+        check_shed(await other.ask("POST", BATCH, gets(6)))
+        assert service.metric("tableside_shed_total", reason="operations") == 1
+        assert len(service.store.calls) == 1
+        other.send("POST", BATCH, gets(5))
+        await service.called(2)
+        assert (await large.answer()).status == 200
+        assert (await other.answer()).status == 200
+
+
+async def test_while_no_operation_could_be_let_in_no_body_is_read(service: Served) -> None:
+    service.store.takes_s = lambda operations: 0.5
+    async with connected(service, 2) as [large, other]:
+        large.send("POST", BATCH, gets(20))
+        await service.called()
+        other.send("POST", BATCH, None, content_length="5000")
+        check_shed(await other.answer())
+        assert (await large.answer()).status == 200
+
+
+async def test_a_batch_larger_than_the_bound_passes_alone(service: Served) -> None:
+    async with connected(service, 1) as [caller]:
+        assert (await caller.ask("POST", BATCH, gets(50))).status == 200
+
+
+async def test_declared_bytes_above_the_bound_are_refused_before_they_come(service: Served) -> None:
+    async with connected(service, 2) as [slow, other]:
+        slow.send("PUT", RECORD, None, content_length="8000")
+        await until_under_way(service, (1, 0, 8000))
+        assert service.metric("tableside_in_flight", what="bytes") == 8000
+        other.send("PUT", f"{RECORD}b", None, content_length="4000")
+        check_shed(await other.answer())
+        assert service.metric("tableside_shed_total", reason="bytes") == 1
+        # The body comes anyway, and is no part of the next request.
+        other.writer.write(b'{"a":"%b"}' % (b"x" * 3992))
+        assert (await other.ask("PUT", f"{RECORD}c", value(1500))).status == 204
+        slow.writer.write(b'{"a":"%b"}' % (b"y" * 7992))
+        assert (await slow.answer()).status == 204
+        assert (await other.ask("PUT", f"{RECORD}b", value(4000))).status == 204
+        assert (await other.ask("GET", f"{RECORD}b")).json() == value(4000)
+    await service.idle()
+    assert service.metric("tableside_in_flight", what="bytes") == 0
+
+
+async def test_bytes_of_which_nobody_said_how_many_count_as_they_come(service: Served) -> None:
+    async with connected(service, 2) as [slow, other]:
+        slow.send("PUT", RECORD, None, content_length="8000")
+        await until_under_way(service, (1, 0, 8000))
+        send_chunked(other, 4000)
+        check_shed(await other.answer())
+        assert service.under_way == (1, 0, 8000)
+        send_chunked(other, 1500)
+        assert (await other.answer()).status == 204
+        slow.abort()
+        await service.idle()
+        send_chunked(other, 4000)
+        assert (await other.answer()).status == 204
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_larger_than_the_bound_passes_alone(service: Served, chunked: bool) -> None:
+    async with connected(service, 1) as [caller]:
+        if chunked:
+            send_chunked(caller, 5 * BYTES_MAX)
+        else:
+            caller.send("PUT", RECORD, value(5 * BYTES_MAX))
+        assert (await caller.answer()).status == 204
+        assert (await caller.ask("GET", RECORD)).json() == value(5 * BYTES_MAX)
+
+
+async def test_who_waits_to_be_asked_for_the_body_is_told_and_the_connection_ends(service: Served) -> None:
+    """Else nobody could tell whether what comes next is the body."""
+    async with connected(service, 2) as [slow, other]:
+        slow.send("PUT", RECORD, None, content_length="8000")
+        await until_under_way(service, (1, 0, 8000))
+        other.send("PUT", RECORD, None, content_length="4000", expect="100-continue")
+        answer = await other.answer()
+        check_shed(answer)
+        assert answer.last
+        assert await other.reader.read() == b""
+
+
+async def test_of_a_length_that_nobody_may_send_no_more_counts_than_may_be_sent() -> None:
+    async with served(bytes_in_flight_max=2**27, drain_s=0) as service, connected(service, 1) as [caller]:
+        caller.send("PUT", RECORD, None, content_length=str(2**40))
+        assert (await caller.answer()).status == 413
+        await service.idle()
+
+
+async def test_a_storm_is_answered_and_leaves_nothing_behind() -> None:
+    """Three seconds of many more callers than may be served at once."""
+    async with served(in_flight_max=8, drain_s=0) as service:
+        service.store.takes_s = lambda operations: 0.002
+        async with connected(service, 64) as callers:
+            until = asyncio.get_running_loop().time() + 3
+            statuses = await asyncio.gather(*(insist(caller, number, until) for number, caller in enumerate(callers)))
+            await service.idle()
+            assert {200, 503} <= set().union(*statuses) <= {200, 204, 503}
+            service.store.takes_s = lambda operations: 0
+            for number, caller in enumerate(callers):
+                written = 204 in statuses[number]
+                answer = await caller.ask("GET", f"{RECORD}{number}")
+                assert (answer.status, answer.json().get("number")) == ((200, number) if written else (404, None))
+        assert service.metric("tableside_shed_total", reason="requests") > 0
+
+
+async def insist(caller: Connection, number: int, until: float) -> set[int]:
+    """Put a record, then ask for batches again and again."""
+    statuses = set()
+    answer = await caller.ask("PUT", f"{RECORD}{number}", {"number": number})
+    while asyncio.get_running_loop().time() < until:
+        statuses.add(answer.status)
+        if answer.status == 503:
+            check_shed(answer)
+        answer = await caller.ask("POST", BATCH, gets(10))
+    return statuses | {answer.status}

@@ -1,0 +1,108 @@
+"""What is let in at once, and what is not."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tableside.errors import Overloaded
+from tableside.in_flight import Bound, InFlight, Metrics, Share
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def in_flight(registry: CollectorRegistry) -> InFlight:
+    return InFlight(Metrics(registry), requests_max=2, operations_max=10, bytes_max=100)
+
+
+def under_way(registry: CollectorRegistry, in_flight: InFlight, what: str) -> float | None:
+    in_flight.sample()
+    return registry.get_sample_value("tableside_in_flight", {"what": what})
+
+
+def refused(bound: Bound, count: int) -> bool:
+    try:
+        bound.enter(count)
+    except Overloaded:
+        return True
+    bound.leave(count)
+    return False
+
+
+def test_up_to_the_bound_is_let_in(in_flight: InFlight, registry: CollectorRegistry) -> None:
+    operations = in_flight.operations
+    operations.enter(6)
+    assert not refused(operations, 4)
+    assert refused(operations, 5)
+    assert under_way(registry, in_flight, "operations") == 6
+    operations.leave(6)
+    assert not refused(operations, 10)
+    assert under_way(registry, in_flight, "operations") == 0
+    assert registry.get_sample_value("tableside_shed_total", {"reason": "operations"}) == 1
+
+
+def test_what_is_larger_than_the_bound_is_let_in_alone(in_flight: InFlight) -> None:
+    operations = in_flight.operations
+    assert not refused(operations, 1000)
+    with operations.held(1):
+        assert refused(operations, 1000)
+    with operations.held(1000):
+        assert refused(operations, 1)
+
+
+def test_what_was_let_in_is_let_go_of_after_a_failure(in_flight: InFlight) -> None:
+    with pytest.raises(ZeroDivisionError), in_flight.requests.held(2):
+        _ = 1 / 0
+    assert not refused(in_flight.requests, 2)
+
+
+def test_nothing_is_counted_of_what_was_refused(in_flight: InFlight, registry: CollectorRegistry) -> None:
+    with in_flight.requests.held(2), pytest.raises(Overloaded), in_flight.requests.held(1):
+        pass
+    assert under_way(registry, in_flight, "requests") == 0
+
+
+def test_a_full_bound_says_so(in_flight: InFlight) -> None:
+    with in_flight.operations.held(9):
+        in_flight.operations.check()
+    with in_flight.operations.held(10), pytest.raises(Overloaded) as raised:
+        in_flight.operations.check()
+    error = raised.value
+    assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
+
+
+def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
+    share = Share(in_flight.bytes)
+    for count, expected in ((30, 30), (10, 30), (50, 50)):
+        share.grow_to(count)
+        assert under_way(registry, in_flight, "bytes") == expected
+    share.leave()
+    share.leave()
+    assert under_way(registry, in_flight, "bytes") == 0
+
+
+def test_a_share_grows_beyond_the_bound_only_alone(in_flight: InFlight, registry: CollectorRegistry) -> None:
+    share, other = Share(in_flight.bytes), Share(in_flight.bytes)
+    share.grow_to(60)
+    share.grow_to(160)
+    with pytest.raises(Overloaded):
+        other.grow_to(1)
+    share.leave()
+    other.grow_to(50)
+    share.grow_to(50)
+    with pytest.raises(Overloaded):
+        share.grow_to(51)
+    assert under_way(registry, in_flight, "bytes") == 100
+    share.leave()
+    other.leave()
+    assert under_way(registry, in_flight, "bytes") == 0
+
+
+def test_another_bound_holds_from_when_it_is_set(in_flight: InFlight) -> None:
+    with in_flight.operations.held(10):
+        in_flight.change(requests_max=2, operations_max=12, bytes_max=100)
+        assert not refused(in_flight.operations, 2)
+        in_flight.change(requests_max=2, operations_max=5, bytes_max=100)
+        assert refused(in_flight.operations, 1)
