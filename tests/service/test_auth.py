@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tableside.auth import ANYBODY, NOBODY, Auth, Caller, Forbidden, permitted
 from tableside.errors import InvalidOperation, TableError
 from tableside.operations import Delete, Get, Operation, Put, Update
 from tableside.reloading import beyond_reloading
-from tableside.settings import AuthSettings, Settings, SettingsError, checked
+from tableside.settings import AuthSettings, Settings, SettingsError, TokenSettings, checked, load
 
+DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs"
 STORES = {"stores": {"local": {"kind": "memory"}}}
 
 
@@ -151,6 +153,24 @@ def test_callers_are_exchanged_at_run_time() -> None:
     auth.change(auth_settings(tokens=[{"name": "b", "sha256": B}]))
     assert auth.known(b"a") is None
     assert auth.known(b"b") is not None
+
+
+def test_the_documented_tokens_have_no_faults(tmp_path: Path) -> None:
+    file = tmp_path / "documented.yaml"
+    file.write_text((DOCUMENTATION / "security.md").read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0])
+    etl = Auth(load(file).auth).known(b"hello world")
+    assert etl is not None
+    assert [table for table in ("aircraft", "profiles", "orders") if etl.may("write", table)] == [
+        "aircraft",
+        "profiles",
+    ]
+
+
+@pytest.mark.parametrize("model", [AuthSettings, TokenSettings], ids=lambda model: model.__name__)
+def test_every_setting_is_documented(model: type[BaseModel]) -> None:
+    text = (DOCUMENTATION / "configuration.md").read_text(encoding="utf-8")
+    for name in model.model_fields:
+        assert f"`{name}`" in text or f"`auth.{name}`" in text, name
 
 
 def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:
