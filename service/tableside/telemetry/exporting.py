@@ -9,7 +9,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from .. import __version__
 
@@ -19,15 +19,15 @@ TOLD_EVERY_S = 60.0
 log = logging.getLogger(__name__)
 
 
-def provider(endpoint: str, sample: float) -> TracerProvider:
+def provider(endpoint: str) -> TracerProvider:
     """Return what makes spans and sends them to an endpoint, a few seconds' worth at a time, in a thread.
 
-    It keeps 2,048 spans at most for a collector that is away. Headers, timeouts and the like are those of the
-    environment variables of OpenTelemetry.
+    What begins a trace decides whether to; see `request_spans`. 2,048 spans at most are kept for a collector that is
+    away. Headers, timeouts and the like are those of the environment variables of OpenTelemetry.
     """
     for noisy in ("opentelemetry.sdk", "opentelemetry.exporter"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)  # `Delivery` says it, once
-    made = TracerProvider(ParentBased(TraceIdRatioBased(sample)), _resource(), shutdown_on_exit=False)
+    made = TracerProvider(ParentBased(ALWAYS_ON), _resource(), shutdown_on_exit=False)
     made.add_span_processor(BatchSpanProcessor(Delivery(OTLPSpanExporter(endpoint), endpoint)))
     return made
 

@@ -1,86 +1,103 @@
-"""A span for each request, which continues the trace of its caller; current while the request is served.
+"""A span for each request that is traced, which continues the trace of its caller; current while it is served.
 
 Its attributes are those of OpenTelemetry's conventions for HTTP, and what `notes` hold. The path and the query are
 left out, which hold keys. Probes have none.
 """
 
+import random
+import re
+from collections.abc import Callable, Sequence
+
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import Scope
 
 from ..http_metrics import METHODS, NOBODY
 from ..notes import Notes
+from ..settings import TraceSettings
+from ..tracing import Attribute
 from .requests import PROBES
 
 SCOPE_KEY = "tableside.span"
 """Where in the ASGI scope a request's span is, and what was current before."""
 
-_TRACE_HEADERS = (b"traceparent", b"tracestate")
+_PARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 
 
 class RequestSpans:
-    """An observer that begins a span with a request, and ends it with it."""
+    """An observer that begins a span with a request, and ends it with it.
 
-    def __init__(self, tracer: Tracer) -> None:
+    A caller's trace is sampled where the caller says so. Of the others a share is: that is decided here and not by the
+    SDK, for which a request that is not traced is already a span that costs several times as much. `chance` is asked
+    for a number below 1.
+    """
+
+    def __init__(self, tracer: Tracer, settings: TraceSettings, chance: Callable[[], float] = random.random) -> None:
         self._tracer = tracer
+        self._chance = chance
         self._propagator = TraceContextTextMapPropagator()
+        self.configure(settings)
+
+    def configure(self, settings: TraceSettings) -> None:
+        """Sample such a share from now on; where traces go stays as it is."""
+        self._share = settings.sample
 
     def began(self, scope: Scope, notes: Notes) -> None:
-        """Begin the span, and make it current in this task."""
-        if scope["path"] in PROBES:
-            return
-        # Its task may have begun within that of the request before it on the connection, whose span is none of its.
-        context = self._continued(scope)
-        span = self._tracer.start_span(notes.method if notes.method in METHODS else "HTTP", context, SpanKind.SERVER)
-        scope[SCOPE_KEY] = span, contexts.attach(set_span_in_context(span, context))
+        """Begin the span, if there is to be one, and make it current in this task."""
+        context = None if scope["path"] in PROBES else self._sampled(scope["headers"])
+        if context is not None:
+            method = notes.method if notes.method in METHODS else "HTTP"
+            span = self._tracer.start_span(method, context, SpanKind.SERVER)
+            scope[SCOPE_KEY] = span, contexts.attach(set_span_in_context(span, context))
+        elif contexts.get_current():
+            # The task began within that of the request before it on the connection, whose span is none of this one's.
+            scope[SCOPE_KEY] = None, contexts.attach(Context())
 
     def ended(self, scope: Scope, notes: Notes) -> None:
         """End the span with what became of the request."""
-        if (begun := scope.pop(SCOPE_KEY, None)) is None:
+        if SCOPE_KEY not in scope:
             return
-        span, token = begun
+        span, token = scope.pop(SCOPE_KEY)
         contexts.detach(token)
-        if span.is_recording():
-            _describe(span, scope, notes)
+        if span is not None:
+            if notes.route:
+                span.update_name(f"{notes.method} {notes.route}")
+            span.set_attributes(_attributes(scope, notes))
+            if notes.status >= 500:
+                span.set_status(Status(StatusCode.ERROR))
             span.end()
 
-    def _continued(self, scope: Scope) -> Context:
-        found: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            if name in _TRACE_HEADERS:
-                text = value.decode("latin-1")
-                found[name.decode()] = f"{found[name.decode()]},{text}" if name.decode() in found else text
-        return self._propagator.extract(found, Context()) if found else Context()
+    def _sampled(self, headers: Sequence[tuple[bytes, bytes]]) -> Context | None:
+        """Return the context that the span continues, empty if it begins a trace; None if there is to be no span."""
+        for name, value in headers:
+            if name == b"traceparent" and (parent := _PARENT.fullmatch(value)) is not None:
+                return self._continued(headers, value) if int(parent[1], 16) & 1 else None
+        return Context() if self._chance() < self._share else None
+
+    def _continued(self, headers: Sequence[tuple[bytes, bytes]], parent: bytes) -> Context:
+        state = b",".join(value for name, value in headers if name == b"tracestate")
+        carrier = {"traceparent": parent.decode(), "tracestate": state.decode("latin-1")}
+        return self._propagator.extract(carrier, Context())
 
 
-def _describe(span: Span, scope: Scope, notes: Notes) -> None:
-    method = notes.method if notes.method in METHODS else "_OTHER"
-    span.set_attributes(
-        {
-            "http.request.method": method,
-            "url.scheme": scope["scheme"],
-            "network.protocol.version": scope["http_version"],
-            "tableside.operations": notes.operations,
-            "tableside.failed": notes.failed,
-        }
-    )
-    if scope.get("server"):
-        address, port = scope["server"]
-        span.set_attributes({"server.address": address} | ({"server.port": port} if port is not None else {}))
+def _attributes(scope: Scope, notes: Notes) -> dict[str, Attribute]:
+    attributes: dict[str, Attribute] = {
+        "http.request.method": notes.method if notes.method in METHODS else "_OTHER",
+        "url.scheme": scope["scheme"],
+        "network.protocol.version": scope["http_version"],
+        "tableside.operations": notes.operations,
+        "tableside.failed": notes.failed,
+    }
+    if scope.get("server") and scope["server"][1] is not None:
+        attributes["server.address"], attributes["server.port"] = scope["server"]
     if notes.route:
-        span.update_name(f"{method} {notes.route}")
-        span.set_attribute("http.route", notes.route)
+        attributes["http.route"] = notes.route
     if notes.table is not None:
-        span.set_attribute("tableside.table", notes.table)
-    _say_how_it_ended(span, notes)
-
-
-def _say_how_it_ended(span: Span, notes: Notes) -> None:
+        attributes["tableside.table"] = notes.table
     if notes.status:
-        span.set_attribute("http.response.status_code", notes.status)
+        attributes["http.response.status_code"] = notes.status
     if notes.status >= 400 or not notes.status:
-        span.set_attribute("error.type", notes.code or str(notes.status or NOBODY))
-    if notes.status >= 500:
-        span.set_status(Status(StatusCode.ERROR))
+        attributes["error.type"] = notes.code or str(notes.status or NOBODY)
+    return attributes

@@ -29,11 +29,11 @@ PATH = "/v1/traces"
 class Tracing:
     """The traces of one process: `traces` for policies, and `requests`, an observer that begins them."""
 
-    def __init__(self, provider: "TracerProvider") -> None:
+    def __init__(self, provider: "TracerProvider", settings: TraceSettings) -> None:
         tracer = provider.get_tracer("tableside", __version__)
         self._provider = provider
         self.traces = Traces(tracer)
-        self.requests = RequestSpans(tracer)
+        self.requests = RequestSpans(tracer, settings)
 
     async def close(self) -> None:
         """Deliver what has ended, for a while; what a collector does not take by then is lost."""
@@ -57,7 +57,7 @@ def opened(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing |
     except ModuleNotFoundError as error:
         why = "traces have an endpoint, and what exports them is not installed: pip install 'tableside[traces]'"
         raise Unsupported(why) from error
-    return Tracing(exporting.provider(url, settings.sample))
+    return Tracing(exporting.provider(url), settings)
 
 
 def endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
