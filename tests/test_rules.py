@@ -1,0 +1,222 @@
+"""The alert rules: each fires when it should and not otherwise, names what to do, and reads metrics that there are."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.bootstrap import ROOT
+from servers.promtool import promtool
+
+RULES = ROOT / "helm" / "rules" / "tableside.yaml"
+RUNBOOK = ROOT / "docs" / "alerts.md"
+ALERTS: dict[str, dict[str, Any]] = {
+    rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"][0]["rules"]
+}
+
+WHERE = {"job": "tableside", "instance": "a:8080"}
+
+Series = dict[str, str]
+
+
+def series(name: str, **labels: str) -> str:
+    return name + "{" + ",".join(f'{label}="{text}"' for label, text in {**WHERE, **labels}.items()) + "}"
+
+
+def operations(outcome: str, values: str, table: str = "t") -> Series:
+    return {series("tableside_operations_total", table=table, operation="get", outcome=outcome): values}
+
+
+def durations(**upto: str) -> Series:
+    """Return a histogram of a table by its bounds: le_0_5 is 0.5."""
+    labels = {"table": "t", "operation": "get", "outcome": "found"}
+    bounds = {name.removeprefix("le_").replace("_", ".").replace("inf", "+Inf"): of for name, of in upto.items()}
+    return {series("tableside_operation_duration_seconds_bucket", le=le, **labels): of for le, of in bounds.items()}
+
+
+def readyz(status: str, values: str) -> Series:
+    return {series("tableside_http_requests_total", route="/readyz", method="GET", status=status): values}
+
+
+def scrapes(values: str) -> Series:
+    return {series("tableside_http_requests_total", route="/metrics", method="GET", status="200"): values}
+
+
+def connections(in_use: str, most: str = "20x60") -> Series:
+    return {
+        series("tableside_store_connections", store="orders", state="in_use"): in_use,
+        series("tableside_store_connections", store="orders", state="most"): most,
+    }
+
+
+UP, BUILT = series("up"), series("tableside_build_info", version="1")
+STARTED = series("process_start_time_seconds")
+
+FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
+    ("TablesideDown", {UP: "1x10 0x50", BUILT: "1x10 _x50"}, 13, WHERE),
+    ("TablesideGone", {BUILT: "1x10 stale"}, 17, {}),
+    ("TablesideNoStoreReachable", readyz("503", "0+12x60"), 5, WHERE),
+    ("TablesideNoStoreReachable", readyz("200", "0+12x10 120x60") | readyz("503", "0x10 0+12x60"), 16, WHERE),
+    (
+        "TablesideFailures",
+        operations("found", "0+600x60") | operations("store_unavailable", "0+60x60"),
+        12,
+        {"job": "tableside", "table": "t"},
+    ),
+    ("TablesideFailures", operations("deadline_exceeded", "0+1x60"), 12, {"job": "tableside", "table": "t"}),
+    (
+        "TablesideSlow",
+        durations(le_1_0="0+90x60", le_2_5="0+100x60", le_inf="0+100x60"),
+        20,
+        {"job": "tableside", "table": "t"},
+    ),
+    (
+        "TablesideThrottled",
+        operations("written", "0+600x60") | operations("throttled", "0+12x60"),
+        20,
+        {"job": "tableside", "table": "t"},
+    ),
+    (
+        "TablesideSheds",
+        {series("tableside_shed_total", reason="requests"): "0+5x60"},
+        12,
+        {**WHERE, "reason": "requests"},
+    ),
+    (
+        "TablesideRetryBudgetExhausted",
+        {series("tableside_retries_given_up_total", table="t", direction="read", reason="budget"): "0+5x60"},
+        12,
+        {"job": "tableside", "table": "t"},
+    ),
+    (
+        "TablesideCacheChannelDown",
+        {series("tableside_cache_channel_up", store="cache"): "1x5 0x60"},
+        9,
+        {**WHERE, "store": "cache"},
+    ),
+    (
+        "TablesideLimiterUnreachable",
+        {series("tableside_rate_limit_fallbacks_total", table="t", direction="read"): "0+1x60"},
+        12,
+        {**WHERE, "table": "t"},
+    ),
+    ("TablesideStorePoolExhausted", connections("19x60"), 6, {**WHERE, "store": "orders"}),
+    (
+        "TablesideReloadRefused",
+        {series("tableside_settings_reloads_total", outcome="refused"): "0x5 1x60"},
+        8,
+        WHERE,
+    ),
+    ("TablesideRestarts", {STARTED: "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25, WHERE),
+    ("TablesideRestarts", scrapes("0+1x5 0+1x5 0+1x5 0+1x60"), 25, WHERE),
+]
+"""An alert, what Prometheus has seen, minute by minute, the minute in which it fires, and its labels then."""
+
+STAYS_QUIET: list[tuple[str, Series, int]] = [
+    ("TablesideDown", {UP: "1x60", BUILT: "1x60"}, 50),
+    ("TablesideDown", {UP: "1x10 0x1 1x50", BUILT: "1x60"}, 12),  # one scrape failed
+    ("TablesideDown", {'up{job="other",instance="b:1"}': "0x60", BUILT: "1x60"}, 50),  # not ours
+    ("TablesideGone", {BUILT: "1x10 _x3 1x50"}, 14),
+    ("TablesideNoStoreReachable", readyz("200", "0+12x60"), 30),
+    ("TablesideNoStoreReachable", readyz("200", "0+6x60") | readyz("503", "0+6x60"), 30),
+    ("TablesideNoStoreReachable", readyz("503", "0+12x1 12x60") | readyz("200", "0x1 0+12x60"), 3),  # it was starting
+    ("TablesideFailures", operations("found", "0+600x60") | operations("store_unavailable", "0+20x60"), 30),
+    ("TablesideFailures", operations("found", "0+600x60") | operations("precondition_failed", "0+600x60"), 30),
+    ("TablesideFailures", operations("found", "0x60") | operations("internal", "5x60"), 30),  # long ago
+    ("TablesideFailures", operations("found", "0+600x60") | operations("overloaded", "0x10 0+300x3 900x60"), 13),
+    ("TablesideSlow", durations(le_1_0="0+995x60", le_2_5="0+1000x60", le_inf="0+1000x60"), 30),
+    ("TablesideThrottled", operations("written", "0+600x60") | operations("throttled", "0+5x60"), 30),
+    ("TablesideSheds", {series("tableside_shed_total", reason="requests"): "7x60"}, 30),
+    (
+        "TablesideRetryBudgetExhausted",
+        {series("tableside_retries_given_up_total", table="t", direction="read", reason="attempts"): "0+5x60"},
+        30,
+    ),
+    ("TablesideCacheChannelDown", {series("tableside_cache_channel_up", store="cache"): "1x5 0x1 1x60"}, 7),
+    (
+        "TablesideLimiterUnreachable",
+        {series("tableside_rate_limit_fallbacks_total", table="t", direction="read"): "3x60"},
+        30,
+    ),
+    ("TablesideStorePoolExhausted", connections("18x60"), 30),
+    ("TablesideStorePoolExhausted", connections("0x60", most="0x60"), 30),
+    ("TablesideReloadRefused", {series("tableside_settings_reloads_total", outcome="applied"): "0+1x60"}, 30),
+    ("TablesideRestarts", {STARTED: "1x15 901x60", BUILT: "1x60"}, 40),  # a new version
+    ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # not ours
+    ("TablesideRestarts", scrapes("0+1x20 0+1x60"), 40),
+]
+
+
+def check(
+    folder: Path, alert: str, seen: Series, minute: int, fires: list[dict[str, Any]], rules: Path = RULES
+) -> None:
+    """Let promtool say whether exactly these alerts of that name fire in that minute."""
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in seen.items()],
+        "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": fires}],
+    }
+    file = folder / "tests.yaml"
+    file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [case]}))
+    done = promtool("test", "rules", file)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rules without what they say, whose numbers promtool would compare, too."""
+    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    for rule in rules["groups"][0]["rules"]:
+        del rule["annotations"]
+    file = tmp_path_factory.mktemp("rules") / "rules.yaml"
+    file.write_text(json.dumps(rules))
+    return file
+
+
+@pytest.mark.parametrize(("alert", "seen", "minute", "labels"), FIRES, ids=[case[0] for case in FIRES])
+def test_it_fires_when_it_should(
+    alert: str, seen: Series, minute: int, labels: dict[str, str], bare: Path, tmp_path: Path
+) -> None:
+    severity = ALERTS[alert]["labels"]["severity"]
+    check(tmp_path, alert, seen, minute, [{"exp_labels": {"severity": severity, **labels}}], bare)
+
+
+@pytest.mark.parametrize(("alert", "seen", "minute"), STAYS_QUIET, ids=[case[0] for case in STAYS_QUIET])
+def test_it_does_not_fire_otherwise(alert: str, seen: Series, minute: int, tmp_path: Path) -> None:
+    check(tmp_path, alert, seen, minute, [])
+
+
+def test_what_is_said_of_an_alert_has_its_numbers(tmp_path: Path) -> None:
+    said = {
+        "summary": "Operations on the table t fail",
+        "description": "9.091% of the operations on t (tableside) failed in the last 5 minutes.",
+        "runbook": "docs/alerts.md#tablesidefailures",
+    }
+    seen = operations("found", "0+600x60") | operations("store_unavailable", "0+60x60")
+    labels = {"severity": "critical", "job": "tableside", "table": "t"}
+    check(tmp_path, "TablesideFailures", seen, 12, [{"exp_labels": labels, "exp_annotations": said}])
+
+
+def test_every_alert_is_seen_to_fire_and_to_stay_quiet() -> None:
+    assert {case[0] for case in FIRES} == ALERTS.keys()
+    assert {case[0] for case in STAYS_QUIET} == ALERTS.keys()
+
+
+def test_prometheus_reads_the_rules() -> None:
+    done = promtool("check", "rules", RULES)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(ALERTS)} rules found" in done.stdout
+
+
+@pytest.mark.parametrize("alert", sorted(ALERTS))
+def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_what_to_do(alert: str) -> None:
+    rule = ALERTS[alert]
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert {"summary", "description", "runbook"} == rule["annotations"].keys()
+    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    assert ROOT / page == RUNBOOK
+    headings = re.findall(r"^## (.+)$", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor in [heading.lower() for heading in headings]
