@@ -23,13 +23,12 @@ NO_CACHE = {"Cache-Control": "no-cache"}
 class Site:
     """A running application whose table `t` has a cache, its clock, a client, and the store below the cache."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, **given: Any) -> None:
         self.client = client
         self.time_s = 100.0
         self.store = Scripted()
-        self.cache = Cache(
-            self.store, records_max=9, bytes_max=2**20, ttl_s=60, absent_ttl_s=60, monotonic=lambda: self.time_s
-        )
+        options = {"records_max": 9, "bytes_max": 2**20, "ttl_s": 60, "absent_ttl_s": 60, **given}
+        self.cache = Cache(self.store, monotonic=lambda: self.time_s, **options)
 
     async def elsewhere(self, operation: Operation) -> None:
         """Do a write that the cache does not see, as another replica does."""
@@ -57,11 +56,11 @@ class Site:
 
 
 @asynccontextmanager
-async def running_site() -> AsyncIterator[Site]:
+async def running_site(**given: Any) -> AsyncIterator[Site]:
     app = create_app(checked({"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}}))
     transport = ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
-        site = Site(client)
+        site = Site(client, **given)
         app.state.catalog.entry("t").table = Table(site.cache)
         await site.elsewhere(put("a", {"n": 0}))
         yield site
@@ -159,6 +158,24 @@ async def test_after_a_write_the_cache_answers_what_was_written(site: Site) -> N
     assert (await site.get()).json() == {"n": 5}
     await site.client.delete(path_of("t", "a"))
     check_refused(await site.get(), 404, "record_not_found")
+
+
+async def test_written_through_the_answer_to_the_writer_is_the_same_and_the_next_get_has_an_age() -> None:
+    async with running_site(writes="through") as site:
+        written = await site.client.put(path_of("t", "b"), json={"n": 5})
+        assert (written.status_code, written.content) == (204, b"")
+        site.time_s += 3.0
+        response = await site.get("b")
+        assert (response.json(), response.headers["Age"]) == ({"n": 5}, "3")
+        assert response.headers["ETag"] == written.headers["ETag"]
+        body = {
+            "operations": [{"op": "update", "key": "b", "update": {"$inc": {"n": 1}}}, {"op": "delete", "key": "a"}]
+        }
+        results = (await site.client.post("/v1/tables/t/batch", json=body)).json()["results"]
+        assert results == [{"status": 204, "etag": results[0]["etag"]}, {"status": 204}]
+        assert len(site.store.calls) == 2
+        assert await site.batch("b", "a") == [{"n": 6}, None]
+        assert len(site.store.calls) == 2
 
 
 @pytest.mark.parametrize("asked", ["max-age", "max-age=", "max-age=x", "max-age=-1", "max-age=1.5"])

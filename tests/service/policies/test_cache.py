@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from cache_site import Site
 from store_contract import StoreContract, Time, put, text, update
 from tableside.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
 from tableside.operations import Delete, Get, Key, Operation, Outcome, Record, Written
-from tableside.policies.cache import Cache, Metrics
+from tableside.policies.cache import Cache
 from tableside.policies.cache.kept import Kept
 from tableside.store import Policy, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryStore
@@ -713,31 +712,3 @@ async def test_what_is_kept_is_answered_without_a_turn_of_the_loop() -> None:
     with pytest.raises(StopIteration) as answered:
         answering.send(None)
     assert len(answered.value.value) == 2
-
-
-@in_virtual_time
-async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_is_shown() -> None:
-    registry = CollectorRegistry()
-    site = await Site.made(metrics=Metrics(registry), records_max=3)
-    await site.memory.apply([put(key) for key in "bcdef"])
-
-    def shown(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(f"tableside_cache_{name}", {"table": "t", **labels})
-
-    def gets() -> list[float | None]:
-        return [shown("gets_total", outcome=outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")]
-
-    assert gets() == [0, 0, 0, 0]
-    assert shown("evictions_total") == 0
-    await site.cache.apply([Get(key) for key in "abc"])
-    await site.cache.apply([Get("a"), Get("b", 0), Get("x", 5)])
-    assert gets() == [1, 4, 0, 1]
-    assert (shown("records"), shown("evictions_total")) == (3, 1)
-    site.takes(1.0)
-    await asyncio.gather(*(site.cache.apply([Get("d"), Get("e")]) for _ in range(5)))
-    assert gets() == [1, 6, 8, 1]
-    assert (shown("records"), shown("evictions_total")) == (3, 3)
-    assert shown("bytes") == site.cache._kept.size_bytes > 3 * 200
-    await site.cache.apply([Delete(key) for key in "abcdex"])
-    assert gets() == [1, 6, 8, 1]
-    assert [shown("records"), shown("bytes"), shown("evictions_total")] == [0, 0, 3]

@@ -1,0 +1,578 @@
+"""Replicas tell each other what they wrote, by a real Redis that is cut off, killed and started again."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from scripted import Scripted
+from servers.install import ensure_command
+from servers.process import HOST, free_port
+from servers.proxy import FaultProxy
+from store_contract import put, text
+from tableside.errors import InvalidOperation, StoreUnavailable
+from tableside.operations import Delete, Get, Key, Operation, Outcome, Record
+from tableside.policies.cache import Cache, Metrics
+from tableside.policies.cache.channel import Channel
+from tableside.policies.cache.messages import KEYS_MAX, MESSAGE_BYTES_MAX, Message, Unsaid, decoded, encoded
+from tableside.store import TableSpec
+from tableside.stores.memory import MemoryStore
+from tableside.stores.redis.backend import RedisBackend, RedisSettings
+
+SOON_S = 5.0
+COMPOSITE: list[Key] = ["a", 7, -(2**63), ("user", 3), "ü\n"]
+
+
+def n(number: int) -> bytes:
+    return text(n=number)
+
+
+def connection(url: str, **rest: Any) -> dict[str, Any]:
+    return RedisSettings.model_validate({"url": url, **rest}).connection()
+
+
+async def until(holds: Callable[[], bool], within_s: float = SOON_S) -> float:
+    """Wait until it holds, and return how long that took."""
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(within_s):
+        while not holds():
+            await asyncio.sleep(0.005)
+    return asyncio.get_running_loop().time() - began
+
+
+class Replica:
+    """A cache of its own, with its own channel, around a store that all replicas share."""
+
+    def __init__(self, store: MemoryStore, channel: Channel, registry: CollectorRegistry, metrics: Metrics) -> None:
+        self.store = Scripted(store)
+        self.channel = channel
+        self.registry = registry
+        options: dict[str, Any] = {"records_max": 30_000, "bytes_max": 2**26, "ttl_s": 1000, "absent_ttl_s": 1000}
+        self.cache = Cache(self.store, channel=channel, metrics=metrics, **options)
+
+    async def value(self, key: Key = "a") -> bytes | None:
+        outcome = await self.one(Get(key))
+        assert outcome is None or isinstance(outcome, Record), outcome
+        return None if outcome is None else outcome.value
+
+    async def one(self, operation: Operation) -> Outcome:
+        [outcome] = await self.cache.apply([operation])
+        return outcome
+
+    def holds(self, key: Key = "a") -> bool:
+        return key in self.cache._kept._entries
+
+    def shown(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"tableside_cache_{name}", labels)
+
+    def counted(self, direction: str) -> float | None:
+        return self.shown("invalidations_total", table="t", direction=direction)
+
+
+@asynccontextmanager
+async def replicas(*urls: str) -> AsyncIterator[list[Replica]]:
+    """Replicas, each by its own way to the channel; their common store has record `a` with n = 0."""
+    place = f"t-{uuid.uuid4().hex}"
+    store = MemoryStore(TableSpec("t", stored_as=place))
+    await store.apply([put("a", {"n": 0})])
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for url in urls:
+            registry = CollectorRegistry()
+            metrics = Metrics(registry)
+            channel = await Channel.open(connection(url), store="bus", connect_timeout_s=0.5, metrics=metrics)
+            stack.push_async_callback(channel.close)
+            made.append(Replica(store, channel, registry, metrics))
+            stack.push_async_callback(made[-1].cache.close)
+        await until(lambda: all(replica.channel.up for replica in made))
+        yield made
+
+
+@pytest.fixture
+async def pair(redis_url: str) -> AsyncIterator[list[Replica]]:
+    async with replicas(redis_url, redis_url) as made:
+        yield made
+
+
+@pytest.fixture
+async def tool(redis_url: str) -> AsyncIterator[Any]:
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@asynccontextmanager
+async def proxied(redis_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
+    parts = urlsplit(redis_url)
+    async with FaultProxy(str(parts.hostname), parts.port or 0) as proxy:
+        yield proxy, f"redis://{HOST}:{proxy.port}/0"
+
+
+# What is heard
+
+
+@pytest.mark.parametrize("write", [put("a", {"n": 1}), Delete("a")], ids=["put", "delete"])
+async def test_what_one_replica_wrote_the_other_reads_anew(write: Operation, pair: list[Replica]) -> None:
+    one, other = pair
+    assert await other.value() == n(0)
+    assert other.holds()
+    await one.one(write)
+    await until(lambda: not other.holds())
+    assert await other.value() == (None if isinstance(write, Delete) else n(1))
+    assert (one.counted("sent"), one.counted("received")) == (1, 0)
+    assert (other.counted("sent"), other.counted("received")) == (0, 1)
+    assert other.shown("records", table="t") == 1
+
+
+async def test_the_others_have_been_told_when_a_write_is_acknowledged(pair: list[Replica], redis_url: str) -> None:
+    """So all that is left to wait for is the way from Redis to the other replica."""
+    one, _ = pair
+    async with Redis.from_url(redis_url) as tool, tool.pubsub() as ear:
+        await ear.subscribe("tableside:writes:0")
+        await ear.get_message(timeout=SOON_S)
+        await one.one(put("a", {"n": 1}))
+        assert one.counted("sent") == 1
+        heard = await ear.get_message(timeout=SOON_S, ignore_subscribe_messages=True)
+        message = decoded(heard["data"])
+        assert message is not None
+        assert (message.table, message.keys) == (one.cache.spec.name_in_store, ["a"])
+
+
+async def test_a_replica_keeps_what_it_wrote_itself(redis_url: str) -> None:
+    async with replicas(redis_url) as [one]:
+        one.cache._through = True
+        await one.one(put("a", {"n": 1}))
+        await asyncio.sleep(0.1)
+        assert one.holds()
+        assert (one.counted("sent"), one.counted("received")) == (1, 0)
+
+
+@pytest.mark.parametrize("key", COMPOSITE, ids=repr)
+async def test_every_kind_of_key_is_told(key: Key, pair: list[Replica]) -> None:
+    one, other = pair
+    other.cache._kept.keep([(key, Record(b"{}", "e")), ("kept", Record(b"{}", "e"))], math.inf)
+    one.cache._others.tell([key])  # type: ignore[union-attr]  # it has a channel
+    await until(lambda: not other.holds(key))
+    assert other.holds("kept")
+
+
+async def test_another_table_s_writes_are_none_of_its_business(pair: list[Replica]) -> None:
+    one, other = pair
+    await other.value()
+    stranger = one.channel.subscribe("another", lambda keys: None, lambda: None, lambda count: None)
+    stranger.tell(["a"])
+    await stranger.told(math.inf)
+    await asyncio.sleep(0.05)
+    assert other.holds()
+
+
+async def test_what_surely_was_not_written_is_not_told_and_what_may_have_been_is(pair: list[Replica]) -> None:
+    one, other = pair
+    await other.value()
+    one.store.fault = lambda operation, call: InvalidOperation("x")
+    await one.one(put("a", {"n": 1}))
+    await asyncio.sleep(0.05)
+    assert other.holds()
+    one.store.fault = lambda operation, call: StoreUnavailable("x", applied="unknown")
+    await one.cache.apply([put("a", {"n": 2}), Get("b")])
+    await until(lambda: not other.holds())
+    assert one.counted("sent") == 1
+
+
+async def test_a_write_that_was_cancelled_is_told(pair: list[Replica]) -> None:
+    one, other = pair
+    await other.value()
+    one.store.takes_s = lambda operations: 10.0
+    writing = asyncio.create_task(one.one(put("a", {"n": 1})))
+    await asyncio.sleep(0.02)
+    writing.cancel()
+    await until(lambda: not other.holds())
+
+
+async def test_a_reading_that_was_under_way_when_the_news_came_is_not_kept(pair: list[Replica]) -> None:
+    one, other = pair
+
+    class Late(Scripted):
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            outcomes = await super().apply(operations, until)
+            await reading.wait()
+            return outcomes
+
+    reading = asyncio.Event()
+    other.cache._inner = Late(other.store)
+    slow = asyncio.create_task(other.value())
+    await asyncio.sleep(0.01)
+    await one.one(put("a", {"n": 1}))
+    await until(lambda: other.counted("received") == 1)
+    reading.set()
+    assert await slow == n(0)
+    assert not other.holds()
+    assert await other.value() == n(1)
+
+
+async def test_a_write_through_that_was_under_way_when_the_news_came_is_not_kept(pair: list[Replica]) -> None:
+    one, other = pair
+    other.cache._through = True
+
+    class Late(Scripted):
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            outcomes = await super().apply(operations, until)
+            await writing.wait()
+            return outcomes
+
+    writing = asyncio.Event()
+    other.cache._inner = Late(other.store)
+    slow = asyncio.create_task(other.one(put("a", {"n": 1})))
+    await asyncio.sleep(0.01)
+    await one.one(put("a", {"n": 2}))
+    await until(lambda: other.counted("received") == 1)
+    writing.set()
+    await slow
+    assert not other.holds()
+    assert await other.value() == n(2)
+
+
+async def test_a_large_batch_is_told_key_by_key_and_a_larger_one_as_everything(pair: list[Replica]) -> None:
+    one, other = pair
+    for key in ("a", "kept"):
+        await other.value(key)
+    await one.cache.apply([put(f"k{number}") for number in range(KEYS_MAX - 1)] + [put("a")])
+    await until(lambda: not other.holds())
+    assert other.holds("kept")
+    assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX, KEYS_MAX)
+    await one.cache.apply([put(f"k{number}") for number in range(KEYS_MAX + 1)])
+    await until(lambda: not other.holds("kept"))
+    assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX + 1, KEYS_MAX + 1)
+
+
+async def test_many_writes_at_once_share_messages(pair: list[Replica], tool: Any) -> None:
+    one, other = pair
+    before = (await tool.info("commandstats"))["cmdstat_publish"]["calls"] if await _published(tool) else 0
+    await asyncio.gather(*(one.one(put(f"k{number}")) for number in range(200)))
+    calls = (await tool.info("commandstats"))["cmdstat_publish"]["calls"] - before
+    assert 1 <= calls <= 20
+    assert one.counted("sent") == 200
+    await until(lambda: other.counted("received") == 200)
+
+
+async def _published(tool: Any) -> bool:
+    return "cmdstat_publish" in await tool.info("commandstats")
+
+
+async def test_who_has_left_hears_nothing_more(pair: list[Replica]) -> None:
+    one, other = pair
+    await other.cache.close()
+    await one.one(put("a", {"n": 1}))
+    await asyncio.sleep(0.05)
+    assert other.counted("received") == 0
+    assert not other.channel._members
+
+
+async def test_what_was_told_last_arrives_though_the_channel_is_closed(pair: list[Replica]) -> None:
+    one, other = pair
+    await other.value()
+    one.cache._others.tell(["a"])  # type: ignore[union-attr]  # it has a channel
+    await one.channel.close()
+    await one.channel.close()
+    await until(lambda: not other.holds())
+    assert one.shown("channel_up", store="bus") == 0
+
+
+# When the channel fails
+
+
+async def killed(tool: Any, kind: str) -> int:
+    """Break the connections of a kind, as an operator does; return how many."""
+    count: int = await tool.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+    return count
+
+
+async def test_a_subscription_that_is_broken_is_made_again_and_everything_is_forgotten(
+    pair: list[Replica], tool: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = pair
+    for replica in pair:
+        await replica.value()
+    caplog.set_level(logging.WARNING)
+    assert await killed(tool, "pubsub") >= 2
+    await until(lambda: not one.holds() and not other.holds())
+    await until(lambda: one.channel.up and other.channel.up)
+    assert other.shown("channel_losses_total", store="bus") == 1
+    assert "cache channel bus: hears no more what other replicas wrote" in caplog.text
+    await other.value()
+    await one.one(put("a", {"n": 1}))
+    await until(lambda: not other.holds())
+
+
+async def test_a_connection_to_tell_by_that_is_broken_loses_nothing(pair: list[Replica], tool: Any) -> None:
+    one, other = pair
+    await other.value()
+    assert await killed(tool, "normal") >= 2
+    await one.one(put("a", {"n": 1}))
+    await until(lambda: not other.holds())
+    assert await other.value() == n(1)
+    await until(lambda: one.channel.up)
+
+
+async def test_a_server_that_is_started_again_is_found_again(tmp_path: Path) -> None:
+    port = free_port()
+    arguments = ["--port", str(port)]
+    url = f"redis://{HOST}:{port}/0"
+    with contextlib.ExitStack() as server:
+        server.enter_context(running(tmp_path / "first", arguments))
+        async with replicas(url, url) as [one, other]:
+            await other.value()
+            server.close()
+            await until(lambda: not one.channel.up and not other.channel.up)
+            assert other.shown("channel_up", store="bus") == 0
+            assert await other.value() == n(0)
+            assert other.holds()  # meanwhile it answers, for as long as `ttl_s`
+            took_s = []
+            for number in range(5):
+                began = asyncio.get_running_loop().time()
+                await one.one(put(f"k{number}"))
+                took_s.append(asyncio.get_running_loop().time() - began)
+            await one.one(put("a", {"n": 1}))
+            assert max(took_s[1:]) < 0.05  # who knows that nobody can be told does not wait
+            assert one.counted("sent") == 0
+            server.enter_context(running(tmp_path / "second", arguments))
+            await until(lambda: one.channel.up and other.channel.up)
+            assert not other.holds()
+            assert await other.value() == n(1)
+            assert one.counted("sent") == 6  # what was owed
+            assert other.shown("channel_up", store="bus") == 1
+            assert other.shown("channel_losses_total", store="bus") == 1
+
+
+@contextmanager
+def running(directory: Path, arguments: list[str]) -> Iterator[None]:
+    """Run a Redis on the port that the arguments name, ready or not."""
+    directory.mkdir()
+    command = [str(ensure_command("redis-server", "redis-server")), "--bind", HOST, "--save", "", "--appendonly", "no"]
+    process = subprocess.Popen([*command, *arguments], cwd=directory, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+async def test_a_network_that_hangs_is_noticed_soon_and_holds_up_no_write(redis_url: str) -> None:
+    async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
+        for replica in (one, other):
+            await replica.value()
+        proxy.hang()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await one.one(put("a", {"n": 1}))
+        assert 0.05 < loop.time() - began < 0.3  # the first waits a little
+        began = loop.time()
+        for number in range(10):
+            await one.one(put(f"k{number}"))
+        assert loop.time() - began < 0.3  # and the others not at all
+        assert other.holds()  # which is what `ttl_s` bounds
+        assert await until(lambda: not one.channel.up) < 4
+        await one.value()
+        proxy.pass_on()
+        await until(lambda: one.channel.up and not other.holds())
+        assert not one.holds()  # it may have missed something
+        assert await other.value() == n(1)
+
+
+@pytest.mark.parametrize("fault", [FaultProxy.cut, FaultProxy.garbage, FaultProxy.answer_lost])
+async def test_whatever_the_network_does_it_passes_by_itself(
+    fault: Callable[[FaultProxy], None], redis_url: str
+) -> None:
+    async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
+        await one.value()
+        await other.value()
+        fault(proxy)
+        await one.one(put("a", {"n": 1}))
+        await until(lambda: not one.channel.up)
+        proxy.pass_on()
+        await until(lambda: one.channel.up and not other.holds())
+        assert not one.holds()
+        assert await other.value() == n(1)
+
+
+async def test_a_channel_opens_and_closes_without_a_server() -> None:
+    async with asyncio.timeout(SOON_S):
+        registry = CollectorRegistry()
+        channel = await Channel.open(
+            connection(f"redis://{HOST}:{free_port()}/0"), store="bus", metrics=Metrics(registry)
+        )
+        cache = Cache(
+            Scripted(), records_max=9, bytes_max=2**20, ttl_s=9, absent_ttl_s=0, channel=channel, metrics=None
+        )
+        await asyncio.sleep(0.1)
+        await cache.apply([put("a", {"n": 1})])
+        [found] = await cache.apply([Get("a")])
+        assert isinstance(found, Record)
+        assert registry.get_sample_value("tableside_cache_channel_up", {"store": "bus"}) == 0
+        assert registry.get_sample_value("tableside_cache_channel_losses_total", {"store": "bus"}) is None
+        await cache.close()
+        await channel.close()
+
+
+async def test_a_user_who_may_not_publish_is_told_once_and_nothing_is_lost(
+    redis_url: str, tool: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await tool.execute_command(
+        "ACL", "SETUSER", "listener", "on", ">secret", "resetchannels", "&tableside:*", "+subscribe", "+ping"
+    )
+    parts = urlsplit(redis_url)
+    caplog.set_level(logging.WARNING)
+    try:
+        async with replicas(redis_url) as [other]:
+            await other.value()
+            way = f"redis://listener:secret@{parts.hostname}:{parts.port}/0"
+            channel = await Channel.open(connection(way), store="bus")
+            member = channel.subscribe(other.cache.spec.name_in_store, lambda keys: None, lambda: None, lambda _: None)
+            await until(lambda: channel.up)
+            member.tell(["a"])
+            await until(lambda: not channel.up)
+            await asyncio.sleep(0.3)
+            assert caplog.text.count("cannot tell other replicas") == 1
+            assert "secret" not in caplog.text
+            await tool.execute_command("ACL", "SETUSER", "listener", "+publish")
+            await until(lambda: not other.holds())
+            await channel.close()
+    finally:
+        await tool.execute_command("ACL", "DELUSER", "listener")
+
+
+async def test_what_another_version_says_is_taken_for_everything(pair: list[Replica], tool: Any) -> None:
+    for replica in pair:
+        await replica.value()
+    for raw in (b"", b"\xff" * 20, msgspec.msgpack.encode({"keys": ["a"]})):
+        pair[0].cache._kept.keep([("a", Record(b"{}", "e"))], math.inf)
+        await tool.publish("tableside:writes:0", raw)
+        await until(lambda: not any(replica.holds() for replica in pair))
+    assert pair[0].channel.up
+
+
+async def test_databases_of_one_server_are_channels_of_their_own(redis_url: str) -> None:
+    async with replicas(redis_url, redis_url.removesuffix("0") + "1") as [one, other]:
+        await other.value()
+        await one.one(put("a", {"n": 1}))
+        await asyncio.sleep(0.05)
+        assert other.holds()
+
+
+async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str]) -> None:
+    async with replicas(redis_cluster_urls[0], redis_cluster_urls[1]) as [one, other]:
+        await other.value()
+        await one.one(put("a", {"n": 1}))
+        await until(lambda: not other.holds())
+
+
+# Messages
+
+
+@pytest.mark.parametrize("keys", [COMPOSITE, [], None], ids=["keys", "none", "all"])
+def test_a_message_is_read_as_it_was_written(keys: list[Key] | None) -> None:
+    [(raw, count)] = encoded(b"me", {"t": keys}).values()
+    assert decoded(raw) == Message(b"me", "t", keys)
+    assert count == (1 if keys is None else len(keys))
+
+
+def test_no_message_is_longer_than_its_bound() -> None:
+    keys = [f"{number:01000}" for number in range(1000)]
+    assert encoded(b"me", {"t": keys})["t"] == (msgspec.msgpack.encode(Message(b"me", "t", None)), 1)
+    assert len(encoded(b"me", {"t": keys[:250]})["t"][0]) <= MESSAGE_BYTES_MAX
+
+
+def test_what_is_owed_is_bounded_and_all_contains_some() -> None:
+    unsaid, later = Unsaid(), Unsaid()
+    unsaid.add("t", list(range(KEYS_MAX)))
+    later.add("t", [KEYS_MAX])
+    later.add("u", ["x"])
+    assert unsaid.tables["t"] == set(range(KEYS_MAX))
+    later.put_back(unsaid)
+    assert later.tables == {"t": None, "u": {"x"}}
+    later.add("t", ["y"])
+    assert later.tables["t"] is None
+
+
+# Two processes
+
+
+async def test_it_holds_between_processes(redis_url: str, tmp_path: Path) -> None:
+    """Two processes on one Redis, one of which only writes: its acknowledged writes are seen by the other."""
+    place = f"t-{uuid.uuid4().hex}"
+    async with replicas(redis_url) as [other]:
+        spec = msgspec.structs.replace(other.cache.spec, stored_as=place)
+        other.cache._others.leave()  # type: ignore[union-attr]  # it has a channel
+        backend = await RedisBackend.open(RedisSettings.model_validate({"url": redis_url}))
+        cache = Cache(
+            await backend.store(spec),
+            records_max=99,
+            bytes_max=2**20,
+            ttl_s=1000,
+            absent_ttl_s=1000,
+            channel=other.channel,
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", WRITER, redis_url, place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert await process.stdout.readline() == b"ready\n"
+            for number in range(20):
+                process.stdin.write(b"%d\n" % number)
+                assert await process.stdout.readline() == b"written\n"
+                async with asyncio.timeout(SOON_S):
+                    while True:
+                        [found] = await cache.apply([Get("a")])
+                        assert isinstance(found, Record)
+                        if found.value == n(number):
+                            break
+                        await asyncio.sleep(0.001)
+                await cache.apply([Get("a")])
+                assert "a" in cache._kept._entries
+        finally:
+            process.stdin.close()
+            await process.wait()
+            await cache.close()
+            await backend.close()
+
+
+WRITER = """
+import asyncio, sys
+from tableside.operations import Put
+from tableside.policies.cache import Cache
+from tableside.policies.cache.channel import Channel
+from tableside.store import TableSpec
+from tableside.stores.redis.backend import RedisBackend, RedisSettings
+
+async def main(url, place):
+    settings = RedisSettings(url=url)
+    backend = await RedisBackend.open(settings)
+    channel = await Channel.open(settings.connection(), store="bus")
+    store = await backend.store(TableSpec("t", stored_as=place))
+    cache = Cache(store, records_max=9, bytes_max=2**20, ttl_s=9, absent_ttl_s=0, writes="through", channel=channel)
+    while not channel.up:
+        await asyncio.sleep(0.01)
+    print("ready", flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        await cache.apply([Put("a", b'{"n":%d}' % int(line))])
+        print("written", flush=True)
+    await cache.close()
+    await channel.close()
+    await backend.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""

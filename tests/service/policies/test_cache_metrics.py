@@ -1,0 +1,179 @@
+"""What a cache counts, by the values after a known sequence, in one process and over two."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from cache_site import Site
+from store_contract import put
+from tableside.operations import Delete, Get, Key
+from tableside.policies.cache import Metrics
+from virtual_time import in_virtual_time
+
+
+class Shown:
+    """The metrics of table `t`."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.metrics = Metrics(self._registry)
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self._registry.get_sample_value(f"tableside_cache_{name}", {"table": "t", **labels})
+
+    def gets(self) -> list[float | None]:
+        return [self("gets_total", outcome=outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")]
+
+    def ages(self) -> list[float | None]:
+        return [self("age_seconds_count"), self("age_seconds_sum")]
+
+    def held(self) -> list[float | None]:
+        return [self("records"), self("bytes"), self("evictions_total")]
+
+
+@in_virtual_time
+async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_is_shown() -> None:
+    shown = Shown()
+    site = await Site.made(metrics=shown.metrics, records_max=3)
+    await site.memory.apply([put(key) for key in "bcdef"])
+    assert shown.gets() == [0, 0, 0, 0]
+    assert shown("evictions_total") == 0
+    await site.cache.apply([Get(key) for key in "abc"])
+    await site.cache.apply([Get("a"), Get("b", 0), Get("x", 5)])
+    assert shown.gets() == [1, 4, 0, 1]
+    assert (shown("records"), shown("evictions_total")) == (3, 1)
+    site.takes(1.0)
+    await asyncio.gather(*(site.cache.apply([Get("d"), Get("e")]) for _ in range(5)))
+    assert shown.gets() == [1, 6, 8, 1]
+    assert (shown("records"), shown("evictions_total")) == (3, 3)
+    assert shown("bytes") == site.cache._kept.size_bytes > 3 * 200
+    await site.cache.apply([Delete(key) for key in "abcdex"])
+    assert shown.gets() == [1, 6, 8, 1]
+    assert shown.held() == [0, 0, 3]
+
+
+@in_virtual_time
+async def test_the_age_of_what_is_answered_is_observed_once_per_call_and_is_that_of_the_oldest() -> None:
+    shown = Shown()
+    site = await Site.made(metrics=shown.metrics, absent_ttl_s=10.0)
+    await site.value("absent")
+    await asyncio.sleep(3.0)
+    await site.value("a")
+    await asyncio.sleep(1.5)
+    assert shown("age_seconds_count") == 0
+    await site.value("a")
+    assert shown.ages() == pytest.approx([1, 1.5])
+    await site.cache.apply([Get("a"), Get("absent"), Get("new")])
+    assert shown.ages() == pytest.approx([2, 6.0])
+    assert [shown("age_seconds_bucket", le=bound) for bound in ("1.0", "2.0", "5.0")] == [0, 1, 2]
+    await site.cache.apply([Get("a", 0), put("b"), Get("newer")])
+    assert shown("age_seconds_count") == 2
+
+
+@in_virtual_time
+async def test_what_was_written_through_is_held_and_shown_and_can_push_others_out() -> None:
+    shown = Shown()
+    site = await Site.made(metrics=shown.metrics, records_max=2, writes="through")
+    await site.one(put("b"))
+    assert shown.held() == [1, site.cache._kept.size_bytes, 0]
+    await site.cache.apply([put("c"), Get("a"), put("d")])
+    assert shown.held() == [2, site.cache._kept.size_bytes, 2]
+    assert shown.gets() == [0, 1, 0, 0]
+    await site.cache.close()
+    assert shown.held() == [0, 0, 2]
+
+
+class Loopback:
+    """A channel by which a test speaks to a cache."""
+
+    def subscribe(self, table: str, on_keys: Any, on_lost: Any, on_sent: Any) -> "Loopback":
+        self.on_keys: Callable[[list[Key] | None], None] = on_keys
+        self.on_lost: Callable[[], None] = on_lost
+        self.on_sent: Callable[[int], None] = on_sent
+        return self
+
+    def tell(self, keys: Any) -> None:
+        self.on_sent(len(keys))
+
+    async def told(self, until: float) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+@in_virtual_time
+async def test_what_is_told_and_heard_is_counted_by_keys() -> None:
+    shown, channel = Shown(), Loopback()
+    site = await Site.made(metrics=shown.metrics, channel=channel)
+
+    def told() -> list[float | None]:
+        return [shown("invalidations_total", direction=direction) for direction in ("sent", "received")]
+
+    await site.cache.apply([Get("a"), Get("b")])
+    assert (told(), shown("records")) == ([0, 0], 2)
+    channel.on_keys(["a", "x"])
+    assert (told(), shown("records")) == ([0, 2], 1)
+    await site.cache.apply([put("a"), put("c"), Get("d")])
+    assert told() == [2, 2]
+    channel.on_keys(None)
+    assert (told(), shown.held()) == ([2, 3], [0, 0, 0])
+    await site.value()
+    channel.on_lost()
+    assert (told(), shown.held()) == ([2, 3], [0, 0, 0])
+
+
+def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> None:
+    """Sums, but for whether the channel is there: that is so where it is for each of them."""
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    first = subprocess.Popen(
+        [sys.executable, "-c", WORKER, "2", "0"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "counted\n"
+        second = subprocess.run(
+            [sys.executable, "-c", WORKER, "3", "1"],
+            env=environment,
+            input="",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        first.communicate("")
+    lines = second.stdout.splitlines()
+    assert 'tableside_cache_records{table="t"} 5.0' in lines
+    assert 'tableside_cache_bytes{table="t"} 500.0' in lines
+    assert 'tableside_cache_channel_up{store="bus"} 0.0' in lines
+    assert 'tableside_cache_gets_total{outcome="hit",table="t"} 5.0' in lines
+    assert 'tableside_cache_evictions_total{table="t"} 2.0' in lines
+
+
+WORKER = """
+import sys
+from tableside.exposition import Exposition
+from tableside.policies.cache.metrics import Metrics, TableMetrics
+
+count, up = map(int, sys.argv[1:])
+shown = Exposition()
+metrics = Metrics(shown.registry)
+table = TableMetrics(metrics, "t")
+table.held(count, 100 * count, 1)
+table.answered(count, 0.5)
+metrics.channel_up.labels("bus").set(up)
+print("counted", flush=True)
+sys.stdin.read()
+print(shown.text().decode())
+"""
