@@ -1,0 +1,97 @@
+"""Spark and a service that asks who calls: the token reaches executors, and no plan, error or log."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from running import Service, running
+from spark_client.sessions import session
+from tableside_spark import Table, register
+from tableside_spark.errors import TableError
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+SECRETS = {name: f"tableside_{name}-s3cr3t" for name in ("all", "writer", "none")}
+
+
+def digest(name: str) -> str:
+    return sha256(SECRETS[name].encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2]") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory: Path = tmp_path_factory.mktemp("guarded")
+    config = directory / "tableside.yaml"
+    config.write_text(
+        "stores: {local: {kind: memory}}\ntables: {t: {store: local}, key: {store: local, key: {id: integer}}}\n"
+        "auth:\n  tokens:\n"
+        f"  - {{name: all, sha256: {digest('all')}, read: ['*'], write: ['*']}}\n"
+        f"  - {{name: writer, sha256: {digest('writer')}, write: ['*']}}\n"
+        f"  - {{name: none, sha256: {digest('none')}}}\n"
+    )
+    with running(directory, config) as started:
+        yield started
+
+
+def numbers(spark: SparkSession) -> DataFrame:
+    return spark.range(20).selectExpr("cast(id as string) k", "id n")
+
+
+def test_a_token_reaches_executors_and_no_plan(
+    spark: SparkSession, guarded: Service, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{SECRETS['all']}\n")
+    for number, options in enumerate(({"token": SECRETS["all"]}, {"token_file": str(file)})):
+        table = Table("t", guarded.url, **options)  # type: ignore[arg-type]  # both are texts
+        assert table.put(numbers(spark), "k").applied == 20
+        assert table.update(numbers(spark), "k", {"$inc": {"n": number}}).applied == 20
+        joined = table.join(numbers(spark).select("k"), "k", "n long")
+        assert joined.count() == 20
+        joined.explain(extended=True)
+        plan = joined._jdf.queryExecution().toString()
+        assert "mapInArrow" in plan or "MapInArrow" in plan
+        assert SECRETS["all"] not in plan
+    shown = capfd.readouterr()
+    assert "MapInArrow" in shown.out
+    assert SECRETS["all"] not in shown.out + shown.err
+
+
+def test_the_format_takes_a_token_from_a_file(spark: SparkSession, guarded: Service, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(SECRETS["all"])
+    register(spark)
+    options = {"url": guarded.url, "table": "t", "token_file": str(file)}
+    numbers(spark).write.format("tableside").options(**options, key="k").mode("append").save()
+    assert spark.read.format("tableside").options(**options).load().count() == 20
+
+
+def test_who_may_only_write_can_write_and_not_read(spark: SparkSession, guarded: Service) -> None:
+    frame = spark.range(5).selectExpr("id", "id * 2 n")
+    table = Table("key", guarded.url, token=SECRETS["writer"])
+    assert table.put(frame, "id").applied == 5
+    assert table.update(frame, "id", {"$inc": {"n": 1}}).applied == 5
+    assert table.delete(frame, "id").applied == 5
+    with pytest.raises(Exception, match="forbidden") as refusal:
+        table.join(frame.select("id"), "id", "n long").collect()
+    assert SECRETS["writer"] not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("token", "code"), [(SECRETS["none"], "forbidden"), ("tableside_wrong", "unauthenticated")])
+def test_a_refusal_names_its_reason_and_not_the_token(
+    spark: SparkSession, guarded: Service, token: str, code: str
+) -> None:
+    table = Table("t", guarded.url, token=token)
+    with pytest.raises(TableError, match=code) as refusal:
+        table.put(numbers(spark), "k")
+    assert token not in str(refusal.value)
+    assert token not in repr(table)
