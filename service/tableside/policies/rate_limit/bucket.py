@@ -1,14 +1,18 @@
 """A bucket of credits that fills at a rate, and a fair line of those who wait for some.
 
 Who waits takes a share at a time and then stands at the end of the line again, so one who wants many holds up nobody
-for longer than one share takes. Knows nothing of operations.
+for longer than one share takes. What costs more than the bucket holds waits until it is full and leaves a debt, which
+whoever comes next waits for. Knows nothing of operations.
 """
 
 import asyncio
 import math
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
+
+from .credits import DEBT_S, ROUNDING, paid
 
 SHARE_S = 0.1
 """How long the bucket may fill for one share: the longest that one who waits ahead takes up."""
@@ -19,13 +23,12 @@ TICK_S = 0.001
 LATE_S = 0.01
 """How late a timer may be with nothing lost: what came meanwhile is kept for those who wait, even above the burst."""
 
-ROUNDING = 1e-6
-
 
 class _Turn(msgspec.Struct, frozen=True, gc=False):
-    """A place in the line: how many credits are waited for, and who is told."""
+    """A place in the line: what it costs, how much of it has to be there, and who is told."""
 
-    count: int
+    cost: float
+    need: float
     come: asyncio.Future[None]
 
 
@@ -33,67 +36,86 @@ class Bucket:
     """Credits: `per_s` come each second, and `burst` are kept at most, with which it starts."""
 
     def __init__(self, per_s: float, burst: float) -> None:
+        self.burst = burst
         self._per_s = per_s
-        self._burst = burst
-        self._share = max(1, int(min(burst, per_s * SHARE_S)))
+        self._share = max(1.0, min(burst, per_s * SHARE_S))
         self._credits = burst
         self._counted_at = -math.inf
         self._line: deque[_Turn] = deque()
-        self._wanted = 0
+        self._wanted = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def take_all(self, count: int) -> bool:
+    @property
+    def full(self) -> bool:
+        """Whether it is as if it had never been used."""
+        self._fill()
+        return not self._line and self._credits + ROUNDING >= self.burst
+
+    def take_all(self, cost: float) -> bool:
         """Take so many credits if they are there and nobody waits."""
         self._fill()
-        if self._wanted or self._credits + ROUNDING < count:
+        if self._line or self._credits + ROUNDING < cost:
             return False
-        self._credits -= count
+        self._credits -= cost
         return True
 
-    async def take(self, wanted: int, until: float) -> int:
-        """Wait for credits and return how many there were, 1 to `wanted`; at once 0 if not one can come by `until`.
-
-        `until` is a time of the running loop's clock. Who is cancelled while waiting has taken nothing.
-        """
+    def take_some(self, costs: Sequence[float]) -> int:
+        """Take what pays the first of these that there are credits for, if nobody waits, and return how many."""
         self._fill()
-        if not self._wanted and (there := int(self._credits + ROUNDING)) > 0:
-            self._credits -= (taken := min(there, wanted))
-            return taken
-        by_then = self._credits - self._wanted + (until - self._counted_at) * self._per_s
-        count = int(min(by_then + ROUNDING, wanted, self._share))
-        if count < 1:
+        if self._line:
             return 0
-        await self._stand_in_line(count)
+        count, cost = paid(costs, self._credits, self.burst)
+        self._credits -= cost
         return count
 
-    def give_back(self, count: int) -> None:
+    async def take(self, costs: Sequence[float], until: float) -> int:
+        """Wait for a share of what pays these, and return for how many; at once 0 if it cannot be there by `until`."""
+        self._fill()
+        by_then = self._credits - self._wanted + (until - self._counted_at) * self._per_s
+        count, cost = paid(costs, min(by_then, self._share), self.burst)
+        if not count:
+            count, cost = 1, costs[0]
+            if by_then + ROUNDING < self._need(cost):
+                return 0
+        await self._stand_in_line(cost)
+        return count
+
+    def give_back(self, cost: float) -> None:
         """Put back credits that were taken and not used."""
-        self._credits += count
+        self._credits += cost
         self._serve()
 
-    def wait_s(self) -> float:
-        """Return how many seconds from now one more credit comes, after all that are waited for."""
+    def owe(self, cost: float) -> None:
+        """Take credits that may not be there yet; who comes next waits for them."""
         self._fill()
-        return max(0.0, (self._wanted + 1 - self._credits) / self._per_s)
+        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 
-    async def _stand_in_line(self, count: int) -> None:
-        turn = _Turn(count, asyncio.get_running_loop().create_future())
+    def wait_s(self, cost: float) -> float:
+        """Return how many seconds from now such an operation can pass, after all who wait."""
+        self._fill()
+        return max(0.0, (self._wanted + self._need(cost) - self._credits) / self._per_s)
+
+    def _need(self, cost: float) -> float:
+        return min(cost, self.burst)
+
+    async def _stand_in_line(self, cost: float) -> None:
+        turn = _Turn(cost, self._need(cost), asyncio.get_running_loop().create_future())
         self._line.append(turn)
-        self._wanted += count
+        self._wanted += cost
         self._arm()
         try:
             await turn.come
         except asyncio.CancelledError:
             if turn.come.cancelled():
-                self._wanted -= count
+                self._wanted -= cost
                 self._serve()
             else:
-                self.give_back(count)
+                self.give_back(cost)
             raise
 
     def _fill(self) -> None:
         now = asyncio.get_running_loop().time()
-        most = self._burst + (self._per_s * LATE_S if self._wanted else 0)
+        most = self.burst + (self._per_s * LATE_S if self._line else 0)
         if self._credits < most:
             self._credits = min(most, self._credits + (now - self._counted_at) * self._per_s)
         self._counted_at = now
@@ -107,15 +129,17 @@ class Bucket:
         while self._line:
             turn = self._line[0]
             if not turn.come.done():
-                if self._credits + ROUNDING < turn.count:
+                if self._credits + ROUNDING < turn.need:
                     break
-                self._credits -= turn.count
-                self._wanted -= turn.count
+                self._credits -= turn.cost
+                self._wanted -= turn.cost
                 turn.come.set_result(None)
             self._line.popleft()
+        if not self._line:
+            self._wanted = 0.0  # Exactly, whatever rounding has left.
         self._arm()
 
     def _arm(self) -> None:
         if self._timer is None and self._line:
-            missing_s = (self._line[0].count - self._credits) / self._per_s
+            missing_s = (self._line[0].need - self._credits) / self._per_s
             self._timer = asyncio.get_running_loop().call_later(max(TICK_S, missing_s), self._serve)

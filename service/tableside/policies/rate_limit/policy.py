@@ -1,21 +1,24 @@
-"""The store that gets so much a second: a bucket for each direction, and calls that pass in parts."""
+"""The store that gets so much a second: credits for each direction, and calls that pass in parts."""
 
-import asyncio
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from ...directions import Direction, apart, reads
-from ...errors import Throttled
-from ...operations import Operation, Outcome
+from ...operations import Get, Operation, Outcome
 from ...store import Policy, Store
+from ...tracing import Traces
 from .bucket import Bucket
-from .metrics import Metrics
+from .cost import Cost
+from .credits import Credits
+from .gate import Gate
+from .metrics import Counts, Metrics
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many operations a second (fractions too), and how many at once after a pause.
+    """So many credits a second (fractions too), and how many at once after a pause.
 
     Without a `burst` it is what comes in a second, at least one.
     """
@@ -25,92 +28,117 @@ class Rate(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse what would let nothing through."""
-        if not 0 < self.per_s < math.inf or (self.burst is not None and self.burst < 1):
-            raise ValueError("a rate is above 0 per second, its burst at least 1")
+        if not 0 < self.per_s < math.inf or (self.burst is not None and not 1 <= self.burst < math.inf):
+            raise ValueError("a rate is above 0 per second, its burst at least 1, and both finite")
+
+    @property
+    def at_once(self) -> float:
+        """Return how many credits may be used at once."""
+        return self.burst if self.burst is not None else max(1.0, self.per_s)
 
     def bucket(self) -> Bucket:
         """Return a full bucket of such credits."""
-        return Bucket(self.per_s, self.burst if self.burst is not None else max(1.0, self.per_s))
+        return Bucket(self.per_s, self.at_once)
+
+    def part(self, share: float) -> "Rate":
+        """Return a share of it."""
+        return Rate(self.per_s * share, max(1.0, self.at_once * share))
+
+
+class Shared(Protocol):
+    """Credits that several processes take from one place."""
+
+    def credits(self, table: str, direction: Direction, rate: Rate, own: Rate, metrics: Metrics | None) -> Credits:
+        """Return those of one direction of a table; where they cannot be asked for they are this process's `own`."""
+        ...
 
 
 class RateLimit(Policy):
-    """A store that gets so many reads and so many writes a second; None is no limit."""
+    """A store that gets reads for so many credits a second, and writes; None is no limit.
 
-    def __init__(self, inner: Store, *, read: Rate | None, write: Rate | None, metrics: Metrics | None = None) -> None:
+    With `shared` the rates are of all replicas together, and while those credits cannot be asked for, `share` of the
+    rates is this process's own.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        read: Rate | None,
+        write: Rate | None,
+        cost: Cost | None = None,
+        shared: Shared | None = None,
+        share: float = 1.0,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
         super().__init__(inner)
-        table = inner.spec.name
-        self._read = _Limit(inner, "read", read, table, metrics) if read else None
-        self._write = _Limit(inner, "write", write, table, metrics) if write else None
+        self._cost = cost or Cost()
+        table, places = inner.spec.name, (shared, share, metrics)
+        self._read = _credits(table, "read", read, *places)
+        self._write = _credits(table, "write", write, *places)
+        self._found_costs = self._cost.kib > 0 and self._read is not None
+        self._gates: dict[Direction, Gate] = {
+            direction: Gate(inner, self._cost, _name(table, direction, rate), Counts(metrics, table, direction), traces)
+            for direction, rate in _given(read, write)
+        }
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on as their credits come; Throttled, and nothing applied, where none comes in time."""
         gets = reads(operations)
         if gets == len(operations):
-            return await self._by(self._read, operations, until)
+            return await self._reads(operations, until)
         if gets == 0:
-            return await self._by(self._write, operations, until)
-        if self._all_pass(gets, len(operations) - gets):
-            return await self._inner.apply(operations, until)
-        return await apart(
-            operations,
-            lambda some: self._by(self._read, some, until),
-            lambda some: self._by(self._write, some, until),
-        )
+            return await self._writes(operations, until)
+        if self._all_paid(operations, gets):
+            outcomes = await self._inner.apply(operations, until)
+            if self._read is not None and self._found_costs:
+                self._read.owe(self._cost.found(outcomes))
+            return outcomes
+        return await apart(operations, lambda some: self._reads(some, until), lambda some: self._writes(some, until))
 
-    async def _by(self, limit: "_Limit | None", operations: Sequence[Operation], until: float) -> list[Outcome]:
-        if limit is None or limit.bucket.take_all(len(operations)):
+    async def _reads(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        if self._read is None:
             return await self._inner.apply(operations, until)
-        return await limit.in_parts(operations, until)
+        return await self._gates["read"].passed(operations, until, self._read, found_costs=self._found_costs)
 
-    def _all_pass(self, gets: int, writes: int) -> bool:
-        if self._read is not None and not self._read.bucket.take_all(gets):
+    async def _writes(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        if self._write is None:
+            return await self._inner.apply(operations, until)
+        return await self._gates["write"].passed(operations, until, self._write, found_costs=False)
+
+    def _all_paid(self, operations: Sequence[Operation], gets: int) -> bool:
+        """Pay for reads and writes in one go, if there are credits for all of both."""
+        reading, writing = self._costs(operations, gets)
+        if self._read is not None and not self._read.take_all(reading):
             return False
-        if self._write is None or self._write.bucket.take_all(writes):
+        if self._write is None or writing == 0 or self._write.take_all(writing):
             return True
         if self._read is not None:
-            self._read.bucket.give_back(gets)
+            self._read.give_back(reading)
         return False
 
+    def _costs(self, operations: Sequence[Operation], gets: int) -> tuple[float, float]:
+        if self._cost.alike:
+            return gets, len(operations) - gets
+        writes = (operation for operation in operations if not isinstance(operation, Get))
+        return gets * self._cost.get, sum(map(self._cost.of, writes))
 
-class _Limit:
-    """One direction of a table: its bucket, and how a call passes that must wait."""
 
-    def __init__(self, inner: Store, direction: Direction, rate: Rate, table: str, metrics: Metrics | None) -> None:
-        self.bucket = rate.bucket()
-        self._inner = inner
-        self._name = f"table {table!r}: its {direction} limit (rate_per_s) of {rate.per_s:g} operations per second"
-        self._throttled = metrics.throttled.labels(table, direction) if metrics else None
-        self._waited_s = metrics.waited_s.labels(table, direction) if metrics else None
+def _credits(
+    table: str, direction: Direction, rate: Rate | None, shared: Shared | None, share: float, metrics: Metrics | None
+) -> Credits | None:
+    if rate is None:
+        return None
+    if shared is None:
+        return rate.bucket()
+    return shared.credits(table, direction, rate, rate.part(share), metrics)
 
-    async def in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Send each part when its credits have come, without waiting for the parts before it."""
-        taken = await self._taken(len(operations), until)
-        if taken == len(operations):
-            return await self._inner.apply(operations, until)
-        parts: list[asyncio.Task[list[Outcome]]] = []
-        sent = 0
-        try:
-            async with asyncio.TaskGroup() as group:
-                while taken:
-                    part = operations[sent : sent + taken]
-                    parts.append(group.create_task(self._inner.apply(part, until)))
-                    sent += taken
-                    taken = await self._taken(len(operations) - sent, until)
-                refused = self._refused(len(operations) - sent)
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [outcome for part in parts for outcome in part.result()] + refused
 
-    async def _taken(self, wanted: int, until: float) -> int:
-        started = asyncio.get_running_loop().time()
-        taken = await self.bucket.take(wanted, until)
-        waited_s = asyncio.get_running_loop().time() - started
-        if self._waited_s is not None and waited_s > 0:
-            self._waited_s.observe(waited_s)
-        return taken
+def _given(read: Rate | None, write: Rate | None) -> list[tuple[Direction, Rate]]:
+    rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
+    return [(direction, rate) for direction, rate in rates if rate is not None]
 
-    def _refused(self, count: int) -> list[Outcome]:
-        if self._throttled is not None:
-            self._throttled.inc(count)
-        detail = f"{self._name} leaves no credit before the deadline"
-        return [Throttled(detail, retry_after_s=self.bucket.wait_s())] * count if count else []
+
+def _name(table: str, direction: Direction, rate: Rate) -> str:
+    return f"table {table!r}: its {direction} limit (rate_per_s) of {rate.per_s:g} credits per second"

@@ -1,0 +1,55 @@
+"""Where credits come from, as those see it who need some; and how many operations so many credits pay."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+ROUNDING = 1e-6
+"""Credits come in fractions of binary numbers: so little is missing that it is not."""
+
+
+class Credits(Protocol):
+    """Credits of one limit. Who waits for some does so in a fair line, which nobody overtakes."""
+
+    def take_all(self, cost: float) -> bool:
+        """Take so many credits if they are there and nobody waits."""
+        ...
+
+    def take_some(self, costs: Sequence[float]) -> int:
+        """Take what pays the first of these that there are credits for, if nobody waits, and return how many."""
+        ...
+
+    async def take(self, costs: Sequence[float], until: float) -> int:
+        """Wait for what pays the first of these, and some more at once, and return how many; 0 if none by `until`.
+
+        `until` is a time of the running loop's clock. Who is cancelled while waiting has taken nothing.
+        """
+        ...
+
+    def give_back(self, cost: float) -> None:
+        """Put back credits that were taken and not used."""
+        ...
+
+    def owe(self, cost: float) -> None:
+        """Take credits that may not be there yet; who comes next waits for them, but never for longer than `DEBT_S`."""
+        ...
+
+    def wait_s(self, cost: float) -> float:
+        """Return in how many seconds, at the earliest, such an operation can pass after all who wait."""
+        ...
+
+
+DEBT_S = 10.0
+"""How much can be owed: what comes in this time. So one answer does not close a table for longer."""
+
+
+def paid(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
+    """Return how many of the first of these so many credits pay, and what those cost.
+
+    One that costs more than can ever be there passes, alone, when the bucket is full.
+    """
+    total = 0.0
+    for count, cost in enumerate(costs):
+        if total + cost > credit + ROUNDING:
+            return (count, total) if count or burst > credit + ROUNDING else (1, cost)
+        total += cost
+    return len(costs), total

@@ -1,0 +1,150 @@
+"""Each caller has a limit of his own, in operations as he asked them, and nobody's is another's."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Scripted
+from store_contract import StoreContract, Time, put
+from tableside.caller import CALLER
+from tableside.errors import Throttled
+from tableside.operations import Get, Operation, Outcome, Written
+from tableside.policies.cache import Cache
+from tableside.policies.rate_limit import CallerLimit, CallerMetrics, Rate
+from tableside.policies.rate_limit.callers import Buckets
+from tableside.store import Policy, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from virtual_time import in_virtual_time, now
+
+
+class TestCallerLimit(StoreContract):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            yield CallerLimit(MemoryStore(spec, time.now_ms), read=Rate(1e5, 20), write=Rate(1e5, 3))
+
+        return opened()
+
+
+async def asked(policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10) -> list[Outcome]:
+    """Ask as a request of that caller does, in a task of its own."""
+
+    async def request() -> list[Outcome]:
+        CALLER.set(caller)
+        return await policy.apply(operations, now() + left_s)
+
+    return await asyncio.create_task(request())
+
+
+def kinds(outcomes: list[Outcome]) -> list[type]:
+    return [type(outcome) for outcome in outcomes]
+
+
+@in_virtual_time
+async def test_one_callers_flood_is_not_anothers_wait() -> None:
+    policy = CallerLimit(Scripted(), read=Rate(10, 5), write=None)
+    flood = asyncio.create_task(asked(policy, "loud", [Get(f"{index}") for index in range(50)]))
+    await asyncio.sleep(0)
+    started = now()
+    assert await asked(policy, "quiet", [Get("a")]) == [None]
+    assert await asked(policy, "", [Get("a")]) == [None], "who has no name has a bucket, too"
+    assert now() == started
+    assert await flood == [None] * 50
+    assert now() - started == pytest.approx(4.5)
+
+
+@in_virtual_time
+async def test_reads_and_writes_of_a_caller_are_apart_also_in_one_call() -> None:
+    policy = CallerLimit(Scripted(), read=Rate(10, 5), write=Rate(1, 1))
+    assert kinds(await asked(policy, "a", [put("x"), Get("y")])) == [Written, type(None)]
+    assert kinds(await asked(policy, "a", [put("x"), Get("y")], 0.1)) == [Throttled, type(None)]
+    assert kinds(await asked(policy, "a", [put("x")], 1)) == [Written]
+    started = now()
+    assert await asked(policy, "a", [Get(f"{index}") for index in range(5)]) == [None] * 5
+    assert now() == started, "the read of the call that was refused in part paid once"
+
+
+@in_virtual_time
+async def test_who_is_refused_learns_which_limit_when_to_come_and_nothing_else() -> None:
+    policy = CallerLimit(Scripted(), read=Rate(0.5, 1), write=None)
+    await asked(policy, "s3cret", [Get("a")])
+    [refused] = await asked(policy, "s3cret", [Get("a")], 1)
+    assert isinstance(refused, Throttled)
+    assert "caller_rate_per_s" in refused.detail
+    assert "s3cret" not in refused.detail
+    assert refused.retry_after_s == 2
+    await asyncio.sleep(2)
+    assert await asked(policy, "s3cret", [Get("a")], 0) == [None]
+
+
+@in_virtual_time
+async def test_what_the_cache_answers_counts_too() -> None:
+    store = Scripted()
+    cache = Cache(store, records_max=10, bytes_max=10_000, ttl_s=60, absent_ttl_s=60)
+    policy = CallerLimit(cache, read=Rate(1, 3), write=None)
+    for _ in range(3):
+        await asked(policy, "a", [Get("k")], 0.1)
+    assert len(store.calls) == 1
+    assert kinds(await asked(policy, "a", [Get("k")], 0.1)) == [Throttled]
+
+
+@in_virtual_time
+async def test_no_more_callers_are_remembered_than_may_be_and_the_longest_unused_goes_first() -> None:
+    buckets = Buckets(Rate(1, 5), 3)
+    first, second = buckets.of("a"), buckets.of("b")
+    buckets.of("c")
+    assert buckets.of("a") is first
+    buckets.of("d")
+    assert len(buckets) == 3
+    assert buckets.of("a") is first
+    assert buckets.of("b") is not second, "forgotten when another came"
+
+
+@in_virtual_time
+async def test_who_has_used_his_credits_is_not_forgotten_before_they_are_back() -> None:
+    policy = CallerLimit(Scripted(), read=Rate(1, 2), write=None, callers_max=20)
+    operations = [Get("a"), Get("b")]
+    for index in range(20):
+        await asked(policy, f"{index}", operations)
+    for index in range(200):
+        await asked(policy, f"other {index}", [Get("a")], 0.1)
+    assert kinds(await asked(policy, "0", [Get("a")], 0.1)) == [Throttled]
+    assert policy._read is not None
+    assert len(policy._read.buckets) == 20
+    await asyncio.sleep(300)
+    for index in range(20):
+        assert kinds(await asked(policy, f"late {index}", operations, 0.1)) == [type(None)] * 2
+
+
+@in_virtual_time
+async def test_callers_for_whom_there_is_no_room_share_one_bucket() -> None:
+    policy = CallerLimit(Scripted(), read=Rate(1, 2), write=None, callers_max=1)
+    await asked(policy, "a", [Get("a"), Get("b")])
+    outcomes = [await asked(policy, name, [Get("a")], 0.1) for name in "bcd"]
+    assert [kinds(each) for each in outcomes] == [[type(None)], [type(None)], [Throttled]]
+
+
+@pytest.mark.parametrize("callers_max", [0, -1])
+def test_some_caller_can_be_remembered(callers_max: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        CallerLimit(Scripted(), read=None, write=None, callers_max=callers_max)
+
+
+@in_virtual_time
+async def test_refusals_and_waits_are_counted_by_direction_and_never_by_caller() -> None:
+    registry = CollectorRegistry()
+    policy = CallerLimit(Scripted(), read=Rate(10, 1), write=Rate(1, 1), metrics=CallerMetrics(registry))
+    for caller in ("a", "b"):
+        await asked(policy, caller, [put(f"{index}") for index in range(4)], 0.1)
+        await asked(policy, caller, [Get("x"), Get("y")])
+
+    def value(name: str, direction: str) -> float | None:
+        return registry.get_sample_value(f"tableside_caller_limit_{name}", {"table": "t", "direction": direction})
+
+    assert (value("throttled_total", "write"), value("throttled_total", "read")) == (6, 0)
+    assert (value("wait_seconds_count", "write"), value("wait_seconds_count", "read")) == (0, 2)
+    assert value("wait_seconds_sum", "read") == pytest.approx(0.2)

@@ -1,0 +1,235 @@
+"""What operations cost: by kind and by size, before and after, and however much it is nobody is refused for ever."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scripted import Scripted
+from spans import Spans
+from store_contract import StoreContract, Time, put, update
+from tableside.errors import Throttled
+from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
+from tableside.policies.rate_limit import Cost, Rate, RateLimit
+from tableside.policies.rate_limit.bucket import Bucket
+from tableside.store import Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from virtual_time import in_virtual_time, now
+
+
+class TestRateLimitWithCosts(StoreContract):
+    cost = Cost(get=0.5, put=2, update=1.5, delete=0, kib=0.25)
+    rate = Rate(1e5, 50)
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            yield RateLimit(MemoryStore(spec, time.now_ms), read=self.rate, write=self.rate, cost=self.cost)
+
+        return opened()
+
+
+class TestRateLimitWhereReadsAreFree(TestRateLimitWithCosts):
+    cost = Cost(get=0)
+    rate = Rate(1e5, 3)
+
+
+def value(size_bytes: int) -> bytes:
+    """Return a value of so many bytes."""
+    text = b'{"s":"' + b"x" * (size_bytes - 8) + b'"}'
+    assert len(text) == size_bytes
+    return text
+
+
+def sized(key: str, size_bytes: int) -> Put:
+    return Put(key, value(size_bytes))
+
+
+async def passed_at(policy: RateLimit, *operations: Operation, left_s: float = 60) -> float:
+    """Return how long one call took, in seconds."""
+    started = now()
+    outcomes = await policy.apply(operations, started + left_s)
+    assert not any(isinstance(outcome, Throttled) for outcome in outcomes)
+    return now() - started
+
+
+async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None:
+    """Take so many credits away."""
+    for credit, cost in ((policy._read, read), (policy._write, write)):
+        if cost:
+            assert credit is not None
+            assert credit.take_all(cost)
+
+
+def test_each_kind_has_its_cost_and_each_kib_that_is_begun() -> None:
+    """Samza: one cost function for all kinds failed on updates (W33)."""
+    cost = Cost(get=1, put=2, update=3, delete=4, kib=10)
+    assert cost.of(Get("a")) == 1
+    assert cost.of(sized("a", 1024)) == 12
+    assert cost.of(sized("a", 1025)) == 22
+    assert cost.of(update("a", {"$set": {"n": "x" * 1024}})) == 23
+    default = update("a", {"$set": {"n": 1}}, {"s": "x" * 1100})
+    assert isinstance(default, Update)
+    assert cost.of(default) == 23
+    assert cost.of(Delete("a")) == 4
+    assert cost.found([Record(value(1025), "1"), None, Throttled("x"), Written("1"), Record(value(10), "1")]) == 30
+
+
+@pytest.mark.parametrize("arguments", [{"get": -1}, {"kib": float("inf")}, {"put": float("nan")}])
+def test_a_cost_is_a_number_that_can_be_paid(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        Cost(**arguments)
+
+
+@in_virtual_time
+async def test_credits_are_paid_in_fractions() -> None:
+    policy = RateLimit(Scripted(), read=Rate(10, 1), write=None, cost=Cost(get=0.25))
+    for _ in range(4):
+        assert await passed_at(policy, Get("a")) == 0
+    assert await passed_at(policy, Get("a")) == pytest.approx(0.025)
+    assert await passed_at(policy, *[Get(f"{index}") for index in range(8)]) == pytest.approx(0.2)
+
+
+@in_virtual_time
+async def test_what_is_free_never_waits_and_never_fails() -> None:
+    """Samza: an operation that cost nothing was an error (W34)."""
+    store = Scripted()
+    policy = RateLimit(store, read=Rate(1, 1), write=Rate(1, 1), cost=Cost(get=0, delete=0))
+    await empty(policy, read=1, write=1)
+    waiting = asyncio.create_task(policy.apply([put("w")], now() + 60))
+    await asyncio.sleep(0)
+    assert await passed_at(policy, Delete("a")) == 0
+    assert await passed_at(policy, *[Get(f"{index}") for index in range(1000)]) == 0
+    outcomes = await policy.apply([put("a"), Delete("b"), put("c"), Delete("d"), Get("e")], now() + 0.1)
+    assert [type(outcome) for outcome in outcomes] == [Throttled, Written, Throttled, Written, type(None)]
+    waiting.cancel()
+
+
+@in_virtual_time
+async def test_a_batch_passes_in_parts_in_the_order_of_its_operations() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(100, 10), cost=Cost(put=4, update=2))
+    operations: list[Operation] = [
+        put("a"),
+        update("b", {}, {}),
+        put("c"),
+        update("d", {}, {}),
+        put("e"),
+        update("f", {}, {}),
+    ]
+    started = now()
+    outcomes = await policy.apply(operations, started + 60)
+    assert [type(outcome) for outcome in outcomes] == [Written] * 6
+    assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["d", "e", "f"]]
+    assert store.called_at == pytest.approx([started, started + 0.08])
+
+
+@in_virtual_time
+async def test_an_operation_beyond_the_burst_passes_when_the_bucket_is_full_and_the_rest_is_debt() -> None:
+    """Samza: what cost more than there was passed at once whenever somebody asked (W30)."""
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(10, 5), cost=Cost(kib=10))
+    await empty(policy, write=5)
+    assert await passed_at(policy, sized("a", 3000)) == pytest.approx(0.5), "31 credits, of which 5 can be there"
+    [refused] = await policy.apply([put("b")], now() + 3)
+    assert isinstance(refused, Throttled)
+    assert refused.retry_after_s == pytest.approx(3.1), "26 are owed, and a bucket has to be full for 11"
+    assert await passed_at(policy, put("b"), left_s=3.101) == pytest.approx(3.1)
+
+
+@in_virtual_time
+async def test_one_that_costs_more_than_a_deadline_brings_is_not_refused_for_ever() -> None:
+    policy = RateLimit(Scripted(), read=None, write=Rate(1, 1), cost=Cost(kib=1))
+    assert await passed_at(policy, sized("a", 500_000), left_s=10) == 0
+    [refused] = await policy.apply([put("b")], now() + 10)
+    assert isinstance(refused, Throttled)
+    assert refused.retry_after_s is not None
+    await asyncio.sleep(refused.retry_after_s)
+    assert await passed_at(policy, put("b"), left_s=10) == 0, "what was said to wait was true"
+
+
+@in_virtual_time
+async def test_one_that_costs_much_is_not_starved_by_many_that_cost_little() -> None:
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(100, 20), cost=Cost(kib=1))
+
+    async def small(index: int) -> None:
+        for count in range(100):
+            await policy.apply([put(f"{index}-{count}")], now() + 60)
+
+    others = [asyncio.create_task(small(index)) for index in range(10)]
+    await asyncio.sleep(1)
+    assert await passed_at(policy, sized("large", 40 * 1024)) < 0.5
+    for other in others:
+        other.cancel()
+
+
+@in_virtual_time
+async def test_what_a_get_found_is_paid_by_who_comes_next() -> None:
+    memory = MemoryStore(TableSpec("t"))
+    await memory.apply([sized("a", 10_000), sized("b", 10)])
+    policy = RateLimit(Scripted(memory), read=Rate(10, 5), write=Rate(10, 5), cost=Cost(get=1, kib=1))
+    assert await passed_at(policy, Get("a")) == 0, "11 credits, of which 1 was paid before"
+    assert await passed_at(policy, sized("w", 10)) == 0, "writes are not concerned"
+    assert await passed_at(policy, Get("absent")) == pytest.approx(0.7), "6 are owed, and it needs 1"
+    assert await passed_at(policy, Get("absent")) == pytest.approx(0.1), "nothing found is nothing paid"
+
+
+@in_virtual_time
+async def test_gets_that_pay_only_for_what_they_find_wait_while_something_is_owed() -> None:
+    memory = MemoryStore(TableSpec("t"))
+    await memory.apply([sized("a", 10_240)])
+    policy = RateLimit(Scripted(memory), read=Rate(10, 5), write=None, cost=Cost(get=0, kib=1))
+    assert await passed_at(policy, Get("a")) == 0
+    assert await passed_at(policy, Get("a")) == pytest.approx(0.5)
+    assert await passed_at(policy, put("w"), Get("a")) == pytest.approx(1.0)
+    [refused] = await policy.apply([Get("b")], now() + 0.5)
+    assert isinstance(refused, Throttled)
+
+
+@in_virtual_time
+async def test_an_answer_never_closes_a_table_for_longer_than_ten_seconds() -> None:
+    memory = MemoryStore(TableSpec("t"))
+    await memory.apply([sized("a", 10_000_000)])
+    policy = RateLimit(Scripted(memory), read=Rate(2, 5), write=None, cost=Cost(kib=1))
+    await passed_at(policy, Get("a"))
+    assert await passed_at(policy, Get("b")) == pytest.approx(10.5)
+
+
+@in_virtual_time
+async def test_over_any_time_no_more_is_paid_than_the_rate_and_the_burst_or_one_operation() -> None:
+    chance = random.Random(7)
+    store = Scripted()
+    policy = RateLimit(store, read=None, write=Rate(200, 40), cost=Cost(kib=3))
+    largest = 1 + 3 * 20
+
+    async def caller(index: int) -> list[Outcome]:
+        await asyncio.sleep(chance.uniform(0, 5))
+        sizes = [chance.choice([10, 1000, 3000, 20_000]) for _ in range(chance.choice([1, 1, 3, 30]))]
+        operations = [sized(f"{index}-{at}", size) for at, size in enumerate(sizes)]
+        return await policy.apply(operations, now() + chance.uniform(0.1, 8))
+
+    outcomes = [one for each in await asyncio.gather(*map(caller, range(60))) for one in each]
+    paid = [(at, sum(map(policy._cost.of, call))) for at, call in zip(store.called_at, store.calls, strict=True)]
+    for first, last in itertools.combinations(range(len(paid)), 2):
+        between_s = paid[last][0] - paid[first][0]
+        assert sum(cost for _, cost in paid[first : last + 1]) <= 40 + largest + 200 * between_s + 2.1
+    assert {type(outcome) for outcome in outcomes} == {Written, Throttled}
+    assert isinstance(policy._write, Bucket)
+    assert policy._write._wanted == 0
+    await asyncio.sleep(10)
+    assert policy._write.full
+
+
+@in_virtual_time
+async def test_a_wait_is_a_span_and_no_wait_is_none() -> None:
+    spans = Spans()
+    policy = RateLimit(Scripted(), read=Rate(10, 2), write=None, traces=spans.traces)
+    assert await spans.of(policy, [Get("a"), Get("b")]) == []
+    assert await spans.of(policy, [Get("a")]) == ["rate limit wait"]
+    assert await spans.of(policy, [Get("a"), Get("b")]) == ["rate limit wait"] * 2
+    assert await spans.of(policy, [Get("a")], left_s=0.01) == [], "refused at once"

@@ -1,0 +1,315 @@
+"""Replicas that share a Redis keep one rate together; without it each goes on alone, and comes back to it."""
+
+import asyncio
+import itertools
+import subprocess
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+from redis.asyncio.connection import parse_url
+
+from running import free_port
+from scripted import Scripted
+from servers.proxy import FaultProxy
+from servers.redis import redis
+from spans import Spans
+from store_contract import StoreContract, Time, put
+from tableside.errors import Throttled
+from tableside.operations import Get, Operation, Outcome, Put
+from tableside.policies.rate_limit import Cost, Metrics, Rate, RateLimit
+from tableside.policies.rate_limit.shared import AGAIN_S, ANSWER_MAX_S, KEEP_S, SharedCredits
+from tableside.store import Policy, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+from tableside.stores.redis.backend import RedisSettings
+from virtual_time import now
+
+
+@pytest.fixture
+def table() -> str:
+    """The name of a table of which nobody else's test takes credits."""
+    return uuid.uuid4().hex
+
+
+@asynccontextmanager
+async def shared(url: str, **told: Any) -> AsyncIterator[SharedCredits]:
+    credit = SharedCredits.open(dict(parse_url(url)), **told)
+    try:
+        yield credit
+    finally:
+        await credit.close()
+
+
+def store(table: str) -> Scripted:
+    return Scripted(MemoryStore(TableSpec(table)))
+
+
+@asynccontextmanager
+async def replicas(url: str, table: str, count: int, **told: Any) -> AsyncIterator[list[tuple[RateLimit, Scripted]]]:
+    """Open a limit of the same table in so many replicas, each with its own connections and its own store."""
+    async with AsyncExitStack() as opened:
+        stores = [store(table) for _ in range(count)]
+        limits = [await opened.enter_async_context(shared(url)) for _ in range(count)]
+        yield [
+            (RateLimit(one, **{"read": None, "write": None, **told}, shared=limit), one)
+            for one, limit in zip(stores, limits, strict=True)
+        ]
+
+
+async def asked_for(policy: Policy, seconds: float, callers: int, operation: Operation | None = None) -> None:
+    """Have so many callers ask again as soon as they are answered; for a get, if nothing else is said."""
+    until = now() + seconds
+
+    async def caller() -> None:
+        while now() < until:
+            await policy.apply([operation or Get("a")], until)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+
+
+def passed(stores: Sequence[Scripted]) -> list[tuple[float, int]]:
+    """Return when operations reached the stores, of all together, and how many."""
+    return sorted((at, len(call)) for one in stores for at, call in zip(one.called_at, one.calls, strict=True))
+
+
+def most_above(passed: list[tuple[float, int]], per_s: float) -> float:
+    """Return by how much, over any time, more passed than the rate brings."""
+    after = list(itertools.accumulate(count for _, count in passed))
+    most = lowest = 0.0
+    before = 0
+    for (at, _), total in zip(passed, after, strict=True):
+        lowest = min(lowest, before - per_s * (at - passed[0][0]))
+        most = max(most, total - per_s * (at - passed[0][0]) - lowest)
+        before = total
+    return most
+
+
+class TestSharedRateLimit(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_url: str) -> None:
+        self.url = redis_url
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            async with shared(self.url) as credit:
+                inner = MemoryStore(spec, time.now_ms)
+                yield RateLimit(inner, read=Rate(1e7), write=Rate(1e7, 1e7), cost=Cost(put=1.5), shared=credit)
+
+        return opened()
+
+
+async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -> None:
+    """Samza: each task had a fixed part of the rate, used or not (W29)."""
+    rate = Rate(200)
+    async with replicas(redis_url, table, 2, read=rate) as ((one, one_store), (other, other_store)):
+        await asyncio.gather(asked_for(one, 3, 10), asked_for(other, 3, 10))
+    both = passed([one_store, other_store])
+    assert most_above(both, 200) <= 200 + 200 * KEEP_S
+    assert sum(count for _, count in both) >= 0.85 * 200 * 3, "nor is it much less"
+    assert min(len(one_store.calls), len(other_store.calls)) >= 50, "neither starves"
+
+
+async def test_one_replica_may_use_what_the_other_leaves(redis_url: str, table: str) -> None:
+    async with replicas(redis_url, table, 2, read=Rate(200)) as ((busy, busy_store), (idle, idle_store)):
+        await asyncio.gather(asked_for(busy, 2.5, 10), idle.apply([Get("a")], now() + 1))
+    assert len(idle_store.calls) == 1
+    assert len(busy_store.calls) >= 0.85 * 200 * 2.5
+
+
+async def test_a_rate_below_one_and_costs_in_fractions_are_kept_together(redis_url: str, table: str) -> None:
+    rate, cost = Rate(5, 5), Cost(put=0.25, kib=0.5)
+    write = Put("a", b"{}")
+    async with replicas(redis_url, table, 2, write=rate, cost=cost) as ((one, one_store), (other, other_store)):
+        await asyncio.gather(asked_for(one, 4, 3, write), asked_for(other, 4, 3, write))
+    both = passed([one_store, other_store])
+    assert most_above(both, 5 / 0.75) <= (5 + 2) / 0.75
+    assert sum(count for _, count in both) >= 0.8 * 4 * 5 / 0.75
+    async with replicas(redis_url, table, 2, read=Rate(0.5)) as ((one, one_store), (other, other_store)):
+        await asyncio.gather(asked_for(one, 3, 2), asked_for(other, 3, 2))
+    assert 1 <= len(passed([one_store, other_store])) <= 2
+
+
+async def test_a_burst_is_for_all_together(redis_url: str, table: str) -> None:
+    async with replicas(redis_url, table, 3, write=Rate(10, 50)) as three:
+        writes = [put(f"{index}") for index in range(40)]
+        outcomes = await asyncio.gather(*(policy.apply(writes, now() + 0.2) for policy, _ in three))
+    answered = [outcome for each in outcomes for outcome in each]
+    refused = [outcome for outcome in answered if isinstance(outcome, Throttled)]
+    assert 50 <= len(answered) - len(refused) <= 53
+    assert all(0 < (error.retry_after_s or 0) <= 10 for error in refused)
+
+
+async def test_reads_and_writes_have_credits_of_their_own(redis_url: str, table: str) -> None:
+    async with replicas(redis_url, table, 1, read=Rate(100), write=Rate(1)) as [(policy, _)]:
+        await policy.apply([put("a")], now() + 5)
+        waiting = [asyncio.create_task(policy.apply([put("b")], now() + 60)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        started = now()
+        assert await policy.apply([Get(f"{index}") for index in range(50)], started + 5) == [None] * 50
+        assert now() - started < 0.5
+        for write in waiting:
+            write.cancel()
+
+
+async def test_a_hundred_who_wait_ask_redis_as_seldom_as_one(tmp_path: Path, table: str) -> None:
+    with redis(tmp_path) as url:
+        async with replicas(url, table, 1, read=Rate(100)) as [(policy, one_store)], Redis.from_url(url) as tool:
+            await asked_for(policy, 1, 100)
+            before = (await tool.info("stats"))["total_commands_processed"]
+            await asked_for(policy, 1.5, 100)
+            commands = (await tool.info("stats"))["total_commands_processed"] - before
+    assert len(one_store.calls) >= 150
+    # Some 20 leases a second, and two or three questions for each; a script's own commands are counted, too.
+    assert commands <= 1.5 * 20 * 3 * 12
+
+
+async def test_what_cannot_have_its_credit_in_time_is_refused_as_soon_as_that_is_known(
+    redis_url: str, table: str
+) -> None:
+    async with replicas(redis_url, table, 1, write=Rate(0.2, 1)) as [(policy, one_store)]:
+        await policy.apply([put("a")], now() + 5)
+        started = now()
+        outcomes = await asyncio.gather(*(policy.apply([put("b")], now() + 2) for _ in range(20)))
+        assert now() - started < 1
+    for [refused] in outcomes:
+        assert isinstance(refused, Throttled)
+        assert 2 < (refused.retry_after_s or 0) <= 200
+    assert len(one_store.calls) == 1
+
+
+async def test_who_waits_keeps_his_deadline_and_takes_nothing_when_he_leaves(redis_url: str, table: str) -> None:
+    async with replicas(redis_url, table, 1, read=Rate(20, 20)) as [(policy, one_store)]:
+        await policy.apply([Get(f"{index}") for index in range(20)], now() + 5)
+        calls = [asyncio.create_task(policy.apply([Get(f"w{index}")], now() + 10)) for index in range(6)]
+        await asyncio.sleep(0.2)
+        for call in calls[1::2]:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    assert [operation.key for [operation] in one_store.calls[-3:]] == ["w0", "w2", "w4"]
+
+
+async def test_an_operation_beyond_the_burst_passes_and_the_rest_is_debt(redis_url: str, table: str) -> None:
+    async with replicas(redis_url, table, 1, write=Rate(20), cost=Cost(kib=1)) as [(policy, _)]:
+        large = Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')
+        started = now()
+        assert not isinstance((await policy.apply([large], started + 5))[0], Throttled)
+        assert now() - started < 1
+        assert not isinstance((await policy.apply([put("b")], started + 5))[0], Throttled)
+        assert now() - started > 1, "the window is used up, and 5 credits are owed"
+
+
+async def test_what_gets_found_is_paid_by_who_comes_next(redis_url: str, table: str) -> None:
+    async with replicas(redis_url, table, 1, read=Rate(20), cost=Cost(kib=1)) as [(policy, one_store)]:
+        await one_store.apply([Put("a", b'{"s":"' + b"x" * 24_000 + b'"}')])
+        started = now()
+        await policy.apply([Get("a")], started + 5)
+        assert now() - started < 0.5
+        await policy.apply([Get("b")], started + 5)
+        assert now() - started > 1
+
+
+@pytest.mark.parametrize("fault", ["cut", "hang"])
+async def test_without_redis_a_replica_goes_on_alone_and_comes_back(redis_url: str, table: str, fault: str) -> None:
+    where = parse_url(redis_url)
+    registry = CollectorRegistry()
+    rate = Rate(100)
+    async with FaultProxy(where["host"], where["port"]) as proxy:
+        url = f"redis://{where['host']}:{proxy.port}/0"
+        async with replicas(url, table, 1, read=rate, share=0.5, metrics=Metrics(registry)) as [(policy, one_store)]:
+            await asked_for(policy, 0.5, 5)
+            assert fallbacks(registry, table) == 0
+            getattr(proxy, fault)()
+            await asked_for(policy, 1.5, 5)
+            alone = passed([one_store])
+            away = fallbacks(registry, table)
+            assert away > 0
+            proxy.pass_on()
+            await asyncio.sleep(AGAIN_S + ANSWER_MAX_S)
+            back = fallbacks(registry, table)
+            await asked_for(policy, 1.5, 5)
+            assert fallbacks(registry, table) == back, "Redis is asked again"
+    since = [(at, count) for at, count in alone if at > alone[-1][0] - 1]
+    assert len(since) >= 20, "a limiter that is away does not stop a table"
+    assert most_above(since, 50) <= 50 + 10, "what it has alone is its share of the rate, and of the burst"
+
+
+def fallbacks(registry: CollectorRegistry, table: str) -> float:
+    name = "tableside_rate_limit_fallbacks_total"
+    return registry.get_sample_value(name, {"table": table, "direction": "read"}) or 0.0
+
+
+async def test_a_redis_that_was_never_there_stops_nothing(table: str, unused_tcp_port: int) -> None:
+    async with replicas(f"redis://127.0.0.1:{unused_tcp_port}", table, 1, read=Rate(50)) as [(policy, _)]:
+        started = now()
+        outcomes: list[Outcome] = []
+        for _ in range(50):
+            outcomes += await policy.apply([Get("a")], now() + 5)
+        assert outcomes == [None] * 50
+        assert now() - started < 2 * ANSWER_MAX_S
+
+
+async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str) -> None:
+    [url, *_] = redis_cluster_urls
+    registry = CollectorRegistry()
+    inner = store(table)
+    async with shared(url, cluster=True) as credit:
+        policy = RateLimit(inner, read=Rate(100), write=Rate(5), shared=credit, metrics=Metrics(registry))
+        await asyncio.gather(asked_for(policy, 1.5, 5), asked_for(policy, 1.5, 5, put("a")))
+    gets = [(at, 1) for at, [operation] in zip(inner.called_at, inner.calls, strict=True) if type(operation) is Get]
+    assert 100 <= len(gets) <= 100 + 100 * 1.6
+    assert 5 <= len(inner.calls) - len(gets) <= 5 + 8
+    assert fallbacks(registry, table) == 0
+
+
+async def test_user_and_password_are_used_and_never_told(tmp_path: Path, table: str, caplog: Any) -> None:
+    with redis(tmp_path) as url:
+        async with Redis.from_url(url) as tool:
+            await tool.config_set("requirepass", "geheim")
+        for password, away in (("geheim", 0), ("verkehrt", 1)):
+            registry = CollectorRegistry()
+            settings = RedisSettings.model_validate({"url": url, "username": "default", "password": password})
+            credit = SharedCredits.open(settings.connection())
+            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=Metrics(registry))
+            assert await policy.apply([Get("a")], now() + 5) == [None]
+            assert fallbacks(registry, table) == away
+            assert password not in repr(credit)
+            await credit.close()
+    assert "cannot be asked" in caplog.text
+    assert "geheim" not in caplog.text
+    assert "verkehrt" not in caplog.text
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> tuple[Path, Path]:
+    """A server's private key, and its certificate."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"]
+    names = ["-nodes", "-days", "1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", *made, *names], check=True, capture_output=True)
+    return key, certificate
+
+
+async def test_redis_may_be_behind_tls_or_a_socket(tmp_path: Path, table: str, identity: tuple[Path, Path]) -> None:
+    (key, certificate), socket, port = identity, tmp_path / "socket", free_port()
+    own = ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no"]
+    with redis(tmp_path, arguments=["--tls-port", str(port), *own, "--unixsocket", str(socket)]):
+        for url in (f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", f"unix://{socket}"):
+            registry = CollectorRegistry()
+            credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
+            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=Metrics(registry))
+            assert await policy.apply([Get("a")], now() + 5) == [None]
+            assert fallbacks(registry, table) == 0
+            await credit.close()
+
+
+async def test_a_question_to_redis_is_a_wait_in_the_trace(redis_url: str, table: str) -> None:
+    spans = Spans()
+    async with replicas(redis_url, table, 1, read=Rate(1000), traces=spans.traces) as [(policy, _)]:
+        assert await spans.of(policy, [Get("a")]) == ["rate limit wait"]
