@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import os
+import re
+import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -371,6 +375,53 @@ def test_the_raw_way_of_asking_would_see_a_body_asked_for(client: httpx.Client) 
     head = f"PUT {RECORD} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {SECRETS['writer']}\r\n"
     answer = raw(client, f"{head}Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 100 ")
+
+
+def test_a_connection_goes_on_after_a_body_that_was_not_wanted(guarded: Service) -> None:
+    with httpx.Client(base_url=guarded.url, limits=httpx.Limits(max_connections=1)) as client:
+        for body in (b"x" * 10, b"x" * 1_000_000):
+            check_refused(client.put(RECORD, content=body), 401, "unauthenticated")
+            check_refused(client.put(RECORD, content=body, headers=bearer("reader")), 403, "forbidden")
+            assert client.get("/v1/tables/t", headers=bearer("reader")).status_code == 200
+
+
+# Changed while it serves
+
+
+def test_a_file_of_tokens_is_read_anew_on_sighup_and_a_faulty_one_changes_nothing(tmp_path: Path) -> None:
+    tokens, config = tmp_path / "tokens.yaml", tmp_path / "tableside.yaml"
+    tokens.write_text(json.dumps(TOKENS[:1]))
+    config.write_text(json.dumps({**DATA, "auth": {"tokens_file": str(tokens)}}))
+    with running(tmp_path, config) as service, httpx.Client(base_url=service.url) as client:
+
+        def status(name: str) -> int:
+            return client.get("/v1/tables", headers=bearer(name)).status_code
+
+        def reloads(outcome: str) -> int:
+            found = re.search(
+                rf'^tableside_settings_reloads_total{{outcome="{outcome}"}} (\S+)$',
+                client.get("/metrics").text,
+                re.MULTILINE,
+            )
+            return 0 if found is None else int(float(found[1]))
+
+        def reloaded(outcome: str, content: str) -> None:
+            before = reloads(outcome)
+            tokens.write_text(content)
+            os.kill(service.pid, signal.SIGHUP)
+            until = time.monotonic() + 20
+            while reloads(outcome) == before:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+
+        assert [status("all"), status("reader")] == [200, 401]
+        reloaded("refused", json.dumps([*TOKENS[:1], {**TOKENS[1], "sha256": DIGESTS["all"]}]))
+        reloaded("refused", "- {")
+        assert [status("all"), status("reader")] == [200, 401]
+        reloaded("applied", json.dumps(TOKENS[1:2]))
+        assert [status("all"), status("reader")] == [401, 200]
+        assert DIGESTS["all"] not in service.log.read_text()
+        assert "auth.tokens_file" in service.log.read_text()
 
 
 # What is never told
