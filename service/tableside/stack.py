@@ -65,6 +65,7 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
             read=_attempts(read),
             write=_attempts(write),
             metrics=metrics.retry,
+            traces=around.traces,
         )
     if (batch := settings.batch) is not None:
         inner = coalesce.Coalesce(

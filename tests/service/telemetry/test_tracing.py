@@ -12,13 +12,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, StatusCode, get_current_span, use_span
+from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import put
-from tableside.errors import Overloaded
+from tableside.errors import Overloaded, StoreUnavailable
 from tableside.operations import Get, Operation, Outcome
 from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.coalesce import Coalesce
+from tableside.settings import TableSettings
+from tableside.stack import Around, Metrics, stack
 from tableside.store import Store
 from tableside.tracing import Traces, current_link, waiting
 from virtual_time import in_virtual_time, now
@@ -176,6 +179,41 @@ async def test_a_direct_call_is_a_child_of_its_caller() -> None:
     request = await watch.request("one", store, [put(f"{index}") for index in range(8)])
     assert sorted(watch.names) == ["one", "store call"]
     watch.child_of(request, "store call")
+
+
+@in_virtual_time
+async def test_the_stack_of_a_table_shows_each_attempt_and_each_wait() -> None:
+    watch = Watch()
+    store = Scripted()
+    store.fault = lambda operation, call: StoreUnavailable("away") if call < 3 else None
+    store.takes_s = lambda operations: 0.25
+    settings = TableSettings.model_validate(
+        {
+            "store": "s",
+            "concurrency_max": 1,
+            "read": {"attempts_max": 3, "backoff": "fixed", "pause_s": 0.5},
+            "batch": {"linger_s": 0.1},
+        }
+    )
+    around = Around(Metrics(CollectorRegistry()), "scripted", traces=watch.traces)
+    top = stack(store, settings, around).top
+    request = await watch.request("one", top, [Get("a")])
+    wait = watch.child_of(request, "coalesce wait")
+    shared = watch.child_of(wait, "shared call")
+    inner = [span for span in watch.spans if span.parent == shared.get_span_context()]
+    assert [span.name for span in inner] == [
+        "store call",
+        "retry pause",
+        "store call",
+        "retry pause",
+        "store call",
+    ]
+    assert [(span.attributes or {}).get("error.type") for span in inner if span.name == "store call"] == [
+        "store_unavailable",
+        "store_unavailable",
+        None,
+    ]
+    assert len(watch.spans) == 3 + len(inner)
 
 
 @in_virtual_time
