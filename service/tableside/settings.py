@@ -19,6 +19,10 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
 
 Model = TypeVar("Model", bound=BaseModel)
 
+TOKENS_MAX = 10_000
+PATTERNS_MAX = 1000
+"""How many tokens the configuration has, and how many patterns of tables each of them to read, and to write."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -146,7 +150,7 @@ def _checked_digest(digest: SecretStr) -> SecretStr:
 _DIGEST_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 TablePatterns = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*?!\[\]-]{1,200}$")], ...], Field(max_length=1000)
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*?!\[\]-]{1,200}$")], ...], Field(max_length=PATTERNS_MAX)
 ]
 """Names of tables, in which `*` is anything, `?` one character, and `[ab]` one of these."""
 
@@ -164,7 +168,7 @@ class TokenSettings(BaseModel, frozen=True, extra="forbid"):
     admin: bool = False
 
 
-Tokens = Annotated[tuple[TokenSettings, ...], Field(max_length=10_000)]
+Tokens = Annotated[tuple[TokenSettings, ...], Field(max_length=TOKENS_MAX)]
 
 
 class AuthSettings(BaseModel, frozen=True, extra="forbid"):

@@ -13,7 +13,16 @@ from tableside.auth import ANYBODY, NOBODY, Auth, Caller, Forbidden, permitted
 from tableside.errors import InvalidOperation, TableError
 from tableside.operations import Delete, Get, Operation, Put, Update
 from tableside.reloading import beyond_reloading
-from tableside.settings import AuthSettings, Settings, SettingsError, TokenSettings, checked, load
+from tableside.settings import (
+    PATTERNS_MAX,
+    TOKENS_MAX,
+    AuthSettings,
+    Settings,
+    SettingsError,
+    TokenSettings,
+    checked,
+    load,
+)
 
 DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs"
 STORES = {"stores": {"local": {"kind": "memory"}}}
@@ -207,6 +216,18 @@ def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:
     assert found["auth.tokens.2.sha256"] == "is the SHA-256 digest of a token, in 64 hexadecimal digits"
     assert found["auth.tokens.5.sha256"] == "is the digest of an empty token"
     assert found["auth.tokens.4.reed"] == "is not known here"
+
+
+def test_there_is_a_limit_to_tokens_and_patterns() -> None:
+    most = ["a"] * PATTERNS_MAX
+    assert len(auth_settings(tokens=[{"name": "a", "sha256": A, "read": most, "write": most}]).tokens[0].read) == len(
+        most
+    )
+    found = faults({"tokens": [{"name": "a", "sha256": A, "read": [*most, "b"], "write": [*most, "b"]}]})
+    assert found.keys() == {"auth.tokens.0.read", "auth.tokens.0.write"}
+    tokens = [{"name": f"n{number}", "sha256": f"{number:064x}"} for number in range(TOKENS_MAX + 1)]
+    assert len(auth_settings(tokens=tokens[1:]).tokens) == TOKENS_MAX
+    assert list(faults({"tokens": tokens})) == ["auth.tokens"]
 
 
 @pytest.mark.parametrize("auth", [{}, {"tokens": []}, {"tokens": [], "metrics": "admin"}, None, [], "tokens"])
