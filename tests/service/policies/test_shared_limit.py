@@ -23,7 +23,8 @@ from store_contract import StoreContract, Time, put
 from tableside.errors import Throttled
 from tableside.operations import Get, Operation, Outcome, Put
 from tableside.policies.rate_limit import Cost, Metrics, Rate, RateLimit
-from tableside.policies.rate_limit.shared import AGAIN_S, ANSWER_MAX_S, KEEP_S, SharedCredits
+from tableside.policies.rate_limit.leased import KEEP_S
+from tableside.policies.rate_limit.shared import AGAIN_S, ANSWER_MAX_S, SharedCredits
 from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisSettings
@@ -216,7 +217,9 @@ async def test_what_gets_found_is_paid_by_who_comes_next(redis_url: str, table: 
 
 
 @pytest.mark.parametrize("fault", ["cut", "hang"])
-async def test_without_redis_a_replica_goes_on_alone_and_comes_back(redis_url: str, table: str, fault: str) -> None:
+async def test_without_redis_a_replica_goes_on_alone_and_comes_back(
+    redis_url: str, table: str, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
     where = parse_url(redis_url)
     registry = CollectorRegistry()
     rate = Rate(100)
@@ -235,6 +238,9 @@ async def test_without_redis_a_replica_goes_on_alone_and_comes_back(redis_url: s
             back = fallbacks(registry, table)
             await asked_for(policy, 1.5, 5)
             assert fallbacks(registry, table) == back, "Redis is asked again"
+    told = [record.getMessage() for record in caplog.records if "shared limiter" in record.getMessage()]
+    assert ["cannot" in told[0], "again" in told[1]] == [True, True], "told once when it goes, and once when it is back"
+    assert len(told) == 2
     since = [(at, count) for at, count in alone if at > alone[-1][0] - 1]
     assert len(since) >= 20, "a limiter that is away does not stop a table"
     assert most_above(since, 50) <= 50 + 10, "what it has alone is its share of the rate, and of the burst"
@@ -268,7 +274,9 @@ async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str
     assert fallbacks(registry, table) == 0
 
 
-async def test_user_and_password_are_used_and_never_told(tmp_path: Path, table: str, caplog: Any) -> None:
+async def test_user_and_password_are_used_and_never_told(
+    tmp_path: Path, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with redis(tmp_path) as url:
         async with Redis.from_url(url) as tool:
             await tool.config_set("requirepass", "geheim")

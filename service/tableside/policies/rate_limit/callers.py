@@ -64,7 +64,10 @@ class CallerLimit(Policy):
     async def _by(self, line: "_Line | None", operations: Sequence[Operation], until: float) -> list[Outcome]:
         if line is None:
             return await self._inner.apply(operations, until)
-        return await line.gate.passed(operations, until, line.buckets.of(CALLER.get()), found_costs=False)
+        bucket = line.buckets.of(CALLER.get())
+        if bucket.take_all(len(operations)):
+            return await self._inner.apply(operations, until)
+        return await line.gate.passed(operations, until, bucket, found_costs=False)
 
     def _all_paid(self, gets: int, writes: int) -> bool:
         reading = self._read.buckets.of(CALLER.get()) if self._read else None

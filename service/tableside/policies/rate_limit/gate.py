@@ -34,8 +34,6 @@ class Gate:
         `found_costs` says that these are gets which pay for what they find.
         """
         if self._alike:
-            if credit.take_all(len(operations)):
-                return await self._inner.apply(operations, until)
             return await self._in_parts(operations, [1.0] * len(operations), until, credit, found_costs)
         costs = [self._cost.of(operation) for operation in operations]
         total = sum(costs)

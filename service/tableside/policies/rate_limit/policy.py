@@ -74,6 +74,7 @@ class RateLimit(Policy):
     ) -> None:
         super().__init__(inner)
         self._cost = cost or Cost()
+        self._alike = self._cost.alike
         table, places = inner.spec.name, (shared, share, metrics)
         self._read = _credits(table, "read", read, *places)
         self._write = _credits(table, "write", write, *places)
@@ -87,8 +88,12 @@ class RateLimit(Policy):
         """Hand the operations on as their credits come; Throttled, and nothing applied, where none comes in time."""
         gets = reads(operations)
         if gets == len(operations):
+            if self._alike and self._read is not None and self._read.take_all(gets):
+                return await self._inner.apply(operations, until)
             return await self._reads(operations, until)
         if gets == 0:
+            if self._alike and self._write is not None and self._write.take_all(len(operations)):
+                return await self._inner.apply(operations, until)
             return await self._writes(operations, until)
         if self._all_paid(operations, gets):
             outcomes = await self._inner.apply(operations, until)
@@ -119,7 +124,7 @@ class RateLimit(Policy):
         return False
 
     def _costs(self, operations: Sequence[Operation], gets: int) -> tuple[float, float]:
-        if self._cost.alike:
+        if self._alike:
             return gets, len(operations) - gets
         writes = (operation for operation in operations if not isinstance(operation, Get))
         return gets * self._cost.get, sum(map(self._cost.of, writes))

@@ -1,0 +1,150 @@
+"""What a process holds of credits that several share, and the line of those who wait: the first asks for more.
+
+It takes credits for `LEASE_S` at most at a time, as many as it lately used or as its line wants, and drops what it has
+not used `KEEP_S` later: so what passes is what was taken within that time. What is owed is this process's own debt,
+which its next operations pay. Knows nothing of where they are shared.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from prometheus_client import Counter
+
+from .bucket import Bucket
+from .credits import DEBT_S, ROUNDING, paid
+from .policy import Rate
+from .window import Lease
+
+LEASE_S = 0.05
+"""What a process takes at most at once is what comes in this time, unless one operation costs more."""
+
+LEASE_PART = 0.05
+"""Where that is not a credit, it is so much of the window: whoever waits for more leaves as much of it unused."""
+
+KEEP_S = 0.1
+"""How long what was taken and not used is kept."""
+
+WAIT_MIN_S = 0.001
+
+Ask: TypeAlias = Callable[[float, float], Awaitable[Lease | None]]
+"""Asks for so many credits, or fewer but not below the second number; None is that it cannot be asked now."""
+
+
+class LeasedBucket:
+    """Credits of one direction of a table, as far as they are this process's."""
+
+    def __init__(self, ask: Ask, most: float, rate: Rate, own: Bucket, fallbacks: Counter | None = None) -> None:
+        """Ask for credits of `rate`, of which there are `most` at once; `own` are used when nobody can be asked."""
+        self._ask = ask
+        self._most = most
+        self._per_s = rate.per_s
+        self._own = own
+        self._fallbacks = fallbacks
+        self._piece = min(max(rate.per_s * LEASE_S, min(1.0, most * LEASE_PART)), own.burst)
+        self._held = 0.0
+        self._leased = 0.0
+        self._leased_at = -math.inf
+        self._ready_at = -math.inf
+        self._first = asyncio.Lock()
+        self._waiting = 0
+        self._wanted = 0.0
+
+    def take_all(self, cost: float) -> bool:
+        """Take so many credits if they are here and nobody waits."""
+        if self._waiting or self._here() + ROUNDING < cost:
+            return False
+        self._held -= cost
+        return True
+
+    def take_some(self, costs: Sequence[float]) -> int:
+        """Take what pays the first of these that there are credits for here, if nobody waits, and return how many."""
+        if self._waiting:
+            return 0
+        count, cost = paid(costs, self._here(), math.inf)
+        self._held -= cost
+        return count
+
+    async def take(self, costs: Sequence[float], until: float) -> int:
+        """Wait for what pays the first of these, and return for how many; 0 if it is not here by `until`."""
+        count, cost = paid(costs, self._piece, math.inf)
+        if not count:
+            count, cost = 1, costs[0]
+        self._waiting += 1
+        self._wanted += cost
+        try:
+            async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._first:
+                if await self._gathered(self._need(cost), until):
+                    self._held -= cost
+                    return count
+                return 0
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            return 0
+        finally:
+            self._waiting -= 1
+            self._wanted = self._wanted - cost if self._waiting else 0.0
+
+    def give_back(self, cost: float) -> None:
+        """Put back credits that were taken and not used."""
+        self._held += cost
+
+    def owe(self, cost: float) -> None:
+        """Take credits that may not be there yet; who comes next here waits for them."""
+        self._held = max(self._held - cost, min(self._held, -DEBT_S * self._per_s))
+
+    def wait_s(self, cost: float) -> float:
+        """Return in how many seconds, at the earliest, such an operation can pass; 0 where that is not known."""
+        left_s = self._ready_at - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            return 0.0
+        return left_s + max(0.0, self._wanted + self._need(cost) - self._held - self._piece) / self._per_s
+
+    def _need(self, cost: float) -> float:
+        return min(cost, self._most)
+
+    def _here(self) -> float:
+        if self._held > 0 and asyncio.get_running_loop().time() > self._leased_at + KEEP_S:
+            self._held = 0.0
+        return self._held
+
+    async def _gathered(self, need: float, until: float) -> bool:
+        """Take leases until that much is here; at once False if it cannot be by `until`."""
+        self._here()
+        now = asyncio.get_running_loop().time
+        while (missing := need - self._held) > ROUNDING:
+            lease = await self._lease(missing)
+            self._held += lease.credits
+            if not lease.credits:
+                self._ready_at = now() + lease.wait_s
+                if self._ready_at + max(0.0, missing - self._piece) / self._per_s > until:
+                    return False
+                await asyncio.sleep(lease.wait_s)
+        return True
+
+    async def _lease(self, missing: float) -> Lease:
+        """Take what is missing, and as much beside that as the line wants, or as will be used soon, up to a piece.
+
+        Where there is not that much, all of it is waited for: one question for many operations.
+        """
+        now = asyncio.get_running_loop().time()
+        lasted_s = max(WAIT_MIN_S, now - self._leased_at)
+        used_soon = self._leased * min(2.0, LEASE_S / lasted_s)
+        least = min(self._piece, max(missing, self._wanted - self._held, used_soon))
+        wanted = max(missing, least)
+        lease = await self._ask(wanted, least)
+        if lease is None:
+            lease = self._own_lease(wanted, least)
+        if lease.credits:
+            self._leased, self._leased_at = lease.credits, asyncio.get_running_loop().time()
+        return lease
+
+    def _own_lease(self, wanted: float, least: float) -> Lease:
+        if self._fallbacks is not None:
+            self._fallbacks.inc()
+        for credit in (wanted, least):
+            if self._own.take_all(credit):
+                return Lease(credit)
+        return Lease(0.0, max(WAIT_MIN_S, self._own.wait_s(least)))
