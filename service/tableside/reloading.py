@@ -1,4 +1,4 @@
-"""Takes a changed configuration into service without a restart: on SIGHUP, and when the file is another.
+"""Takes a changed configuration into service without a restart: on SIGHUP, and when a file of it is another.
 
 A file with a fault, or with a change that needs a restart, changes nothing; its faults are logged as those of a start
 are listed. Knows of no request.
@@ -10,12 +10,15 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter
 
 from .settings import Fault, Settings, SettingsError, load
 
 log = logging.getLogger(__name__)
+
+Version: TypeAlias = tuple[int, int, int]
 
 LOOK_S = 1.0
 """How often the file is looked at."""
@@ -58,7 +61,7 @@ class Reloader:
         self._apply = apply
         self._look_s = look_s
         self._asked = asyncio.Event()
-        self._seen = _version(file)
+        self._seen = self._versions()
         self._reloads = Counter(
             "tableside_settings_reloads",
             "Configurations that were read anew, by whether they were applied or refused.",
@@ -101,14 +104,19 @@ class Reloader:
                 await self._asked.wait()
         except TimeoutError:
             pass
-        version = await asyncio.to_thread(_version, self._file)
-        changed = self._asked.is_set() or (version is not None and version != self._seen)
+        versions = await asyncio.to_thread(self._versions)
+        changed = self._asked.is_set() or (None not in versions and versions != self._seen)
         self._asked.clear()
-        self._seen = version or self._seen
+        self._seen = self._seen if None in versions else versions
         return changed
 
+    def _versions(self) -> list[Version | None]:
+        auth = self._settings.auth
+        tokens_file = auth.tokens_file if auth is not None else None
+        return [_version(self._file), *([_version(tokens_file)] if tokens_file is not None else [])]
 
-def _version(file: Path) -> tuple[int, int, int] | None:
+
+def _version(file: str | Path) -> Version | None:
     """Return what tells one version of a file from another; a mounted one is replaced by way of a link."""
     try:
         found = os.stat(file)

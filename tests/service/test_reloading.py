@@ -1,6 +1,7 @@
 """A changed configuration is taken into service while it serves; a faulty one changes nothing."""
 
 import asyncio
+import hashlib
 import signal
 import threading
 import time
@@ -21,7 +22,7 @@ from tableside.catalog import Catalog, Environment
 from tableside.errors import TableNotFound
 from tableside.operations import Get, Put, Record, Written
 from tableside.reloading import Reloader, beyond_reloading
-from tableside.settings import Settings, SettingsError, checked
+from tableside.settings import Settings, SettingsError, checked, load
 from tableside.stack import Metrics
 
 MEMORY = {"local": {"kind": "memory"}}
@@ -158,6 +159,27 @@ async def test_a_file_is_read_when_it_changes_and_not_before(tmp_path: Path) -> 
     task.cancel()
     assert applied[0].tables["t"].deadline_s == 2
     assert value(registry, "applied") == 1
+
+
+async def test_a_file_of_tokens_is_looked_at_too(tmp_path: Path) -> None:
+    def token(name: str) -> str:
+        return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"]}])
+
+    file, tokens = tmp_path / "tableside.yaml", tmp_path / "tokens.yaml"
+    tokens.write_text(token("first"))
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(tokens)}}))
+    applied = list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, CollectorRegistry(), 0.01).run())
+    await asyncio.sleep(0.05)
+    tokens.write_text(token("second"))
+    await until(lambda: len(applied) == 1)
+    task.cancel()
+    assert applied[0].auth is not None
+    assert [one.name for one in applied[0].auth.tokens] == ["second"]
 
 
 def value(registry: CollectorRegistry, outcome: str) -> float:
