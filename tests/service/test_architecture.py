@@ -31,7 +31,7 @@ ORDER = [
     ["auth", "http_metrics"],
     ["telemetry"],
     ["routes"],
-    ["exchange", "openapi", "protocol"],
+    ["console", "exchange", "openapi", "protocol"],
     ["edge", "serving"],
     ["app", "workers"],
     ["cli"],

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from prometheus_client import Metric
 
@@ -26,16 +26,17 @@ SHARE_MAX = 0.005
 """Which share of a core reading may take."""
 
 Families = Callable[[], Iterable[Metric]]
+"""Returns the metrics, which are gathered only while they are gone through: that is done in a thread."""
 
 
 async def timed(families: Families) -> tuple[Reading, float]:
     """Return what the metrics say, and how many seconds of a core it took to read them."""
-    return await asyncio.to_thread(_timed, families)
+    return await asyncio.to_thread(_timed, families())
 
 
-def _timed(families: Families) -> tuple[Reading, float]:
+def _timed(families: Iterable[Metric]) -> tuple[Reading, float]:
     started = time.thread_time()
-    reading = read(families())
+    reading = read(families)
     return reading, time.thread_time() - started
 
 
@@ -54,26 +55,16 @@ class Sampler:
             self._looked.set()
         self._looked_at = _now()
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Read for as long as the context lasts."""
-        task = asyncio.create_task(self._read_again_and_again())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    @property
-    def _watched(self) -> bool:
-        return _now() - self._looked_at < WATCHED_S
-
-    async def _read_again_and_again(self) -> None:
+    async def run(self) -> None:
+        """Read until cancelled."""
         while True:
             cost_s = await self._read_once()
             self._looked.clear()
             await self._pause(cost_s / SHARE_MAX)
+
+    @property
+    def _watched(self) -> bool:
+        return _now() - self._looked_at < WATCHED_S
 
     async def _read_once(self) -> float:
         try:

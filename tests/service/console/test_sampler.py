@@ -1,7 +1,8 @@
 """How often the metrics are read: often for who looks, seldom for nobody, and never for much of the time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
@@ -21,10 +22,20 @@ def at_cost(cost_s: float, times: list[float]) -> Callable[[], Awaitable[tuple[R
     return reading
 
 
+@asynccontextmanager
+async def running(sampler: Sampler) -> AsyncIterator[None]:
+    task = asyncio.create_task(sampler.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 @in_virtual_time
 async def test_it_reads_seldom_while_nobody_looks() -> None:
     times: list[float] = []
-    async with Sampler(History(), at_cost(0.0, times)).running():
+    async with running(Sampler(History(), at_cost(0.0, times))):
         await asyncio.sleep(10 * UNWATCHED_EVERY_S + 1)
     assert [after - before for before, after in pairwise(times)] == [UNWATCHED_EVERY_S] * 10
 
@@ -33,7 +44,7 @@ async def test_it_reads_seldom_while_nobody_looks() -> None:
 async def test_it_reads_often_while_somebody_looks_and_for_a_while_after() -> None:
     times: list[float] = []
     sampler = Sampler(History(), at_cost(0.0, times))
-    async with sampler.running():
+    async with running(sampler):
         await asyncio.sleep(5)
         sampler.looked()
         looked = now()
@@ -48,7 +59,7 @@ async def test_it_reads_often_while_somebody_looks_and_for_a_while_after() -> No
 async def test_the_more_there_is_to_read_the_less_often_it_is_read() -> None:
     times: list[float] = []
     sampler = Sampler(History(), at_cost(0.3, times))
-    async with sampler.running():
+    async with running(sampler):
         for _ in range(600):
             sampler.looked()
             await asyncio.sleep(1)
@@ -66,7 +77,7 @@ async def test_a_reading_that_fails_is_tried_again(caplog: pytest.LogCaptureFixt
             raise ValueError
         return Reading({}, Counts(), {}), 0.0
 
-    async with Sampler(history, reading).running():
+    async with running(Sampler(history, reading)):
         await asyncio.sleep(UNWATCHED_EVERY_S + 1)
     assert len(history) == 1
     assert "cannot be read for the console" in caplog.text
