@@ -83,7 +83,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(*urls: str) -> AsyncIterator[list[Replica]]:
+async def replicas(*urls: str, cluster: bool = False) -> AsyncIterator[list[Replica]]:
     """Replicas, each by its own way to the channel; their common store has record `a` with n = 0."""
     place = f"t-{uuid.uuid4().hex}"
     store = MemoryStore(TableSpec("t", stored_as=place))
@@ -93,7 +93,9 @@ async def replicas(*urls: str) -> AsyncIterator[list[Replica]]:
         for url in urls:
             registry = CollectorRegistry()
             metrics = Metrics(registry)
-            channel = await Channel.open(connection(url), store="bus", connect_timeout_s=0.5, metrics=metrics)
+            channel = await Channel.open(
+                connection(url), store="bus", cluster=cluster, connect_timeout_s=0.5, metrics=metrics
+            )
             stack.push_async_callback(channel.close)
             made.append(Replica(store, channel, registry, metrics))
             stack.push_async_callback(made[-1].cache.close)
@@ -369,6 +371,42 @@ def running(directory: Path, arguments: list[str]) -> Iterator[None]:
         process.wait(10)
 
 
+async def test_after_a_failover_the_server_that_is_the_primary_now_is_found(tmp_path: Path) -> None:
+    """The old one still answers, as a replica: what is published there, those at the new one would not hear."""
+    ports = [free_port(), free_port()]
+    old, new = (f"redis://{HOST}:{port}/0" for port in ports)
+    with contextlib.ExitStack() as servers:
+        for port in ports:
+            servers.enter_context(running(tmp_path / str(port), ["--port", str(port)]))
+        async with (
+            FaultProxy(HOST, ports[0]) as name,
+            replicas(f"redis://{HOST}:{name.port}/0") as [one],
+            replicas(new) as [other],
+        ):
+            name.server = (HOST, ports[1])
+            async with Redis.from_url(old) as tool:
+                await tool.replicaof(HOST, ports[1])
+            place = one.cache.spec.name_in_store
+            heard: list[Sequence[Key] | None] = []
+            other.channel.subscribe(place, heard.append, lambda: None, lambda count: None)
+            await one.value()
+            await one.one(put("b"))
+            await until(lambda: heard == [["b"]])
+            await until(lambda: not one.holds())  # which was subscribed at the old one
+            await until(lambda: one.channel.up)
+            other.channel.tell(place, ["a"])
+            await until(lambda: one.counted("received") == 1)
+
+
+async def test_a_unix_socket_is_a_channel_too(tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    with running(tmp_path / "redis", ["--port", "0", "--unixsocket", str(path)]):
+        async with replicas(f"unix://{path}", f"unix://{path}") as [one, other]:
+            await other.value()
+            await one.one(put("a", {"n": 1}))
+            await until(lambda: not other.holds())
+
+
 async def test_a_network_that_hangs_is_noticed_soon_and_holds_up_no_write(redis_url: str) -> None:
     async with proxied(redis_url) as (proxy, way), replicas(way, redis_url) as [one, other]:
         for replica in (one, other):
@@ -430,7 +468,7 @@ async def test_a_user_who_may_not_publish_is_told_once_and_nothing_is_lost(
     redis_url: str, tool: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await tool.execute_command(
-        "ACL", "SETUSER", "listener", "on", ">secret", "resetchannels", "&tableside:*", "+subscribe", "+ping"
+        "ACL", "SETUSER", "listener", "on", ">secret", "resetchannels", "&tableside:*", "+subscribe", "+ping", "+role"
     )
     parts = urlsplit(redis_url)
     caplog.set_level(logging.WARNING)
@@ -472,7 +510,7 @@ async def test_databases_of_one_server_are_channels_of_their_own(redis_url: str)
 
 
 async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str]) -> None:
-    async with replicas(redis_cluster_urls[0], redis_cluster_urls[1]) as [one, other]:
+    async with replicas(redis_cluster_urls[0], redis_cluster_urls[1], cluster=True) as [one, other]:
         await other.value()
         await one.one(put("a", {"n": 1}))
         await until(lambda: not other.holds())

@@ -14,7 +14,7 @@ import msgspec
 
 from ...operations import Key
 from .hearing import Hearing
-from .link import connecting
+from .link import Demoted, connecting
 from .messages import Message
 from .metrics import Metrics
 from .others import Heard
@@ -51,7 +51,15 @@ class Member(msgspec.Struct, frozen=True, eq=False):
 class Channel:
     """The channel of one Redis, for all the tables that name it: one connection to hear and one to tell."""
 
-    def __init__(self, connection: Mapping[str, Any], *, store: str, connect_timeout_s: float, metrics: Metrics | None):
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        *,
+        store: str,
+        cluster: bool = False,
+        connect_timeout_s: float = 2.0,
+        metrics: Metrics | None = None,
+    ) -> None:
         self._store = store
         self._metrics = metrics
         self._sender = secrets.token_bytes(8)
@@ -62,7 +70,7 @@ class Channel:
         name = f"tableside:writes:{int(connection.get('db') or 0)}"
         connect = connecting(connection, connect_timeout_s)
         self._hearing = Hearing(connect, name, self._heard, self._hearing_changed)
-        self._telling = Telling(connect, name, self._sender, self._sent, self._telling_changed)
+        self._telling = Telling(connect, name, self._sender, cluster, self._sent, self._telling_changed)
         self._tasks = [asyncio.create_task(self._hearing.run()), asyncio.create_task(self._telling.run())]
         self._show()
 
@@ -72,14 +80,16 @@ class Channel:
         connection: Mapping[str, Any],
         *,
         store: str,
+        cluster: bool = False,
         connect_timeout_s: float = 2.0,
         metrics: Metrics | None = None,
     ) -> "Channel":
         """Return a channel that connects by itself, however long that takes.
 
-        `connection` is what the driver is told of a connection, `store` the name under which the Redis is configured.
+        `connection` is what the driver is told of a connection, `store` the name under which the Redis is configured,
+        `cluster` whether it is a node of a Redis Cluster, of which any will do.
         """
-        return cls(connection, store=store, connect_timeout_s=connect_timeout_s, metrics=metrics)
+        return cls(connection, store=store, cluster=cluster, connect_timeout_s=connect_timeout_s, metrics=metrics)
 
     @property
     def up(self) -> bool:
@@ -143,6 +153,8 @@ class Channel:
         self._show()
 
     def _telling_changed(self, error: BaseException | None) -> None:
+        if isinstance(error, Demoted):
+            self._hearing.renew()
         self._tells = self._noted(self._tells, error, "cannot tell other replicas what was written here")
         self._show()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from redis.asyncio.connection import Connection
 
-from .link import Connect
+from .link import Connect, Demoted
 from .messages import Message, decoded
 from .pauses import Pauses
 
@@ -32,11 +32,17 @@ class Hearing:
         self._heard = heard
         self._changed = changed
         self._pauses = Pauses()
+        self._outdated = False
+
+    def renew(self) -> None:
+        """Have another connection made soon: the server is not the one to hear by now."""
+        self._outdated = True
 
     async def run(self) -> None:
         """Hear for ever."""
         while True:
             try:
+                self._outdated = False
                 async with self._connect() as link:
                     await link.send_command("SUBSCRIBE", self._name, check_health=False)
                     await self._hear(link)
@@ -47,6 +53,8 @@ class Hearing:
     async def _hear(self, link: Connection) -> None:
         asked = False
         while True:
+            if self._outdated:
+                raise Demoted
             try:
                 async with asyncio.timeout(QUIET_MAX_S):
                     reply = await link.read_response(disconnect_on_error=False)

@@ -12,12 +12,18 @@ from typing import Any
 
 from redis.asyncio.connection import Connection
 
+
+class Demoted(Exception):
+    """The server is a replica: what is published there its primary does not hear."""
+
+
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
 def connecting(connection: Mapping[str, Any], connect_timeout_s: float) -> Connect:
     """Return what makes connections, of what the driver is to be told of them."""
     told = dict(connection)
+    told.pop("db", None)  # What is published is of no database.
     make = told.pop("connection_class", None) or Connection
     if "path" not in told:
         told["socket_keepalive"] = True

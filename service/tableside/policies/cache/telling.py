@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from redis.asyncio.connection import Connection
 
 from ...operations import Key
-from .link import Connect
+from .link import Connect, Demoted
 from .messages import Unsaid, encoded
 from .pauses import Pauses
 
@@ -24,8 +24,9 @@ QUIET_MAX_S = 1.0
 class Telling:
     """A connection that publishes; what is unsaid while there is none is kept, in so many words.
 
-    `sent` gets the table and number of keys of each message that the server took. `changed` gets None when it took one,
-    and else what it failed with.
+    A server that is the replica of another, as after a failover, will not do unless `replicas_do`: in a cluster all
+    nodes hear of it. `sent` gets the table and number of keys of each message that the server took. `changed` gets None
+    when it took one, and else what it failed with.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class Telling:
         connect: Connect,
         name: str,
         sender: bytes,
+        replicas_do: bool,
         sent: Callable[[str, int], None],
         changed: Callable[[BaseException | None], None],
     ) -> None:
         self._connect = connect
         self._name = name
         self._sender = sender
+        self._replicas_do = replicas_do
         self._sent = sent
         self._changed = changed
         self._pauses = Pauses()
@@ -97,11 +100,13 @@ class Telling:
                 await asyncio.wait_for(self._wanted.wait(), QUIET_MAX_S)
 
     async def _say(self, link: Connection, unsaid: Unsaid) -> dict[str, int]:
-        """Publish, and return how many keys of which table; where there is nothing to say, ask for a sign of life."""
+        """Publish, and return how many keys of which table; with nothing to say, see whether the server is there."""
         messages = encoded(self._sender, unsaid.tables)
         commands: list[tuple[str | bytes, ...]] = [("PUBLISH", self._name, raw) for raw, _ in messages.values()]
-        commands = commands or [("PING",)]
-        await link.send_packed_command(link.pack_commands(commands), check_health=False)
+        await link.send_packed_command(link.pack_commands([*commands, ("ROLE",)]), check_health=False)
         for _ in commands:
             await link.read_response(disconnect_on_error=False)
+        role, *_ = await link.read_response(disconnect_on_error=False)
+        if role != b"master" and not self._replicas_do:
+            raise Demoted
         return {table: count for table, (_, count) in messages.items()}
