@@ -98,6 +98,7 @@ async def test_a_rate_may_be_a_fraction() -> None:
 
 @in_virtual_time
 async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt() -> None:
+    """Samza: a batch of 100 at 10 a second passed at once, and who came next paid for it (W30)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(100, 20), write=None)
     outcomes = await policy.apply(gets(50), now() + 10)
@@ -144,6 +145,7 @@ async def test_a_part_does_not_wait_for_the_part_before_it() -> None:
 
 @in_virtual_time
 async def test_a_write_that_waits_does_not_hold_up_a_read() -> None:
+    """Samza: one thread waited for reads and writes alike, and a write of 0.8 s held up every read (W28)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(1000, 10), write=Rate(1, 1))
     await policy.apply([put("a")])
@@ -349,6 +351,7 @@ def test_a_rate_lets_something_through(per_s: float, burst: float) -> None:
 
 @in_virtual_time
 async def test_waits_and_refusals_are_counted() -> None:
+    """Samza: waits of puts were counted as those of updates (W41)."""
     registry = CollectorRegistry()
     policy = RateLimit(Scripted(), read=Rate(100), write=Rate(10, 1), metrics=Metrics(registry))
     await policy.apply(gets(100))

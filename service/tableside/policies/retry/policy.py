@@ -5,7 +5,9 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from ...directions import Direction, apart, direction, reads
+import msgspec
+
+from ...directions import DIRECTIONS, Direction, apart, direction, reads
 from ...errors import DeadlineExceeded, Overloaded, StoreUnavailable, TableError
 from ...operations import Get, Operation, Outcome, Record, Written
 from ...store import Policy, Store
@@ -15,6 +17,13 @@ from .budget import RetryBudget
 from .metrics import Counts, Metrics, Reason
 
 _SUCCESSES = frozenset({Record, Written, type(None)})
+
+
+class _Ends(msgspec.Struct, frozen=True, gc=False):
+    """When the caller's time is over, and when that of attempts and pauses is."""
+
+    deadline: float
+    total: float
 
 
 class Retry(Policy):
@@ -40,7 +49,7 @@ class Retry(Policy):
     ) -> None:
         super().__init__(inner)
         self._attempts: dict[Direction, Attempts] = {"read": read, "write": write}
-        self._ends_alike = read.total_s == write.total_s
+        self._endless = read.total_s is None and write.total_s is None
         self._budget = budget or RetryBudget()
         self._jitter = jitter
         self._sleep = sleep
@@ -51,35 +60,39 @@ class Retry(Policy):
         """Hand the operations on, and those again that may do better."""
         now = asyncio.get_running_loop().time()
         self._budget.earn(len(operations), now)
-        read_end, write_end = (self._attempts[name].ends_at(now) for name in ("read", "write"))
-        if self._ends_alike or (gets := reads(operations)) == len(operations):
-            return await self._tried(operations, until, read_end)
+        if self._endless:
+            outcomes = await self._inner.apply(operations, until)
+            if _SUCCESSES.issuperset(map(type, outcomes)):
+                return outcomes
+            return await self._again(operations, outcomes, _Ends(until, math.inf))
+        read, write = (_Ends(until, self._attempts[name].ends_at(now)) for name in DIRECTIONS)
+        if read == write or (gets := reads(operations)) == len(operations):
+            return await self._tried(operations, read)
         if gets == 0:
-            return await self._tried(operations, until, write_end)
-        return await apart(
-            operations,
-            lambda some: self._tried(some, until, read_end),
-            lambda some: self._tried(some, until, write_end),
-        )
+            return await self._tried(operations, write)
+        return await apart(operations, lambda some: self._tried(some, read), lambda some: self._tried(some, write))
 
-    async def _tried(self, operations: Sequence[Operation], until: float, end: float) -> list[Outcome]:
-        outcomes = await self._attempt(operations, until, end)
+    async def _tried(self, operations: Sequence[Operation], ends: _Ends) -> list[Outcome]:
+        outcomes = await self._attempt(operations, ends)
         if _SUCCESSES.issuperset(map(type, outcomes)):
             return outcomes
-        outcomes = list(outcomes)
+        return await self._again(operations, outcomes, ends)
+
+    async def _again(self, operations: Sequence[Operation], first: list[Outcome], ends: _Ends) -> list[Outcome]:
+        outcomes = list(first)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
         attempt = 1
-        while failed := await self._worth_another(operations, outcomes, failed, attempt, until, end):
+        while failed := await self._worth_another(operations, outcomes, failed, attempt, ends):
             attempt += 1
-            again = await self._attempt([operations[position] for position in failed], until, end)
+            again = await self._attempt([operations[position] for position in failed], ends)
             for position, outcome in zip(failed, again, strict=True):
                 outcomes[position] = _told(outcomes[position], outcome)
         return outcomes
 
-    async def _attempt(self, operations: Sequence[Operation], until: float, end: float) -> list[Outcome]:
-        if until <= end:
-            return await self._inner.apply(operations, until)
-        outcomes = await self._inner.apply(operations, end)
+    async def _attempt(self, operations: Sequence[Operation], ends: _Ends) -> list[Outcome]:
+        if ends.deadline <= ends.total:
+            return await self._inner.apply(operations, ends.deadline)
+        outcomes = await self._inner.apply(operations, ends.total)
         if set(map(type, outcomes)).isdisjoint((DeadlineExceeded,)):
             return outcomes
         return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
@@ -96,13 +109,7 @@ class Retry(Policy):
         return StoreUnavailable(detail, applied=outcome.applied)
 
     async def _worth_another(
-        self,
-        operations: Sequence[Operation],
-        outcomes: list[Outcome],
-        failed: list[int],
-        attempt: int,
-        until: float,
-        end: float,
+        self, operations: Sequence[Operation], outcomes: list[Outcome], failed: list[int], attempt: int, ends: _Ends
     ) -> list[int]:
         """Return which of the failed are to be tried again now, after the pause before that."""
         able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
@@ -110,19 +117,28 @@ class Retry(Policy):
         self._give_up(operations, able, left, "attempts")
         if not left:
             return []
-        now, waits_s = asyncio.get_running_loop().time(), self._waits_s(operations, outcomes, left, attempt)
-        in_time = [at for at in left if now + waits_s[at] < until]
-        self._give_up(operations, left, in_time, "deadline")
-        before_end = [at for at in in_time if now + waits_s[at] < end]
-        self._give_up(operations, in_time, before_end, "total")
-        if not before_end:
-            return []
-        if not self._budget.spend(len(before_end), now):
-            self._give_up(operations, before_end, [], "budget")
-            return []
-        await self._pause(max(waits_s[at] for at in before_end))
-        self._counts.retried([operations[at] for at in before_end])
-        return before_end
+        waits_s = self._waits_s(operations, outcomes, left, attempt)
+        chosen = self._affordable(operations, self._in_time(operations, waits_s, ends))
+        if chosen:
+            await self._pause(max(waits_s[at] for at in chosen))
+            self._counts.retried([operations[at] for at in chosen])
+        return chosen
+
+    def _in_time(self, operations: Sequence[Operation], waits_s: dict[int, float], ends: _Ends) -> list[int]:
+        """Return those whose pause ends before their time does."""
+        now, all_left = asyncio.get_running_loop().time(), list(waits_s)
+        before_deadline = [at for at in all_left if now + waits_s[at] < ends.deadline]
+        self._give_up(operations, all_left, before_deadline, "deadline")
+        in_time = [at for at in before_deadline if now + waits_s[at] < ends.total]
+        self._give_up(operations, before_deadline, in_time, "total")
+        return in_time
+
+    def _affordable(self, operations: Sequence[Operation], positions: list[int]) -> list[int]:
+        """Return these if the budget has anything left, and none if not."""
+        if not positions or self._budget.spend(len(positions), asyncio.get_running_loop().time()):
+            return positions
+        self._give_up(operations, positions, [], "budget")
+        return []
 
     def _waits_s(
         self, operations: Sequence[Operation], outcomes: list[Outcome], positions: list[int], attempt: int
