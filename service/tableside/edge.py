@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import re
 import time
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import hang_ups
 from .auth import Auth
+from .door import PROBES, REQUEST_ID, Door, install
 from .errors import Internal, Overloaded, TableError
 from .exchange import Exchange
 from .in_flight import InFlight
@@ -23,8 +23,6 @@ from .routes import problem_response
 log = logging.getLogger(__name__)
 
 _READS = frozenset({"GET", "HEAD"})
-_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class StartError(Exception):
@@ -53,6 +51,7 @@ class Edge:
         self._app = app
         self._routes = routes
         self._in_flight = in_flight
+        self._door = Door(in_flight)
         self._auth = auth
         self._observers = observers
         self._body_bytes_max = body_bytes_max
@@ -60,6 +59,7 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or shed it; answer what goes wrong as a problem."""
         if scope["type"] != "http":
+            install(scope, self._door)
             await self._app(scope, receive, _without_traceback(send))
             return
         request_id, declared = _head(scope)
@@ -82,7 +82,7 @@ class Edge:
         try:
             # Before the bounds on what is in flight: who has no token takes no place from those who have one.
             self._auth.admit(scope, notes)
-            if scope["path"] in _PROBES:
+            if scope["path"] in PROBES:
                 await self._dispatch(scope, exchange)
             else:
                 self._in_flight.operations.check()
@@ -143,6 +143,6 @@ def _head(scope: Scope) -> tuple[str, int]:
     for name, value in scope["headers"]:
         if name == b"content-length":
             declared = int(value)  # the server refuses what is no number
-        elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+        elif name == b"x-request-id" and REQUEST_ID.fullmatch(value):
             request_id = value.decode()
     return request_id or f"{random.getrandbits(128):032x}", declared  # it tells requests apart, and guards nothing

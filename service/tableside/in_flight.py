@@ -32,7 +32,7 @@ class Bound:
 
     def __init__(self, what: str, most: int, metrics: Metrics) -> None:
         self.most = most
-        self._what = what
+        self.what = what
         self._shed = metrics.shed.labels(what)
         self._under_way = 0
         self._gauge = metrics.in_flight.labels(what)
@@ -47,9 +47,18 @@ class Bound:
             raise self._too_much()
         self._under_way += count
 
+    @property
+    def full(self) -> bool:
+        """Whether nothing more could be let in."""
+        return self._under_way >= self.most
+
+    def shed(self) -> None:
+        """Count a request that is refused because of this."""
+        self._shed.inc()
+
     def check(self) -> None:
         """Raise Overloaded if nothing more could be let in."""
-        if self._under_way >= self.most:
+        if self.full:
             raise self._too_much()
 
     def held(self, count: int) -> "Held":
@@ -65,8 +74,8 @@ class Bound:
         self._gauge.set(self._under_way)
 
     def _too_much(self) -> Overloaded:
-        self._shed.inc()
-        return Overloaded(f"{self._under_way} {self._what} are in flight, of {self.most}", retry_after_s=1)
+        self.shed()
+        return Overloaded(f"{self._under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
 
 
 class Held:

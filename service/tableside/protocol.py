@@ -11,7 +11,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from . import draining, hang_ups
+from . import door, draining, hang_ups
 from .errors import MalformedRequest
 from .listening import readable
 from .wire import problems
@@ -30,10 +30,12 @@ class Protocol(HttpToolsProtocol):
     """uvicorn's protocol, which would send head and body apart, and its own refusal as plain text."""
 
     _answering: RequestResponseCycle | None = None
+    _door: door.Door | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
         super().connection_made(cast("asyncio.Transport", Joined(transport)))
+        self._door = door.installed(self.app_state)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection, and tell whoever works for it."""
@@ -45,9 +47,14 @@ class Protocol(HttpToolsProtocol):
             hang_ups.hung_up(cast("dict[str, Any]", cycle.scope))
 
     def on_headers_complete(self) -> None:
-        """Take a request whose head has come."""
+        """Take a request whose head has come, or refuse it, which is in order where none before it is unanswered."""
+        if self._door is not None and (self._answering is None or self.cycle.response_complete):
+            body = self._door.refusal(self.url)
+            if body is not None:
+                self._refuse(body)
+                return
         super().on_headers_complete()
-        if isinstance(self.server_state, State) and self.server_state.draining:
+        if self._draining:
             self.cycle.keep_alive = False
             draining.mark(cast("dict[str, Any]", self.cycle.scope))
         if self.expect_100_continue:
@@ -92,12 +99,51 @@ class Protocol(HttpToolsProtocol):
         elif not self.transport.is_closing() and not readable([self.transport.get_extra_info("socket").fileno()]):
             self.transport.close()
 
+    def _refuse(self, body: bytes) -> None:
+        """Answer that there is no room, and read what else comes on this connection only after the time that it says.
+
+        Else those who ask again at once, and there may be thousands, leave no time for those who were let in.
+        """
+        method = self.parser.get_method()
+        self.scope["method"] = method.decode("ascii")
+        self._answering = self.cycle = _REFUSED
+        head = door.head(self.headers, self.server_state.default_headers, len(body))
+        last = not self.parser.should_keep_alive() or self.expect_100_continue or self._draining
+        self.transport.write(
+            head + (b"\r\nconnection: close\r\n\r\n" if last else b"\r\n\r\n") + (b"" if method == b"HEAD" else body)
+        )
+        if last:
+            self.transport.close()
+            return
+        self.on_response_complete()
+        self.flow.pause_reading()
+        self.loop.call_later(door.RETRY_AFTER_S, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    @property
+    def _draining(self) -> bool:
+        return isinstance(self.server_state, State) and self.server_state.draining
+
     def _scope(self) -> dict[str, Any] | None:
         return cast("dict[str, Any] | None", self.scope)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
+
+
+class _Refused:
+    """Stands where the request is that a connection has last answered, after a refusal."""
+
+    response_complete = True
+    response_started = True
+    message_event = asyncio.Event()  # nobody waits for it
+
+
+_REFUSED = cast("RequestResponseCycle", _Refused())
 
 
 def _close_if_not_asked_for(cycle: RequestResponseCycle) -> None:

@@ -28,7 +28,7 @@ ORDER = [
     ["stack"],
     ["catalog", "reloading"],
     ["draining", "exposition", "hang_ups", "listening", "notes", "wire"],
-    ["auth", "http_metrics"],
+    ["auth", "door", "http_metrics"],
     ["telemetry"],
     ["routes"],
     ["console", "exchange", "openapi", "protocol"],
