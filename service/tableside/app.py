@@ -54,9 +54,10 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
             if tracing is not None:
                 observers.append(tracing.requests)
             within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)
-            app.state.catalog = await Catalog.open(settings, within)
+            catalog = app.state.catalog = await Catalog.open(settings, within)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
+        exposition.on_sample(catalog.sample)
         works = [_every(SAMPLE_S, exposition.sample)] if exposition.directory else []
         if file is not None:
             works.append(Reloader(file, settings, change, exposition.registry).run())

@@ -11,9 +11,10 @@ from . import stores
 from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from .in_flight import Bound
 from .measure import Measure
+from .policies.retry import RetryBudget
 from .settings import Fault, Settings, SettingsError, TableSettings
 from .stack import Around, Metrics, Stack, stack
-from .store import Backend, Store, TableSpec
+from .store import Backend, Store, TableSpec, connections_of
 from .table import Table
 from .together import together
 from .tracing import Traces
@@ -142,6 +143,8 @@ class Catalog:
         self._settings = settings
         self._backends = backends
         self._environment = environment
+        allowed = settings.retry_budget
+        self._budgets = {name: RetryBudget(allowed.share, allowed.per_s) for name in backends}
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -222,6 +225,15 @@ class Catalog:
             if settings.tables[name] != old.tables[name]:
                 self._entries[name].change(settings.tables[name])
 
+    def sample(self) -> None:
+        """Show in the metrics what there is now of each store's connections and budget."""
+        now, metrics = asyncio.get_running_loop().time(), self._environment.metrics
+        for name, backend in self._backends.items():
+            metrics.retry.budget.labels(name).set(self._budgets[name].remaining(now))
+            if (connections := connections_of(backend)) is not None:
+                for state, count in msgspec.structs.asdict(connections).items():
+                    metrics.connections.labels(name, state).set(count)
+
     async def close(self) -> None:
         """Let every table and store finish what it accepted, and close it."""
         await asyncio.gather(*(entry.close() for entry in self._entries.values()), *self._leaving)
@@ -276,6 +288,7 @@ class Catalog:
             remote=not self._backends[store].single_process,
             share=1 / environment.workers,
             traces=environment.traces,
+            budget=self._budgets[store],
         )
 
 

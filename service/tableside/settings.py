@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import yaml
-from pydantic import AfterValidator, BaseModel, Field, RootModel, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, RootModel, SecretStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from . import stores
@@ -76,6 +76,18 @@ class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
     pause_s: float = Field(default=0.05, ge=0, le=60)
     pause_max_s: float = Field(default=2.0, ge=0, le=600)
     retry_total_s: float | None = Field(default=None, gt=0, le=3600)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "DirectionSettings":
+        if self.burst is not None and self.rate_per_s is None:
+            raise ValueError("burst needs rate_per_s")
+        if self.caller_burst is not None and self.caller_rate_per_s is None:
+            raise ValueError("caller_burst needs caller_rate_per_s")
+        if self.pause_s > self.pause_max_s:
+            raise ValueError("pause_s is at most pause_max_s")
+        if self.backoff == "fixed" and self.retry_total_s is not None and self.pause_s >= self.retry_total_s:
+            raise ValueError("a fixed pause_s is below retry_total_s, else nothing is tried again")
+        return self
 
     @property
     def tries_again(self) -> bool:

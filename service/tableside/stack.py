@@ -1,7 +1,7 @@
 """The policies around a table's store, as its settings say: which there are, and in what order."""
 
 import msgspec
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 
 from . import measure
 from .policies import bulkhead, cache, calls, coalesce, rate_limit, retry, timeout
@@ -23,6 +23,13 @@ class Metrics:
         self.rate_limit = rate_limit.Metrics(registry)
         self.bulkhead = bulkhead.Metrics(registry)
         self.timeout = timeout.Metrics(registry)
+        self.connections = Gauge(
+            "tableside_store_connections",
+            "Connections of a store: in use (being made included), open, and how many there may be (most).",
+            ("store", "state"),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -37,6 +44,7 @@ class Around(msgspec.Struct, frozen=True):
     remote: bool = True
     share: float = 1.0
     traces: Traces | None = None
+    budget: retry.RetryBudget | None = None
 
 
 class Stack(msgspec.Struct, frozen=True):
@@ -64,6 +72,7 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
             inner,
             read=_attempts(read),
             write=_attempts(write),
+            budget=around.budget,
             metrics=metrics.retry,
             traces=around.traces,
         )

@@ -142,3 +142,24 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.1)
+
+
+def test_a_store_shows_its_connections_and_what_may_be_tried_again(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    used = kind("redis", request, tmp_path)
+    file = tmp_path / "tableside.yaml"
+    configuration = used.configuration()
+    configuration["stores"]["s"] = {**used.store, "connections_max": 7}
+    file.write_text(yaml.safe_dump({**configuration, "retry_budget": {"per_s": 3}}))
+    with running(tmp_path, file) as service:
+        assert httpx.put(f"{service.url}/v1/tables/t/records/k", json={}).status_code == 204
+        found = samples(service.url)
+
+    def connections(state: str) -> float:
+        return found["tableside_store_connections", frozenset({("store", "s"), ("state", state)})]
+
+    assert (connections("in_use"), connections("most")) == (0, 7)
+    assert 1 <= connections("open") <= 7
+    budget = found["tableside_retry_budget_operations", frozenset({("store", "s")})]
+    assert 3 * 10 <= budget <= 3 * 10 + 1, "the reserve of ten seconds, and the share of what was asked"
