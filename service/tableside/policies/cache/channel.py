@@ -66,6 +66,7 @@ class Channel:
         self._members: dict[str, list[Member]] = {}
         self._hears: bool | None = None
         self._tells: bool | None = None
+        self._demoted = False
         self._closed = False
         name = f"tableside:writes:{int(connection.get('db') or 0)}"
         connect = connecting(connection, connect_timeout_s)
@@ -153,8 +154,9 @@ class Channel:
         self._show()
 
     def _telling_changed(self, error: BaseException | None) -> None:
-        if isinstance(error, Demoted):
-            self._hearing.renew()
+        if error is None and self._demoted:
+            self._hearing.renew()  # Another server is the primary now: that is the one to hear.
+        self._demoted = isinstance(error, Demoted) or (self._demoted and error is not None)
         self._tells = self._noted(self._tells, error, "cannot tell other replicas what was written here")
         self._show()
 
