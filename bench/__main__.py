@@ -10,11 +10,14 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, policies, single, spark, stores
+from . import batch_get, coalesce, overload, policies, single, spark, stores
 from .kinds import KINDS
 from .report import Result, show, write
 
-NAMES = ("batch", "single", "policies", "coalesce", "spark", "stores")
+NAMES = ("batch", "single", "policies", "coalesce", "overload", "spark", "stores")
+OVERLOAD_TIMES = 12
+"""How much longer than `--seconds` more is offered than can be done: by default for a minute."""
+
 STORES_SHARE = 0.2
 """The part of `--seconds` that stores are measured for: there are so many ways."""
 
@@ -62,6 +65,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return policies.run(arguments.seconds, arguments.rounds)
         case "coalesce":
             return coalesce.run(arguments.seconds, arguments.rounds)
+        case "overload":
+            return overload.run(max(1.0, arguments.seconds * OVERLOAD_TIMES))
         case "spark":
             return spark.run(arguments.rows)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)

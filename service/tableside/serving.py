@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import os
+import resource
 import signal
 import socket
 import time
@@ -73,6 +74,12 @@ class Server(uvicorn.Server):
         self._limits = limits
         self._supervised = supervised
         self._asked_at: float | None = None
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve, with as many connections as this process may have."""
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        super().run(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end, when a signal says so."""

@@ -55,12 +55,12 @@ async def until_under_way(service: Served, expected: tuple[int, int, int]) -> No
 
 async def test_requests_above_the_bound_are_refused_and_probes_are_not(service: Served) -> None:
     service.store.takes_s = lambda operations: 0.5
-    async with connected(service, 5) as [*waiting, refused, probe]:
+    async with connected(service, 6) as [*waiting, refused, another, probe]:
         for caller in waiting:
             caller.send("GET", RECORD)
         await service.called(3)
         check_shed(await refused.ask("GET", RECORD))
-        check_shed(await refused.ask("GET", "/v1/tables"))
+        check_shed(await another.ask("GET", "/v1/tables"))
         for path in PROBES:
             assert (await probe.ask("GET", path)).status == 200
         assert service.metric("tableside_in_flight", what="requests") == 3
@@ -69,6 +69,42 @@ async def test_requests_above_the_bound_are_refused_and_probes_are_not(service: 
         assert (await refused.ask("GET", RECORD)).status == 404
     await service.idle()
     assert service.metric("tableside_in_flight", what="requests") == 0
+
+
+async def test_who_was_refused_and_asks_again_at_once_is_read_when_it_was_told_to_come_back(service: Served) -> None:
+    service.store.takes_s = lambda operations: 0.3
+    async with connected(service, 4) as [*waiting, refused]:
+        for caller in waiting:
+            caller.send("GET", RECORD)
+        await service.called(3)
+        refused.send("GET", RECORD)
+        refused.send("GET", RECORD)
+        refused.send("GET", RECORD)
+        started = asyncio.get_running_loop().time()
+        check_shed(await refused.answer())
+        refused.send("GET", RECORD)
+        answers = [await refused.answer() for _ in range(3)]
+        assert asyncio.get_running_loop().time() - started >= 1
+        assert answers[-1].status == 404
+        assert service.metric("tableside_shed_total", reason="requests") < 4
+
+
+async def test_a_refusal_answers_as_its_request_asks(service: Served) -> None:
+    service.store.takes_s = lambda operations: 0.5
+    async with connected(service, 6) as [first, second, third, named, headed, closing]:
+        for caller in (first, second, third):
+            caller.send("GET", RECORD)
+        await service.called(3)
+        assert (await named.ask("GET", RECORD, x_request_id="mine-1")).headers["x-request-id"] == "mine-1"
+        headed.send("HEAD", RECORD)
+        head = (await headed.reader.readuntil(b"\r\n\r\n")).decode()
+        assert head.startswith("HTTP/1.1 503 ")
+        await asyncio.sleep(0.1)
+        assert headed.reader._buffer == b""  # type: ignore[attr-defined]  # there is no public way to look
+        answer = await closing.ask("GET", RECORD, connection="close")
+        check_shed(answer)
+        assert answer.last
+        assert await closing.reader.read() == b""
 
 
 async def test_operations_above_the_bound_are_refused_before_any_is_attempted(service: Served) -> None:
