@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -40,6 +41,7 @@ NAMES = (
 _PLACES = {name: place for place, name in enumerate(NAMES)}
 
 
+@lru_cache(maxsize=64)
 def bucket(bound: str) -> str:
     """Return the name of a bucket of latencies by the label that Prometheus gives it."""
     return f"le {float(bound)}"

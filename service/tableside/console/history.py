@@ -4,7 +4,7 @@ Knows nothing of where readings come from, or of pages.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import msgspec
@@ -40,6 +40,8 @@ class History:
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque()
         self._rows = 0
+        self._before: Sample | None = None
+        self._spaced: dict[float, list[Sample]] = {}
 
     @property
     def latest(self) -> Sample | None:
@@ -60,32 +62,43 @@ class History:
         self._rows += len(tables)
         while self._too_much(at):
             self._rows -= len(self._samples.popleft().reading.tables)
+        self._before = self._sample_before_now()
+        self._spaced.clear()
 
     def now(self, table: str | None = None) -> Change | None:
         """Return what happened lately in a table, or in all; None until there are two samples."""
-        if len(self._samples) < 2:
+        if (before := self._before) is None:
             return None
         last = self._samples[-1]
-        before = next(one for one in reversed(self._samples) if one is self._samples[0] or one.at <= last.at - NOW_S)
         return Change(last.at - before.at, before.row(table), last.row(table))
 
     def changes(self, table: str | None = None, *, step_s: float) -> Iterator[tuple[float, Change]]:
         """Yield what happened in steps of that many seconds, each with how many seconds ago it ended."""
         if (latest := self.latest) is None:
             return
-        for before, after in pairwise(self._spaced(step_s)):
+        if (spaced := self._spaced.get(step_s)) is None:
+            # Every table is drawn of the same samples.
+            spaced = self._spaced[step_s] = list(_first_of_each(step_s, self._samples))
+        for before, after in pairwise(spaced):
             yield latest.at - after.at, Change(after.at - before.at, before.row(table), after.row(table))
 
-    def _spaced(self, step_s: float) -> Iterator[Sample]:
-        """Yield the first sample of every step of the clock, so that what was drawn once is drawn again the same."""
-        step = None
-        for sample in self._samples:
-            if sample.at // step_s != step:
-                step = sample.at // step_s
-                yield sample
+    def _sample_before_now(self) -> Sample | None:
+        if len(self._samples) < 2:
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        return next(one for one in reversed(self._samples) if one is first or one.at <= last.at - NOW_S)
 
     def _too_much(self, at: float) -> bool:
         first = self._samples[0]
         return len(self._samples) > 2 and (
             len(self._samples) > SAMPLES_MAX or self._rows > ROWS_MAX or first.at < at - SPAN_S
         )
+
+
+def _first_of_each(step_s: float, samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Yield the first sample of every step of the clock, so that what was drawn once is drawn again the same."""
+    step = None
+    for sample in samples:
+        if sample.at // step_s != step:
+            step = sample.at // step_s
+            yield sample

@@ -21,8 +21,9 @@ async def live(console: Console, request: Request, entry: Entry) -> Mapping[str,
     name = entry.spec.name
     now = console.history.now(name)
     return {
-        "verdict": verdict_of(entry, console.history, stores),
+        "verdict": verdict_of(entry, now, stores),
         "plots_shown": plotted(console.history, name),
+        "seconds": None if now is None else now.seconds,
         "policies": [] if now is None else list(_policies(now, entry)),
         "outcomes": [] if now is None else [(code, now.per_s(code)) for code in _outcomes(now)],
     }

@@ -18,7 +18,7 @@ from .verdicts import Verdict, verdict
 
 TABLES_SHOWN_MAX = 50
 PLOT_STEP_S = 6.0
-SPARK_STEP_S = 12.0
+SPARK_STEP_S = 20.0
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -51,6 +51,7 @@ async def live(console: Console, request: Request, name: str) -> Mapping[str, An
         "rows": [_with_spark(row, console.history) for row in found[:TABLES_SHOWN_MAX]],
         "left_out": max(0, len(found) - TABLES_SHOWN_MAX),
         "plots_shown": plotted(console.history),
+        "seconds": None if (now := console.history.now()) is None else now.seconds,
         "in_flight": {} if latest is None else latest.reading.in_flight,
     }
 
@@ -92,14 +93,15 @@ def plotted(history: History, table: str | None = None) -> list[Plot]:
     ]
 
 
-def verdict_of(entry: Entry, history: History, stores: Stores) -> Verdict:
+def verdict_of(entry: Entry, now: Change | None, stores: Stores) -> Verdict:
     """Return how a table is."""
-    return verdict(history.now(entry.spec.name), stores.get(entry.store), entry.settings.deadline_s)
+    return verdict(now, stores.get(entry.store), entry.settings.deadline_s)
 
 
 def _row(entry: Entry, history: History, stores: Stores) -> Row:
     name = entry.spec.name
-    return Row(name, entry.store, entry.kind, verdict_of(entry, history, stores), history.now(name))
+    now = history.now(name)
+    return Row(name, entry.store, entry.kind, verdict_of(entry, now, stores), now)
 
 
 def _worst_first(row: Row) -> tuple[int, float, str]:

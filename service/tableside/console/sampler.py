@@ -22,7 +22,7 @@ UNWATCHED_EVERY_S = 10.0
 WATCHED_S = 60.0
 """How long after a page was asked for somebody is taken to be looking."""
 
-SHARE_MAX = 0.005
+SHARE_MAX = 0.01
 """Which share of a core reading may take."""
 
 Families = Callable[[], Iterable[Metric]]
