@@ -12,6 +12,7 @@ from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsup
 from .in_flight import Bound
 from .measure import Measure
 from .policies.retry import RetryBudget
+from .replicas import Replicas
 from .settings import Fault, Settings, SettingsError, TableSettings
 from .stack import Around, Metrics, Stack, stack
 from .store import Backend, Store, TableSpec, connections_of
@@ -143,6 +144,7 @@ class Catalog:
         self._settings = settings
         self._backends = backends
         self._environment = environment
+        self._replicas = Replicas(settings.stores, environment.metrics.cache)
         allowed = settings.retry_budget
         self._budgets = {name: RetryBudget(allowed.share, allowed.per_s) for name in backends}
         self._around = {name: self._shared(name) for name in backends}
@@ -237,6 +239,7 @@ class Catalog:
     async def close(self) -> None:
         """Let every table and store finish what it accepted, and close it."""
         await asyncio.gather(*(entry.close() for entry in self._entries.values()), *self._leaving)
+        await self._replicas.close()
         await _close(self._backends.values())
 
     async def _open_tables(self) -> None:
@@ -284,6 +287,7 @@ class Catalog:
         environment = self._environment
         return Around(
             metrics=environment.metrics,
+            replicas=self._replicas,
             kind=self._settings.stores[store].kind,
             remote=not self._backends[store].single_process,
             share=1 / environment.workers,

@@ -257,7 +257,7 @@ class Settings(msgspec.Struct, frozen=True):
         if workers > 1 and self.single_process:
             return "several workers need stores that they can share; one process owns RocksDB or memory"
         if workers > 1 and any(table.cache for table in self.tables.values()):
-            return "several workers and a cache do not go together: one would not see what another writes"
+            return "several workers and a cache do not go together: one would not see at once what another writes"
         return None
 
 

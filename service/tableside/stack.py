@@ -6,7 +6,9 @@ from prometheus_client import CollectorRegistry, Gauge
 from . import measure
 from .policies import bulkhead, cache, calls, coalesce, rate_limit, retry, timeout
 from .policies.cache import Cache
-from .settings import DirectionSettings, TableSettings
+from .policies.cache.others import Others
+from .replicas import Replicas
+from .settings import CacheSettings, CostSettings, DirectionSettings, TableSettings
 from .store import Policy, Store
 from .tracing import Traces
 
@@ -21,6 +23,7 @@ class Metrics:
         self.coalesce = coalesce.Metrics(registry)
         self.retry = retry.Metrics(registry)
         self.rate_limit = rate_limit.Metrics(registry)
+        self.caller_limit = rate_limit.CallerMetrics(registry)
         self.bulkhead = bulkhead.Metrics(registry)
         self.timeout = timeout.Metrics(registry)
         self.connections = Gauge(
@@ -45,6 +48,7 @@ class Around(msgspec.Struct, frozen=True):
     share: float = 1.0
     traces: Traces | None = None
     budget: retry.RetryBudget | None = None
+    replicas: Replicas | None = None
 
 
 class Stack(msgspec.Struct, frozen=True):
@@ -64,8 +68,17 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
     if remote or "concurrency_max" in settings.model_fields_set:
         inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead, traces=around.traces)
     if read.rate_per_s is not None or write.rate_per_s is not None:
+        shared = _shared(settings, around.replicas)
+        part = 1.0 if shared is not None else share
         inner = rate_limit.RateLimit(
-            inner, read=_rate(read, share), write=_rate(write, share), metrics=metrics.rate_limit
+            inner,
+            read=_rate(read.rate_per_s, read.burst, part),
+            write=_rate(write.rate_per_s, write.burst, part),
+            cost=_cost(settings.cost),
+            shared=shared,
+            share=share,
+            metrics=metrics.rate_limit,
+            traces=around.traces,
         )
     if remote or read.tries_again or write.tries_again:
         inner = retry.Retry(
@@ -85,17 +98,36 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
             metrics=metrics.coalesce,
             traces=around.traces,
         )
-    if (kept := settings.cache) is None:
-        return Stack(inner)
-    caching = cache.Cache(
-        inner,
-        records_max=kept.records_max,
-        bytes_max=kept.bytes_max,
-        ttl_s=kept.ttl_s,
-        absent_ttl_s=kept.absent_ttl_s,
-        metrics=metrics.cache,
-    )
-    return Stack(caching, caching)
+    caching = None
+    if (kept := settings.cache) is not None:
+        inner = caching = cache.Cache(
+            inner,
+            records_max=kept.records_max,
+            bytes_max=kept.bytes_max,
+            ttl_s=kept.ttl_s,
+            absent_ttl_s=kept.absent_ttl_s,
+            writes=kept.writes,
+            channel=_channel(kept, around.replicas),
+            metrics=metrics.cache,
+            traces=around.traces,
+        )
+    if read.caller_rate_per_s is not None or write.caller_rate_per_s is not None:
+        inner = rate_limit.CallerLimit(
+            inner,
+            read=_rate(read.caller_rate_per_s, read.caller_burst, share),
+            write=_rate(write.caller_rate_per_s, write.caller_burst, share),
+            metrics=metrics.caller_limit,
+            traces=around.traces,
+        )
+    return Stack(inner, caching)
+
+
+def _shared(settings: TableSettings, replicas: Replicas | None) -> rate_limit.Shared | None:
+    return replicas.limiter(settings.limiter) if replicas is not None and settings.limiter is not None else None
+
+
+def _channel(settings: CacheSettings, replicas: Replicas | None) -> Others | None:
+    return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
 
 
 def _attempts(direction: DirectionSettings) -> retry.Attempts:
@@ -108,8 +140,9 @@ def _attempts(direction: DirectionSettings) -> retry.Attempts:
     )
 
 
-def _rate(direction: DirectionSettings, share: float) -> rate_limit.Rate | None:
-    if direction.rate_per_s is None:
-        return None
-    burst = direction.burst if direction.burst is not None else direction.rate_per_s
-    return rate_limit.Rate(direction.rate_per_s * share, max(1.0, burst * share))
+def _rate(per_s: float | None, burst: float | None, share: float) -> rate_limit.Rate | None:
+    return None if per_s is None else rate_limit.Rate(per_s, burst).part(share)
+
+
+def _cost(settings: CostSettings) -> rate_limit.Cost:
+    return rate_limit.Cost(**settings.model_dump())

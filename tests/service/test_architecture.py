@@ -25,6 +25,7 @@ ORDER = [
     ["stores", "policies"],
     ["table"],
     ["settings"],
+    ["replicas"],
     ["stack"],
     ["catalog", "reloading"],
     ["draining", "exposition", "hang_ups", "listening", "notes", "wire"],

@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "retry": {"attempts_max": 4},
     "rate": {"rate_per_s": 20_000, "burst": 50},
     "coalesce": {"batch": {"operations_max": 16, "bytes_max": 4096, "linger_s": 0}},
-    "cache": {"cache": {"records_max": 20, "ttl_s": 60, "absent_ttl_s": 60}},
+    "cache": {"cache": {"records_max": 20, "ttl_s": 60, "absent_ttl_s": 60, "writes": "through"}},
     "bulkhead": {"concurrency_max": 2},
 }
 
@@ -45,9 +45,13 @@ WRITES = 64
 KEYS = [f"k{index}" for index in range(12)]
 
 
+def around(registry: CollectorRegistry) -> Around:
+    return Around(Metrics(registry), remote=False)
+
+
 def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
     settings = TableSettings.model_validate(options)
-    return stack(store, settings, Around(Metrics(registry or CollectorRegistry()), remote=False)).top
+    return stack(store, settings, around(registry or CollectorRegistry())).top
 
 
 class TestEveryPolicyIdle(StoreContract):

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from ..errors import TableError
 from ..operations import Operation, Outcome, Record, Written
 from ..store import Page, Policy, Scan, Store
-from ..tracing import Attribute, Traces
+from ..tracing import Attribute, Traces, current_context
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
@@ -58,7 +58,7 @@ class Calls(Policy):
         self._operations.observe(len(operations))
         started, outcome = time.perf_counter(), "cancelled"
         try:
-            if self._traces is None:
+            if self._traces is None or current_context(self._traces) is None:
                 outcomes = await self._inner.apply(operations, until)
             else:
                 outcomes = await self._traced(self._traces, operations, until)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from opentelemetry import context as contexts
@@ -19,6 +20,7 @@ from store_contract import put
 from tableside.errors import Overloaded, StoreUnavailable
 from tableside.operations import Get, Operation, Outcome
 from tableside.policies.bulkhead import Bulkhead
+from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
 from tableside.settings import TableSettings
 from tableside.stack import Around, Metrics, stack
@@ -179,6 +181,23 @@ async def test_a_direct_call_is_a_child_of_its_caller() -> None:
     request = await watch.request("one", store, [put(f"{index}") for index in range(8)])
     assert sorted(watch.names) == ["one", "store call"]
     watch.child_of(request, "store call")
+
+
+@in_virtual_time
+async def test_who_waits_for_what_another_loads_is_linked_to_that_one() -> None:
+    watch, unsampled = Watch(), Watch(sample=0.0)
+    sizes: dict[str, Any] = {"records_max": 10, "bytes_max": 1000, "ttl_s": 60, "absent_ttl_s": 60}
+    store = Cache(Traced(watch.traces), **sizes, traces=watch.traces)
+    first, _, third = await asyncio.gather(
+        watch.request("one", store, [Get("a")]),
+        unsampled.request("two", store, [Get("a")]),
+        watch.request("three", store, [Get("a")]),
+    )
+    watch.child_of(first, "store call")
+    wait = watch.child_of(third, "cache wait")
+    assert linked(wait) == [identity(first)]
+    await watch.request("four", store, [Get("a")])
+    assert sorted(watch.names) == ["cache wait", "four", "one", "store call", "three"]
 
 
 @in_virtual_time

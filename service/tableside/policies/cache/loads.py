@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from opentelemetry.trace import Link
+
 from ...errors import TableError
 from ...operations import Get, Key, Operation, Outcome
 
@@ -19,16 +21,23 @@ GRACE_S = 0.1
 class Load:
     """One call of the store: what it asks, from when on, and how long it may take.
 
-    `read_at` is a time of the monotonic clock, `until` and `ended_at` of the loop's.
+    `read_at` is a time of the monotonic clock, `until` and `ended_at` of the loop's. `link` is to the span of who began
+    it, which the span of the call is a child of.
     """
 
     def __init__(
-        self, operations: Sequence[Operation], call: Coroutine[Any, Any, list[Outcome]], read_at: float, until: float
+        self,
+        operations: Sequence[Operation],
+        call: Coroutine[Any, Any, list[Outcome]],
+        read_at: float,
+        until: float,
+        link: Link | None = None,
     ) -> None:
         self.operations = operations
         self.reads = [operation.key for operation in operations if type(operation) is Get]
         self.read_at = read_at
         self.until = until
+        self.link = link
         self.ended_at: float | None = None
         self.waiting = 0
         self.task = asyncio.get_running_loop().create_task(call)

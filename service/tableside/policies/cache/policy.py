@@ -17,6 +17,7 @@ from typing import Literal
 from ...errors import DeadlineExceeded, TableError
 from ...operations import Get, Key, Operation, Outcome, Record, Written
 from ...store import Clock, Policy, Store, now_ms
+from ...tracing import Traces, current_link, waiting
 from .kept import Kept
 from .loads import Load, Loads, young_enough
 from .metrics import Metrics, TableMetrics
@@ -46,6 +47,7 @@ class Cache(Policy):
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: Metrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
         self._clock = clock
@@ -55,6 +57,7 @@ class Cache(Policy):
         self._writes = Writes()
         self._through = writes == "through"
         self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
+        self._traces = traces
         self._cold = False
         self._others = None
         if channel is not None:
@@ -108,7 +111,8 @@ class Cache(Policy):
                 for position, answer in zip(own, await self._call(asked, until), strict=True):
                     outcomes[position] = answer
             for load in loads:
-                await load.waited(until)
+                with waiting(None if load.ended else self._traces, "cache wait", [load.link]):
+                    await load.waited(until)
         finally:
             for load in loads:
                 self._loads.leave(load)
@@ -153,7 +157,8 @@ class Cache(Policy):
         return outcomes
 
     async def _loaded(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
-        load = Load(operations, self._inner.apply(operations, until), self._monotonic(), until)
+        call, link = self._inner.apply(operations, until), current_link(self._traces)
+        load = Load(operations, call, self._monotonic(), until, link)
         self._loads.start(load, lambda: self._load_ended(load, writes))
         load.waiting += 1
         try:
