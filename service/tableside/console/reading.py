@@ -68,6 +68,7 @@ _NAMES: Mapping[str, Callable[[Labels], Sequence[str]]] = {
     "tableside_store_call_duration_seconds_count": _call,
     "tableside_store_call_duration_seconds_sum": _always("calls seconds"),
     "tableside_rate_limit_throttled_total": lambda labels: (f"{labels['direction']} limit",),
+    "tableside_caller_limit_throttled_total": lambda labels: (f"{labels['direction']} limit",),
     "tableside_retries_total": _always("retries"),
     "tableside_retries_given_up_total": _always("given up"),
     "tableside_bulkhead_calls_total": lambda labels: ("waited" if labels["outcome"] == "waited" else "crowded out",),

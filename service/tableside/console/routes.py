@@ -165,7 +165,9 @@ class _Endpoint:
 
 
 def _route(pages: _Pages, path: str, handler: Handler, *methods: str) -> Route:
-    return Route(path, _Endpoint(pages, handler), methods=methods or ["GET"], name=f"console {path}")
+    return Route(
+        path, _Endpoint(pages, handler), methods=methods or ["GET"], name=f"console {path}", include_in_schema=False
+    )
 
 
 async def _at_key(entry: Entry, request: Request, work: Callable[[Key], Awaitable[View]]) -> View:

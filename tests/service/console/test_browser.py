@@ -289,3 +289,22 @@ async def luminance(page: Page, locator: Any, member: str) -> float:
 
 def contrast(one: float, other: float) -> float:
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+async def test_everything_can_be_heard(browser: Browser, service: Service, http: httpx.AsyncClient) -> None:
+    await put(http, "visits", "heard/1", {"n": 1})
+    async with looking(browser) as page:
+        for path in ("/console", "/console/tables/visits/record?k0=heard&k1=1", "/console/tables/visits/records"):
+            await page.goto(f"{service.url}{path}")
+            unnamed = await page.evaluate(NAMELESS)
+            assert unnamed == []
+            assert await page.locator("h1").count() == 1
+            assert await page.locator("main").count() == 1
+            assert await page.locator("html").get_attribute("lang") == "en"
+            assert await page.locator("th:not([scope])").count() == 0
+            assert await page.locator("svg:not([role=img]):not([aria-hidden=true])").count() == 0
+
+
+NAMELESS = """() => [...document.querySelectorAll("input:not([type=hidden]), textarea, button, a, svg[role=img]")]
+  .filter((one) => !(one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim()))
+  .map((one) => one.outerHTML)"""

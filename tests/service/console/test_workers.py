@@ -1,0 +1,43 @@
+"""With several workers, every one of them shows what all of them did."""
+
+import re
+import time
+from pathlib import Path
+
+import httpx
+
+from running import running
+
+CONFIG = """
+stores: {cache: {kind: redis, url: "%s"}}
+tables: {console-workers: {store: cache}}
+"""
+GETS = 60
+PAGES = 8
+SHOWN_MAX_S = 12.0
+
+
+def shown(client: httpx.Client) -> float:
+    """Return how many gets found nothing in the time that a page of the table shows."""
+    page = client.get("/console/tables/console-workers/live").text
+    seconds = re.search(r"last ([\d.]+) s<", page)
+    per_s = re.search(r"absent</th><td class=\"number\">([\d.]+) /s", page)
+    return float(seconds[1]) * float(per_s[1]) if seconds and per_s else 0.0
+
+
+def test_a_page_counts_what_every_worker_did(redis_url: str, tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text(CONFIG % redis_url)
+    anew = httpx.Limits(max_keepalive_connections=0)  # on each connection, whichever worker is faster answers
+    with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
+        for _ in range(PAGES):
+            shown(client)  # so that each worker has counted before
+        for number in range(GETS):
+            assert client.get(f"/v1/tables/console-workers/records/{number}").status_code == 404
+        right, until = 0, time.monotonic() + SHOWN_MAX_S
+        while right < PAGES and time.monotonic() < until:
+            found = shown(client)
+            assert found < GETS * 1.03
+            right += abs(found - GETS) < GETS * 0.03
+            time.sleep(0.3)
+        assert right == PAGES
