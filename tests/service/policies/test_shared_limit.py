@@ -25,6 +25,7 @@ from tableside.operations import Get, Operation, Outcome, Put
 from tableside.policies.rate_limit import Cost, Metrics, Rate, RateLimit
 from tableside.policies.rate_limit.leased import KEEP_S
 from tableside.policies.rate_limit.shared import AGAIN_S, ANSWER_MAX_S, SharedCredits
+from tableside.policies.rate_limit.window import Window
 from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisSettings
@@ -183,6 +184,21 @@ async def test_what_cannot_have_its_credit_in_time_is_refused_as_soon_as_that_is
         assert isinstance(refused, Throttled)
         assert 2 < (refused.retry_after_s or 0) <= 200
     assert len(one_store.calls) == 1
+
+
+async def test_how_long_a_window_says_to_wait_is_true(redis_url: str, table: str) -> None:
+    async with shared(redis_url) as credit:
+        window = Window(credit._storage, credit._limiter, table, Rate(4))
+        assert (await window.lease(4, 4)).credits == 4
+        refused = await window.lease(2, 2)
+        assert refused.credits == 0
+        assert refused.wait_s == pytest.approx(1.5, abs=0.05), "the window has to end, and half of it to fade"
+        await asyncio.sleep(refused.wait_s - 0.1)
+        shortly = await window.lease(2, 2)
+        assert shortly.credits == 0
+        assert shortly.wait_s == pytest.approx(0.1, abs=0.05)
+        await asyncio.sleep(shortly.wait_s)
+        assert (await window.lease(2, 2)).credits == 2
 
 
 async def test_who_waits_keeps_his_deadline_and_takes_nothing_when_he_leaves(redis_url: str, table: str) -> None:

@@ -1,0 +1,153 @@
+"""What one process takes of shared credits: in leases as large as it needs, kept briefly, for its line in order."""
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from tableside.policies.rate_limit import Rate
+from tableside.policies.rate_limit.leased import KEEP_S, LEASE_S, LeasedBucket
+from tableside.policies.rate_limit.window import Lease
+from virtual_time import in_virtual_time, now
+
+
+class Limiter:
+    """Gives what is asked for as long as it has some, and notes how much was asked."""
+
+    def __init__(self, credit: float, per_s: float = 0.0) -> None:
+        self.credit = credit
+        self.per_s = per_s
+        self.away = False
+        self.given: list[float] = []
+        self.questions = 0
+        self._counted_at = now()
+
+    async def __call__(self, wanted: float, least: float) -> Lease | None:
+        self.questions += 1
+        await asyncio.sleep(0.001)
+        if self.away:
+            return None
+        self.credit += (now() - self._counted_at) * self.per_s
+        self._counted_at = now()
+        for credit in (wanted, min(self.credit, wanted)):
+            if least <= credit <= self.credit + 1e-9:
+                self.credit -= credit
+                self.given.append(credit)
+                return Lease(credit)
+        return Lease(0.0, (least - self.credit) / self.per_s)
+
+
+def bucket(limiter: Limiter, per_s: float = 100, fallbacks: Counter | None = None) -> LeasedBucket:
+    rate = Rate(per_s)
+    return LeasedBucket(limiter, rate.at_once, rate, rate.part(0.5).bucket(), fallbacks)
+
+
+async def taken(leased: LeasedBucket, cost: float = 1.0, left_s: float = 60) -> int:
+    """Take what one operation costs, as a call does."""
+    return 1 if leased.take_all(cost) else await leased.take([cost], now() + left_s)
+
+
+@in_virtual_time
+async def test_one_who_comes_seldom_takes_what_he_needs_and_no_more() -> None:
+    limiter = Limiter(1000)
+    leased = bucket(limiter)
+    for _ in range(20):
+        assert await taken(leased) == 1
+        await asyncio.sleep(0.5)
+    assert limiter.given == pytest.approx([1.0] * 20, abs=0.1)
+
+
+@in_virtual_time
+async def test_one_who_is_busy_takes_more_at_a_time_but_never_more_than_comes_in_a_lease() -> None:
+    limiter = Limiter(1e6)
+    leased = bucket(limiter, per_s=1000)
+    for _ in range(1000):
+        await taken(leased)
+        await asyncio.sleep(0.001)
+    assert max(limiter.given) <= 1000 * LEASE_S + 1e-6
+    assert limiter.questions <= 60
+
+
+@in_virtual_time
+async def test_what_is_not_used_is_soon_lost() -> None:
+    limiter = Limiter(1000)
+    leased = bucket(limiter, per_s=1000)
+    await asyncio.gather(*(taken(leased) for _ in range(10)))
+    while not leased.take_all(2):
+        await taken(leased)
+    left = leased._held
+    assert left > 0
+    await asyncio.sleep(KEEP_S + 0.01)
+    assert not leased.take_all(min(left, 0.5))
+    assert leased.take_some([0.5]) == 0
+
+
+@in_virtual_time
+async def test_nobody_overtakes_who_gathers_credits_for_something_large() -> None:
+    limiter = Limiter(0, per_s=10)
+    leased = bucket(limiter, per_s=10)
+    large = asyncio.create_task(taken(leased, 5))
+    await asyncio.sleep(0.35)
+    assert leased._held > 0
+    assert not leased.take_all(0.01)
+    assert leased.take_some([0.01]) == 0
+    small = asyncio.create_task(taken(leased, 0.1))
+    started = now()
+    assert await large == 1
+    assert not small.done()
+    assert await small == 1
+    assert now() - started < 0.5
+
+
+@in_virtual_time
+async def test_who_is_cancelled_leaves_what_he_gathered_to_the_next() -> None:
+    limiter = Limiter(0, per_s=10)
+    leased = bucket(limiter, per_s=10)
+    started = now()
+    large = asyncio.create_task(taken(leased, 5))
+    await asyncio.sleep(0)
+    next_one = asyncio.create_task(taken(leased, 1))
+    await asyncio.sleep(0.3)
+    large.cancel()
+    assert await next_one == 1
+    assert now() - started < 0.2 + 1, "some two tenths of a second's credits were there already"
+    assert leased._wanted == 0
+
+
+@in_virtual_time
+async def test_who_cannot_have_his_credits_in_time_learns_it_at_once_and_others_while_it_is_known() -> None:
+    limiter = Limiter(0, per_s=1)
+    leased = bucket(limiter, per_s=1)
+    started = now()
+    assert await taken(leased, 1, left_s=0.5) == 0
+    assert now() - started < 0.1
+    assert leased.wait_s(1) == pytest.approx(1, abs=0.06)
+    await asyncio.sleep(leased.wait_s(1))
+    assert await taken(leased, 1, left_s=0.5) == 1, "what was said to wait was true"
+
+
+@in_virtual_time
+async def test_a_deadline_ends_the_wait_in_the_line_too() -> None:
+    limiter = Limiter(0, per_s=1)
+    leased = bucket(limiter, per_s=1)
+    first = asyncio.create_task(taken(leased, 1))
+    await asyncio.sleep(0)
+    started = now()
+    assert await leased.take([1.0], started + 0.5) == 0
+    assert now() == pytest.approx(started + 0.5)
+    assert await first == 1
+
+
+@in_virtual_time
+async def test_while_nobody_can_be_asked_its_own_share_is_used() -> None:
+    registry = CollectorRegistry()
+    counter = Counter("fallbacks", "Counted.", registry=registry)
+    limiter = Limiter(1000)
+    limiter.away = True
+    leased = bucket(limiter, per_s=100, fallbacks=counter)
+    started = now()
+    for _ in range(150):
+        assert await taken(leased) == 1
+    assert now() - started == pytest.approx(2, abs=0.1), "50 at once, and then 50 a second"
+    assert limiter.given == []
+    assert registry.get_sample_value("fallbacks_total") == limiter.questions
