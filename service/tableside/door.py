@@ -35,11 +35,12 @@ class Door:
 
     def refusal(self, url: bytes) -> bytes | None:
         """Return the body that refuses a request, None if there is room for it."""
-        if not self._requests.full and not self._operations.full:
+        requests, operations = self._requests, self._operations
+        if requests.under_way < requests.most and operations.under_way < operations.most:
             return None
         if url.partition(b"?")[0] in _PROBES:
             return None
-        bound = self._requests if self._requests.full else self._operations
+        bound = requests if requests.under_way >= requests.most else operations
         bound.shed()
         return self._bodies[bound]
 

@@ -72,6 +72,7 @@ class Edge:
             if hang_ups.expect(scope, exchange.left):
                 await self._answered(scope, exchange, min(declared, self._body_bytes_max))
         finally:
+            hang_ups.over(scope)
             exchange.body.leave()
             notes.seconds = time.perf_counter() - notes.started
             for observer in self._observers:
@@ -85,7 +86,6 @@ class Edge:
             if scope["path"] in PROBES:
                 await self._dispatch(scope, exchange)
             else:
-                self._in_flight.operations.check()
                 with self._in_flight.requests.held(1):
                     exchange.body.grow_to(declared)
                     await self._dispatch(scope, exchange)

@@ -24,3 +24,8 @@ def hung_up(scope: Scope) -> None:
     scope[_SCOPE] = None
     if told is not None:
         told()
+
+
+def over(scope: Scope) -> None:
+    """Tell nobody any more: the request is answered. Else it would be garbage that only a search finds."""
+    scope[_SCOPE] = None

@@ -28,13 +28,13 @@ class Metrics:
 
 
 class Bound:
-    """One measure of what is under way, and how much of it there may be."""
+    """One measure of what is under way, and how much of it there may be: `under_way` and `most`."""
 
     def __init__(self, what: str, most: int, metrics: Metrics) -> None:
         self.most = most
         self.what = what
         self._shed = metrics.shed.labels(what)
-        self._under_way = 0
+        self.under_way = 0
         self._gauge = metrics.in_flight.labels(what)
 
     def enter(self, count: int) -> None:
@@ -43,23 +43,14 @@ class Bound:
 
     def add(self, count: int, own: int) -> None:
         """Let so much more in for whoever has `own` in already, which is nothing else."""
-        if self._under_way > own and self._under_way + count > self.most:
-            raise self._too_much()
-        self._under_way += count
-
-    @property
-    def full(self) -> bool:
-        """Whether nothing more could be let in."""
-        return self._under_way >= self.most
+        if self.under_way > own and self.under_way + count > self.most:
+            self.shed()
+            raise Overloaded(f"{self.under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
+        self.under_way += count
 
     def shed(self) -> None:
         """Count a request that is refused because of this."""
         self._shed.inc()
-
-    def check(self) -> None:
-        """Raise Overloaded if nothing more could be let in."""
-        if self.full:
-            raise self._too_much()
 
     def held(self, count: int) -> "Held":
         """Let so much in for as long as the context lasts. Raise Overloaded on entering if that would be too much."""
@@ -67,15 +58,11 @@ class Bound:
 
     def leave(self, count: int) -> None:
         """Let go of what was let in."""
-        self._under_way -= count
+        self.under_way -= count
 
     def sample(self) -> None:
         """Show in the metrics how much is under way."""
-        self._gauge.set(self._under_way)
-
-    def _too_much(self) -> Overloaded:
-        self.shed()
-        return Overloaded(f"{self._under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
+        self._gauge.set(self.under_way)
 
 
 class Held:

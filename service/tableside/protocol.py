@@ -31,11 +31,14 @@ class Protocol(HttpToolsProtocol):
 
     _answering: RequestResponseCycle | None = None
     _door: door.Door | None = None
+    _state = State()  # of a server that is not told to drain
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
         super().connection_made(cast("asyncio.Transport", Joined(transport)))
         self._door = door.installed(self.app_state)
+        if isinstance(self.server_state, State):
+            self._state = self.server_state
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection, and tell whoever works for it."""
@@ -54,7 +57,7 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(body)
                 return
         super().on_headers_complete()
-        if self._draining:
+        if self._state.draining:
             self.cycle.keep_alive = False
             draining.mark(cast("dict[str, Any]", self.cycle.scope))
         if self.expect_100_continue:
@@ -108,7 +111,7 @@ class Protocol(HttpToolsProtocol):
         self.scope["method"] = method.decode("ascii")
         self._answering = self.cycle = _REFUSED
         head = door.head(self.headers, self.server_state.default_headers, len(body))
-        last = not self.parser.should_keep_alive() or self.expect_100_continue or self._draining
+        last = not self.parser.should_keep_alive() or self.expect_100_continue or self._state.draining
         self.transport.write(
             head + (b"\r\nconnection: close\r\n\r\n" if last else b"\r\n\r\n") + (b"" if method == b"HEAD" else body)
         )
@@ -122,10 +125,6 @@ class Protocol(HttpToolsProtocol):
     def _read_on(self) -> None:
         if not self.transport.is_closing():
             self.flow.resume_reading()
-
-    @property
-    def _draining(self) -> bool:
-        return isinstance(self.server_state, State) and self.server_state.draining
 
     def _scope(self) -> dict[str, Any] | None:
         return cast("dict[str, Any] | None", self.scope)

@@ -64,11 +64,9 @@ def test_nothing_is_counted_of_what_was_refused(in_flight: InFlight, registry: C
     assert under_way(registry, in_flight, "requests") == 0
 
 
-def test_a_full_bound_says_so(in_flight: InFlight) -> None:
-    with in_flight.operations.held(9):
-        in_flight.operations.check()
+def test_a_refusal_says_that_nothing_was_applied_and_when_to_come_back(in_flight: InFlight) -> None:
     with in_flight.operations.held(10), pytest.raises(Overloaded) as raised:
-        in_flight.operations.check()
+        in_flight.operations.enter(1)
     error = raised.value
     assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
 

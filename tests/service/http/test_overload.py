@@ -8,6 +8,7 @@ import pytest
 
 from raw_http import Answer, Connection
 from served import BATCH, RECORD, Served, connected, served
+from tableside import exchange
 
 BYTES_MAX = 10_000
 PROBES = ("/livez", "/readyz", "/metrics")
@@ -191,6 +192,18 @@ async def test_who_waits_to_be_asked_for_the_body_is_told_and_the_connection_end
         check_shed(answer)
         assert answer.last
         assert await other.reader.read() == b""
+
+
+async def test_a_body_of_which_nothing_more_comes_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "BODY_WAIT_S", 0.2)
+    async with connected(service, 1) as [slow]:
+        slow.send("PUT", RECORD, None, content_length="8000")
+        slow.writer.write(b"{")
+        answer = await slow.answer()
+        assert (answer.status, answer.json()["code"], answer.json()["applied"]) == (504, "deadline_exceeded", "no")
+        await service.idle()
+        slow.writer.write(b" " * 7999)
+        assert (await slow.ask("GET", RECORD)).status == 404
 
 
 async def test_of_a_length_that_nobody_may_send_no_more_counts_than_may_be_sent() -> None:
