@@ -1,10 +1,12 @@
 """Credits that all replicas take from one Redis, a single server or a cluster, through the library `limits`.
 
-While Redis cannot be asked, a replica uses its own credits, and asks again after `AGAIN_S`: a limiter that is away does
-not stop a table. This module is imported only where something is shared: the library comes with the extra for Redis.
+While Redis cannot be asked, a replica uses its own credits, and only a task of its own asks whether it is back: a
+limiter that is away does not stop a table, nor does anyone wait for it. This module is imported only where something is
+shared: the library comes with the extra for Redis.
 """
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import Any, Self
@@ -26,11 +28,16 @@ log = logging.getLogger(__name__)
 ANSWER_MAX_S = 0.25
 """How long Redis is waited for."""
 
+CONNECT_MAX_S = 2.0
+"""The same for its first answer, which may need connections to several nodes."""
+
 AGAIN_S = 1.0
 """How long Redis is left alone after it could not be asked."""
 
 PREFIX = "tableside-limits"
 """What the names of the library's keys begin with."""
+
+_AWAY = (StorageError, TimeoutError, OSError)
 
 
 class SharedCredits:
@@ -39,7 +46,8 @@ class SharedCredits:
     def __init__(self, storage: RedisStorage) -> None:
         self._storage = storage
         self._limiter = SlidingWindowCounterRateLimiter(storage)
-        self._away_until = 0.0
+        self._answered = False
+        self._returning: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, connection: dict[str, Any], *, cluster: bool = False) -> Self:
@@ -60,29 +68,40 @@ class SharedCredits:
 
     async def close(self) -> None:
         """Let go of the connections."""
+        if self._returning is not None:
+            self._returning.cancel()
         bridge = self._storage.bridge
         assert isinstance(bridge, RedispyBridge)
         await bridge.storage.aclose()
 
     async def _lease(self, window: Window, wanted: float, least: float) -> Lease | None:
-        now = asyncio.get_running_loop().time
-        if now() < self._away_until:
+        if self._returning is not None:
             return None
         try:
-            async with asyncio.timeout(ANSWER_MAX_S):
+            async with asyncio.timeout(ANSWER_MAX_S if self._answered else CONNECT_MAX_S):
                 lease = await window.lease(wanted, least)
-        except (StorageError, TimeoutError, OSError) as error:
-            self._gone(error, now() + AGAIN_S)
+        except _AWAY as error:
+            self._gone(error)
             return None
-        if self._away_until > 0:
-            log.warning("the shared limiter can be asked again")
-            self._away_until = 0.0
+        self._answered = True
         return lease
 
-    def _gone(self, error: Exception, until: float) -> None:
-        if not self._away_until:
+    def _gone(self, error: Exception) -> None:
+        if self._returning is None:
             log.warning("the shared limiter cannot be asked, each replica limits itself: %s", type(error).__name__)
-        self._away_until = until
+            self._returning = asyncio.create_task(self._back())
+
+    async def _back(self) -> None:
+        """Ask until there is an answer."""
+        self._answered = False
+        while not self._answered:
+            await asyncio.sleep(AGAIN_S)
+            with contextlib.suppress(*_AWAY):
+                async with asyncio.timeout(CONNECT_MAX_S):
+                    await self._storage.get("whether it is there")
+                self._answered = True
+        self._returning = None
+        log.warning("the shared limiter can be asked again")
 
 
 def _options(connection: dict[str, Any]) -> dict[str, Any]:
@@ -93,4 +112,4 @@ def _options(connection: dict[str, Any]) -> dict[str, Any]:
         options["unix_socket_path"] = options.pop("path")
     elif kind is not None:
         options["ssl"] = True
-    return options | {"socket_connect_timeout": ANSWER_MAX_S, "socket_timeout": ANSWER_MAX_S}
+    return options | {"socket_connect_timeout": CONNECT_MAX_S, "socket_timeout": CONNECT_MAX_S, "retry": None}
