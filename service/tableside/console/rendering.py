@@ -48,6 +48,7 @@ class Rendering:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            auto_reload=False,
         )
         self._templates.filters |= {
             "count": numbers.count,
@@ -56,6 +57,8 @@ class Rendering:
             "size": numbers.size_bytes,
         }
         self._templates.globals |= {"plots": plots, "host": socket.gethostname()}
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)  # now, so that files that change later are no concern of this process
 
     def page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
         """Return a page, or a part of one."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from running import running
 from service.console.looking import looking
@@ -60,29 +60,33 @@ async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser,
                 asyncio.create_task(often(client, per_s, ask))
                 for per_s, ask in ((60, get), (12, put), (8, batch), (5, visit))
             ]
-            await looked_at(client)
-            await pictures(browser, service.url, folder)
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            try:
+                await looked_at(client)
+                await pictures(browser, service.url, folder)
+            finally:
+                for task in asking:
+                    task.cancel()
+                await asyncio.gather(*asking, return_exceptions=True)
 
 
 async def looked_at(client: httpx.AsyncClient) -> None:
     """Look, so that it is sampled often, until a plot is full."""
     for _ in range(TRAFFIC_S // 15):
-        await client.get("/console")
+        assert (await client.get("/console")).status_code == 200
         await asyncio.sleep(15)
 
 
 async def pictures(browser: Browser, url: str, folder: Path) -> None:
     async with looking(browser) as page:
         await page.goto(f"{url}/console")
+        await expect(page.get_by_role("heading", name="All tables together")).to_be_visible()
         await page.wait_for_timeout(2500)
         await page.screenshot(path=folder / "console.png", full_page=True)
     async with looking(browser, dark=True) as page:
         await page.goto(f"{url}/console/tables/aircraft/records?prefix=N1")
         await page.get_by_label("tailnum").fill("N1")
         await page.get_by_role("button", name="Look up").click()
+        await expect(page.get_by_role("button", name="Save")).to_be_visible()
         await page.wait_for_timeout(2500)
         await page.screenshot(path=folder / "console-table.png", full_page=True)
 
