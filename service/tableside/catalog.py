@@ -146,7 +146,7 @@ class Catalog:
         self._environment = environment
         self._replicas = Replicas(settings.stores, environment.metrics.cache)
         allowed = settings.retry_budget
-        self._budgets = {name: RetryBudget(allowed.share, allowed.per_s) for name in backends}
+        self._budgets = {name: RetryBudget(allowed.share, allowed.per_s / environment.workers) for name in backends}
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
         self._leaving: set[asyncio.Task[None]] = set()

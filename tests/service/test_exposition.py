@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinds import kind
 from running import Service, running
+from tableside.app import create_app
+from tableside.settings import checked
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -163,3 +165,11 @@ def test_a_store_shows_its_connections_and_what_may_be_tried_again(
     assert 1 <= connections("open") <= 7
     budget = found["tableside_retry_budget_operations", frozenset({("store", "s")})]
     assert 3 * 10 <= budget <= 3 * 10 + 1, "the reserve of ten seconds, and the share of what was asked"
+
+
+def test_every_metric_is_documented() -> None:
+    documentation = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    app = create_app(checked({"stores": {"m": {"kind": "memory"}}}), file=Path("tableside.yaml"))
+    made = {family.name for family in app.state.exposition.collect() if family.name.startswith("tableside_")}
+    assert len(made) > 30
+    assert {name for name in made if f"`{name}`" not in documentation} == set()
