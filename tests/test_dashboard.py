@@ -138,3 +138,10 @@ def with_values(text: str) -> str:
     for name, value in BUILT_IN.items():
         text = text.replace(name, value)
     return text
+
+
+def test_the_panels_that_the_runbook_names_are_there() -> None:
+    runbook = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<!\*)\*([A-Z][^*.]+)\*(?!\*)", runbook))
+    assert len(named) >= 5
+    assert named <= {panel["title"] for panel in panels()}
