@@ -27,7 +27,7 @@ RECORDS = 20_000
 BATCH = 1000
 PEAK_CONNECTIONS = 64
 SERVICE_CORE, CLIENT_CORE = 0, 1
-CONNECTIONS = {"single get": 4000, "batch of 1000 gets, JSON": 1000}
+CONNECTIONS = {"single get": 2000, "batch of 1000 gets, JSON": 1000}
 QUICK_S = 0.05
 """What the service answers a single get in when it has nothing else to do, on a busy machine."""
 

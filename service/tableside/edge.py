@@ -67,7 +67,7 @@ class Edge:
         notes = scope[SCOPE_KEY] = Notes(request_id, method, reads=method in _READS)
         for observer in self._observers:
             observer.began(scope, notes)
-        exchange = Exchange(notes, receive, send, self._in_flight.bytes)
+        exchange = Exchange(notes, receive, send, self._in_flight)
         try:
             if hang_ups.expect(scope, exchange.left):
                 await self._answered(scope, exchange, min(declared, self._body_bytes_max))

@@ -8,7 +8,7 @@ import asyncio
 from starlette.types import Message, Receive, Send
 
 from .errors import DeadlineExceeded
-from .in_flight import Bound, Share
+from .in_flight import InFlight, Share
 from .notes import Notes
 
 BODY_WAIT_S = 30.0
@@ -18,11 +18,12 @@ BODY_WAIT_S = 30.0
 class Exchange:
     """What is received and sent for one request; it belongs to the task that it is made in."""
 
-    __slots__ = ("_gone", "_late", "_receive", "_send", "_task", "body", "notes")
+    __slots__ = ("_gone", "_late", "_operations", "_receive", "_send", "_task", "body", "notes")
 
-    def __init__(self, notes: Notes, receive: Receive, send: Send, body_bytes: Bound) -> None:
+    def __init__(self, notes: Notes, receive: Receive, send: Send, in_flight: InFlight) -> None:
         self.notes = notes
-        self.body = Share(body_bytes)
+        self.body = Share(in_flight.bytes)
+        self._operations = in_flight.operations
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
@@ -44,6 +45,8 @@ class Exchange:
             timer.cancel()
         self.notes.bytes_in += len(message.get("body", b""))
         self.body.grow_to(self.notes.bytes_in)
+        if not message.get("more_body"):
+            self._operations.check()  # again: what is refused later has been decoded for nothing
         return message
 
     async def send(self, message: Message) -> None:

@@ -44,9 +44,13 @@ class Bound:
     def add(self, count: int, own: int) -> None:
         """Let so much more in for whoever has `own` in already, which is nothing else."""
         if self.under_way > own and self.under_way + count > self.most:
-            self.shed()
-            raise Overloaded(f"{self.under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
+            raise self._too_much()
         self.under_way += count
+
+    def check(self) -> None:
+        """Raise Overloaded if nothing more could be let in."""
+        if self.under_way >= self.most:
+            raise self._too_much()
 
     def shed(self) -> None:
         """Count a request that is refused because of this."""
@@ -63,6 +67,10 @@ class Bound:
     def sample(self) -> None:
         """Show in the metrics how much is under way."""
         self._gauge.set(self.under_way)
+
+    def _too_much(self) -> Overloaded:
+        self.shed()
+        return Overloaded(f"{self.under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
 
 
 class Held:

@@ -71,6 +71,13 @@ def test_a_refusal_says_that_nothing_was_applied_and_when_to_come_back(in_flight
     assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
 
 
+def test_a_full_bound_says_so(in_flight: InFlight) -> None:
+    with in_flight.operations.held(9):
+        in_flight.operations.check()
+    with in_flight.operations.held(10), pytest.raises(Overloaded):
+        in_flight.operations.check()
+
+
 def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
     share = Share(in_flight.bytes)
     for count, expected in ((30, 30), (10, 30), (50, 50)):

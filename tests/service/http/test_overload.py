@@ -132,6 +132,18 @@ async def test_while_no_operation_could_be_let_in_no_body_is_read(service: Serve
         assert (await large.answer()).status == 200
 
 
+async def test_a_body_that_has_come_is_not_decoded_where_there_is_no_room_any_more(service: Served) -> None:
+    service.store.takes_s = lambda operations: 0.5
+    async with connected(service, 2) as [large, other]:
+        other.send("POST", BATCH, None, content_length="9")
+        await until_under_way(service, (1, 0, 9))
+        large.send("POST", BATCH, gets(20))
+        await service.called()
+        other.writer.write(b"not JSON!")
+        check_shed(await other.answer())
+        assert (await large.answer()).status == 200
+
+
 async def test_a_batch_larger_than_the_bound_passes_alone(service: Served) -> None:
     async with connected(service, 1) as [caller]:
         assert (await caller.ask("POST", BATCH, gets(50))).status == 200
