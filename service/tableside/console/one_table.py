@@ -11,7 +11,8 @@ from ..wire.tables import describe
 from . import numbers
 from .console import Console
 from .counts import FAILURES, REFUSED, SUCCESSES, Change
-from .overview import plotted, verdict_of
+from .drawn import plotted
+from .overview import verdict_of
 
 
 async def live(console: Console, request: Request, entry: Entry) -> Mapping[str, Any]:

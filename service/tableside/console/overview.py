@@ -1,23 +1,22 @@
 """What the first page shows: every table with how it is, the worst first, and the service as a whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 
 from ..catalog import Catalog, Entry
-from . import numbers, plots
+from . import plots
 from .access import allowed
 from .console import Console
 from .counts import Change
+from .drawn import plotted
 from .health import Stores
 from .history import History
-from .plots import Plot, plot
 from .verdicts import Verdict, verdict
 
 TABLES_SHOWN_MAX = 50
-PLOT_STEP_S = 6.0
 SPARK_STEP_S = 20.0
 
 
@@ -54,43 +53,6 @@ async def live(console: Console, request: Request, name: str) -> Mapping[str, An
         "seconds": None if (now := console.history.now()) is None else now.seconds,
         "in_flight": {} if latest is None else latest.reading.in_flight,
     }
-
-
-def plotted(history: History, table: str | None = None) -> list[Plot]:
-    """Return the four plots of a table, or of all tables together."""
-    now, changes = history.now(table), list(history.changes(table, step_s=PLOT_STEP_S))
-
-    def points(value: Any) -> Sequence[tuple[float, float | None]]:
-        return [(ago_s, value(change)) for ago_s, change in changes]
-
-    def at_present(value: Any) -> float | None:
-        return None if now is None else value(now)
-
-    def line(name: str, look: str, value: Any) -> tuple[str, str, Any, float | None]:
-        return name, look, points(value), at_present(value)
-
-    return [
-        plot(
-            "Operations per second",
-            [
-                line("reads", "first", lambda change: change.per_s("reads")),
-                line("writes", "second", lambda change: change.per_s("writes")),
-            ],
-            numbers.count,
-        ),
-        plot(
-            "Latency",
-            [
-                line("p50", "first", lambda change: change.latency_s(0.5)),
-                line("p99", "second", lambda change: change.latency_s(0.99)),
-            ],
-            numbers.seconds,
-        ),
-        plot("Failed", [line("share", "bad", lambda change: change.failed)], numbers.share, least_top=0.01, most_top=1),
-        plot(
-            "Cache hits", [line("share", "first", lambda change: change.hits)], numbers.share, least_top=1, most_top=1
-        ),
-    ]
 
 
 def verdict_of(entry: Entry, now: Change | None, stores: Stores) -> Verdict:
