@@ -16,6 +16,8 @@ from starlette.responses import Response
 from . import __version__, openapi
 from .auth import Auth
 from .catalog import Catalog, Environment
+from .console import Console
+from .console import routes as console_routes
 from .edge import Edge, StartError
 from .errors import Internal, MalformedRequest, TableError
 from .exposition import Exposition
@@ -45,6 +47,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     in_flight = _in_flight(settings.limits, exposition)
     auth = Auth(settings.auth)
     request_log = RequestLog(settings.logs)
+    pages = Console(exposition.collect) if settings.console.enabled else None
     environment = Environment(Metrics(exposition.registry), workers, in_flight.operations)
 
     @asynccontextmanager
@@ -61,6 +64,8 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
         works = [_every(SAMPLE_S, exposition.sample)] if exposition.directory else []
         if file is not None:
             works.append(Reloader(file, settings, change, exposition.registry).run())
+        if pages is not None:
+            works.append(pages.run())
         tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
@@ -95,7 +100,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     app.state.settings = settings
     app.state.auth = auth
     app.state.exposition = exposition
-    served = routes()
+    served = routes() if pages is None else [*routes(), *console_routes(pages)]
     app.router.routes.extend(served)
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way

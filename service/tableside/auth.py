@@ -4,6 +4,7 @@ Tokens are known by their SHA-256 digests only. Knows nothing of routes, and of 
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from hashlib import sha256
@@ -26,6 +27,8 @@ _METRICS = "/metrics"
 _PUBLIC = frozenset({"/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
 _PUBLIC_UNDER = "/static-offline-docs/"
 
+_CONSOLE = "/console"
+_BASIC = re.compile(rb"basic +([A-Za-z0-9+/=]+)", re.IGNORECASE)
 _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 
 
@@ -35,9 +38,16 @@ def _compiled(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 class Unauthenticated(TableError):
-    """No token was given that is known here."""
+    """No token was given that is known here; `challenge` says how one is given."""
 
     code = "unauthenticated"
+    challenge = "Bearer"
+
+
+class UnauthenticatedOnPages(Unauthenticated):
+    """The same where people come with a browser, which then asks them for the token, as a password."""
+
+    challenge = 'Basic realm="Tableside: the token is the password", charset="UTF-8"'
 
 
 class Forbidden(TableError):
@@ -119,8 +129,11 @@ class Auth:
             scope[SCOPE_KEY] = NOBODY
             return
         # What is missing or malformed is looked up like any other token, as the empty one, which nobody has.
-        if (caller := self.known(_token(scope))) is None:
-            raise Unauthenticated("a bearer token that is known here is needed: Authorization: Bearer <token>")
+        on_pages = path == _CONSOLE or path.startswith(f"{_CONSOLE}/")
+        if (caller := self.known(_password(scope) or _token(scope) if on_pages else _token(scope))) is None:
+            raise (UnauthenticatedOnPages if on_pages else Unauthenticated)(
+                "a bearer token that is known here is needed: Authorization: Bearer <token>"
+            )
         scope[SCOPE_KEY] = caller
         notes.caller = caller.name
         CALLER.set(caller.name)
@@ -168,6 +181,20 @@ def _known(token: TokenSettings) -> tuple[bytes, Caller]:
 
 def _token(scope: Scope) -> bytes:
     """Return the token that a request carries; empty if it carries none, or several, or what is none."""
-    given = [value for name, value in scope["headers"] if name == b"authorization"]
-    match = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
+    match = _BEARER.fullmatch(_authorization(scope))
     return match[1] if match else b""
+
+
+def _password(scope: Scope) -> bytes:
+    """Return the token that a browser sends as the password of any user; empty if it sends none."""
+    if (match := _BASIC.fullmatch(_authorization(scope))) is None:
+        return b""
+    try:
+        return b64decode(match[1], validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+def _authorization(scope: Scope) -> bytes:
+    given: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
+    return given[0] if len(given) == 1 else b""

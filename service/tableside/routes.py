@@ -406,7 +406,7 @@ def problem_response(
     if error.retry_after_s is not None:
         given["Retry-After"] = str(max(1, round(error.retry_after_s)))
     if isinstance(error, Unauthenticated):
-        given["WWW-Authenticate"] = "Bearer"
+        given["WWW-Authenticate"] = error.challenge
     content = orjson.dumps({**problems.problem(error), **(members or {})})
     return _Problem(error.code, content, problems.status(error), given, media_type=problems.MEDIA_TYPE)
 

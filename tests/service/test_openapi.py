@@ -96,7 +96,7 @@ def test_every_answer_of_400_or_more_is_a_problem_and_every_answer_has_a_request
 
 
 def test_every_route_is_described_and_every_path_is_a_route() -> None:
-    app = create_app(checked({"stores": {"local": {"kind": "memory"}}}))
+    app = create_app(checked({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
     assert routed(app) == {(path, method.upper()) for path, method, _ in described()}
 
 

@@ -150,6 +150,21 @@ def test_missing_malformed_and_unknown_tokens_are_answered_alike(client: httpx.C
     assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
+def test_on_the_console_a_browser_gives_the_token_as_a_password_and_nowhere_else(client: httpx.Client) -> None:
+    refused = client.get("/console")
+    check_refused(refused, 401, "unauthenticated")
+    assert refused.headers["WWW-Authenticate"].startswith("Basic ")
+    basic = httpx.BasicAuth("anybody", SECRETS["all"])
+    for path in ("/console", "/console/tables/t"):
+        assert client.get(path, auth=basic).status_code == 200, path
+    assert client.get("/console", headers=bearer("all")).status_code == 200
+    assert client.get("/console", auth=httpx.BasicAuth("all", "unknown")).status_code == 401
+    for path in ("/v1/tables", "/consoles"):
+        assert client.get(path, auth=basic).status_code == 401, path
+    garbage = {"Authorization": "Basic ====="}
+    assert client.get("/console", headers=garbage).status_code == 401
+
+
 @pytest.mark.parametrize("query", ["access_token", "token", "authorization"])
 def test_a_token_in_the_query_is_none(client: httpx.Client, query: str) -> None:
     check_refused(client.get("/v1/tables", params={query: SECRETS["all"]}), 401, "unauthenticated")
