@@ -87,6 +87,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
             request_log.configure(changed.logs)
         app.state.settings = changed
         in_flight.change(**_bounds(changed.limits))
+        edge.body_bytes_max = changed.limits.body_bytes_max
         auth.change(changed.auth)
 
     app = FastAPIOffline(
@@ -107,7 +108,9 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
     # Outside the framework's own layers, which are then only asked for what is not the service's.
     # The trace comes last, so that the log knows of it when a request has ended.
     observers: list[Observer] = [HttpMetrics(exposition.registry), request_log]
-    app.middleware_stack = Edge(app.build_middleware_stack(), served, in_flight, auth, observers)
+    bytes_max = settings.limits.body_bytes_max
+    edge = Edge(app.build_middleware_stack(), served, in_flight, auth, observers, body_bytes_max=bytes_max)
+    app.middleware_stack = edge
     return app
 
 

@@ -54,7 +54,7 @@ class Edge:
         self._door = Door(in_flight)
         self._auth = auth
         self._observers = observers
-        self._body_bytes_max = body_bytes_max
+        self.body_bytes_max = body_bytes_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or shed it; answer what goes wrong as a problem."""
@@ -70,7 +70,7 @@ class Edge:
         exchange = Exchange(notes, receive, send, self._in_flight)
         try:
             if hang_ups.expect(scope, exchange.left):
-                await self._answered(scope, exchange, min(declared, self._body_bytes_max))
+                await self._answered(scope, exchange, min(declared, self.body_bytes_max))
         finally:
             hang_ups.over(scope)
             exchange.body.leave()
