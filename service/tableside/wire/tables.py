@@ -7,7 +7,7 @@ from ..settings import LimitSettings
 from ..transition import VALUE_BYTES_MAX
 from ..values import JsonObject
 
-_POLICIES = {"deadline_s", "read", "write", "batch", "cache", "concurrency_max"}
+_POLICIES = {"deadline_s", "read", "write", "cost", "limiter", "batch", "cache", "concurrency_max"}
 
 
 def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
