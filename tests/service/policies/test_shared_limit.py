@@ -277,6 +277,21 @@ async def test_a_redis_that_was_never_there_stops_nothing(table: str, unused_tcp
         assert now() - started < 2 * ANSWER_MAX_S
 
 
+async def test_a_cluster_that_was_never_there_stops_nothing(table: str, unused_tcp_port: int) -> None:
+    """The driver has an error of its own for that, which is none of the errors of a single server."""
+    registry = CollectorRegistry()
+    async with shared(f"redis://127.0.0.1:{unused_tcp_port}", cluster=True) as credit:
+        policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=Metrics(registry))
+        outcomes: list[Outcome] = []
+        for _ in range(50):
+            outcomes += await policy.apply([Get("a")], now() + 5)
+        assert outcomes == [None] * 50
+        assert fallbacks(registry, table) > 0
+        await asyncio.sleep(1.5 * AGAIN_S)
+        assert credit._returning is not None
+        assert not credit._returning.done(), "it goes on asking whether it is back"
+
+
 async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str) -> None:
     [url, *_] = redis_cluster_urls
     registry = CollectorRegistry()

@@ -15,6 +15,7 @@ from limits.aio.storage import RedisClusterStorage, RedisStorage
 from limits.aio.storage.redis.redispy import RedispyBridge
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
+from redis.exceptions import RedisClusterException
 
 from ...directions import Direction
 from .credits import Credits
@@ -37,7 +38,8 @@ AGAIN_S = 1.0
 PREFIX = "tableside-limits"
 """What the names of the library's keys begin with."""
 
-_AWAY = (StorageError, TimeoutError, OSError)
+_AWAY = (StorageError, RedisClusterException, TimeoutError, OSError)
+"""A cluster of which no node answers is none of the driver's other errors, which the library makes its own of."""
 
 
 class SharedCredits:
