@@ -248,7 +248,7 @@ async def batch(request: Request) -> Response:
     """Do many operations; the answer is in the request's media type."""
     name, _ = _path(request)
     spec = await _catalog(request).spec(name)
-    media = headers.media_type(request, (JSON, ARROW), default=JSON)
+    media = headers.media_type(request, (JSON, ARROW), default=_default_media(request))
     headers.check_accepts(request, media)
     query = headers.query(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = headers.preferences(request).wait_s, headers.max_age_s(request)
@@ -268,6 +268,15 @@ async def batch(request: Request) -> Response:
     found = answers(outcomes, asked.fields, bytes_max=bytes_max, operations=asked.operations)
     noted.failed = sum(one.error is not None and one.error is not ABSENT for one in found)
     return Response(json_batch.encode(found) if media == JSON else arrow_batch.encode(found), media_type=media)
+
+
+def _default_media(request: Request) -> str | None:
+    """Return what a batch is in that does not say so; nothing where a page in a browser sends it.
+
+    A page of any site can make a browser post a body without a type, and one with a type only if it is let: where no
+    token is needed, that is what keeps it from writing.
+    """
+    return JSON if headers.header(request, "origin") is None else None
 
 
 def _arrow_batch(request: Request, body: bytes, spec: TableSpec, query: Any) -> json_batch.Batch:

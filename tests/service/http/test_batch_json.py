@@ -1,5 +1,6 @@
 """Batches as JSON."""
 
+import json
 from typing import Any
 
 import pytest
@@ -366,3 +367,17 @@ def test_an_answer_that_the_caller_does_not_accept_is_refused_before_anything_is
     body = b'{"operations":[{"op":"put","key":"%s","value":{}}]}' % key.encode()
     check_refused(asking.post(T, body, headers={"Accept": "text/html"}), 406, "not_acceptable")
     check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+def test_a_page_in_a_browser_has_to_say_what_its_batch_is_in(asking: Asking) -> None:
+    """Without a type any site's page could send one, unasked, to a service on the same machine."""
+    key = fresh()
+    body = json.dumps({"operations": [{"op": "put", "key": key, "value": {}}]})
+    path = f"/v1/tables/{T}/batch"
+    for given in ({"Origin": "https://elsewhere.example"}, {"Origin": "null", "Content-Type": ""}):
+        response = asking.client.post(path, content=body, headers=given)
+        check_refused(response, 415, "unsupported_media_type")
+    assert asking.get(T, key).status_code == 404
+    assert asking.client.post(path, content=body).json()["results"][0]["status"] == 204
+    said = {"Origin": "https://elsewhere.example", "Content-Type": "application/json"}
+    assert asking.client.post(path, content=body, headers=said).status_code == 200
