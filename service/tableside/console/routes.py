@@ -187,10 +187,11 @@ async def _looked_up(request: Request, entry: Entry, key: Key) -> View:
 
 
 def _entry(request: Request) -> Entry:
-    """Return the table of the path. Raise TableNotFound, or Refused if whoever asks may not read it."""
-    entry = _catalog(request).entry(request.path_params["table"])
-    notes(request.scope).table = entry.spec.name
-    guard.check_may(request, entry.spec.name, "read")
+    """Return the table of the path. Raise Refused if whoever asks may not read one of that name, or TableNotFound."""
+    name = request.path_params["table"]
+    guard.check_may(request, name, "read")  # first: who may not read it is not told whether it is there
+    entry = _catalog(request).entry(name)
+    notes(request.scope).table = name
     return entry
 
 

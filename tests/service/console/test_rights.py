@@ -56,6 +56,16 @@ def test_a_table_that_may_not_be_read_has_no_page(client: httpx.Client, path: st
     assert client.get(f"/console/tables/mine{path}").status_code == 200
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_who_may_not_read_a_table_is_not_told_whether_it_is_there(client: httpx.Client, method: str) -> None:
+    answers = [
+        client.request(method, f"/console/tables/{table}/record?k0=a&etag=x", headers=FROM_A_PAGE)
+        for table in ("secret", "nowhere")
+    ]
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert answers[0].text == answers[1].text
+
+
 def test_a_table_that_may_only_be_read_is_not_changed(client: httpx.Client) -> None:
     path = "/console/tables/shown/record?k0=a"
     assert "Save" not in client.get(path).text
