@@ -124,11 +124,13 @@ def test_the_client_does_not_import_the_service(file: Path) -> None:
 def test_frameworks_stay_at_the_edge(file: Path) -> None:
     """What the seam is made of knows no web framework; only the kinds of store know their drivers.
 
-    The caches of several replicas tell each other what was written by a Redis, which need not hold any records.
+    The caches of several replicas tell each other what was written by a Redis, which need not hold any records, and
+    share credits by one: what the driver raises there is told apart.
     """
     own = name(file, SERVICE)
     tops = {parts[0] for parts in imported(file, SERVICE)}
-    if own in [("policies", "cache", module) for module in ("link", "hearing", "telling")]:
+    told_by_redis = [("policies", "cache", module) for module in ("link", "hearing", "telling")]
+    if own in [*told_by_redis, ("policies", "rate_limit", "shared")]:
         tops -= {"redis"}
     if own and layer(own[0]) < layer("wire"):
         assert tops.isdisjoint({"fastapi", "starlette", "uvicorn", "typer", "pyarrow", "httpx"})
