@@ -7,7 +7,8 @@ source is shown, and the place that says the rest. Knows nothing of requests.
 import logging
 import sys
 import threading
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 from pathlib import PurePath
 from typing import Any, TextIO
 
@@ -16,6 +17,7 @@ from opentelemetry.trace import format_span_id, format_trace_id, get_current_spa
 
 from ..settings import LogSettings
 from .exceptions import OWN, named, told, without_messages
+from .floods import Flood
 
 Line = MutableMapping[str, Any]
 
@@ -24,12 +26,17 @@ EVENT_CHARACTERS_MAX = 4096
 SPOKEN = (*OWN, "uvicorn")
 """Loggers whose texts hold nothing of tables' data, and which speak from the configured level on."""
 
+BOUNDED = f"{__package__}.requests"
+"""The logger that bounds itself what it says, by what requests came to."""
+
 _RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
-def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+def configure(
+    settings: LogSettings, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic
+) -> None:
     """Log as the settings say, from now on; it may be called again. `stream` is standard output if not given."""
-    lines = _Lines(stream or sys.stdout)
+    lines = _Lines(stream or sys.stdout, Flood(monotonic))
     lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
@@ -44,17 +51,31 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 class _Lines(logging.StreamHandler[TextIO]):
     """Writes lines. One that cannot be written is not shown on standard error either, with all that it holds."""
 
+    def __init__(self, stream: TextIO, flood: Flood) -> None:
+        super().__init__(stream)
+        self._flood = flood
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, unless too many came from there in this second; the next line is told how many."""
+        for (path, line), count in self._flood.left_out().items():
+            super().emit(_own(logging.WARNING, f"left out of the log: {_place(path, line)}", record, left_out=count))
+        if record.name == BOUNDED or self._flood.passes((record.pathname, record.lineno)):
+            super().emit(record)
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
         """Say where a line was lost, if even that can be written."""
-        lost = logging.makeLogRecord(
-            {"name": __name__, "levelno": logging.ERROR, "levelname": "ERROR", "created": record.created}
-        )
-        lost.msg = f"a line could not be written: {_place(record)}"
+        text = f"a line could not be written: {_place(record.pathname, record.lineno)}"
         try:
-            self.stream.write(self.format(lost) + self.terminator)
+            self.stream.write(self.format(_own(logging.ERROR, text, record)) + self.terminator)
             self.flush()
         except (OSError, ValueError):
             return  # There is nobody to read it.
+
+
+def _own(level: int, text: str, about: logging.LogRecord, **fields: object) -> logging.LogRecord:
+    """Return a line of this module's, as old as the one that it is about."""
+    said = {"name": __name__, "levelno": level, "levelname": logging.getLevelName(level), "created": about.created}
+    return logging.makeLogRecord({**said, "msg": text, **fields})
 
 
 def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
@@ -89,7 +110,7 @@ def _say(logger: object, method: str, line: Line) -> Line:
         line["event"] = without_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
     else:
         line["event"] = _written(record, arguments)[:EVENT_CHARACTERS_MAX]
-        line["source"] = _place(record)
+        line["source"] = _place(record.pathname, record.lineno)
     if family in OWN:
         line.update({name: value for name, value in record.__dict__.items() if name not in _RECORD_FIELDS})
     return line
@@ -131,8 +152,8 @@ def _add_exception(logger: object, method: str, line: Line) -> Line:
     return line
 
 
-def _place(record: logging.LogRecord) -> str:
-    return f"{PurePath(*PurePath(record.pathname).parts[-3:])}:{record.lineno}"
+def _place(path: str, line: int) -> str:
+    return f"{PurePath(*PurePath(path).parts[-3:])}:{line}"
 
 
 def _catch_what_nobody_does() -> None:

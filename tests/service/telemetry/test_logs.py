@@ -15,6 +15,9 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_s
 
 from service.telemetry.lines import Lines, logged
 from tableside.errors import StoreUnavailable
+from tableside.settings import LogSettings
+from tableside.telemetry import logs, requests
+from tableside.telemetry.floods import LINES_PER_S_MAX
 
 SECRET = "marked-secret"
 
@@ -52,6 +55,34 @@ def test_lines_stay_single_whatever_is_in_them(lines: Lines) -> None:
     first, second = lines.all
     assert first["event"] == "two\nlines and \ud800 a lone half"
     assert len(second["event"]) == 4096
+
+
+def repeated(count: int, text: str) -> None:
+    for number in range(count):
+        ours.warning(text, number)
+
+
+def test_one_place_writes_so_many_lines_a_second_and_what_is_missing_is_counted(lines: Lines) -> None:
+    now = 100.0
+    logs.configure(LogSettings(), lines.stream, lambda: now)
+    repeated(LINES_PER_S_MAX, "one %s")
+    repeated(30, "another %s")  # of the same place: what it says does not count
+    ours.warning("elsewhere")
+    assert lines.events == [*(f"one {number}" for number in range(LINES_PER_S_MAX)), "elsewhere"]
+    now += 1.0
+    repeated(1, "later %s")
+    told, later = lines.all[-2:]
+    assert re.fullmatch(r"left out of the log: .*telemetry/test_logs\.py:\d+", told["event"])
+    assert (told["level"], told["left_out"], later["event"]) == ("warning", 30, "later 0")
+    now += 1.0
+    repeated(1, "last %s")
+    assert lines.events[-2:] == ["later 0", "last 0"]
+
+
+def test_lines_of_requests_are_not_bounded_by_their_place(lines: Lines) -> None:
+    for _ in range(LINES_PER_S_MAX + 5):
+        requests.log.info("request")
+    assert len(lines.all) == LINES_PER_S_MAX + 5
 
 
 def test_the_level_may_be_changed_while_lines_are_written(lines: Lines) -> None:
