@@ -6,6 +6,7 @@ Everything is lost when the process ends. Nothing waits, so a call is one atomic
 import itertools
 import math
 from collections.abc import Sequence
+from copy import copy
 
 from pydantic import BaseModel
 from sortedcontainers import SortedDict
@@ -41,8 +42,13 @@ class MemoryBackend:
         return cls()
 
     async def store(self, spec: TableSpec) -> "MemoryStore":
-        """Return the records of one table."""
-        return self._tables.setdefault(spec.name_in_store, MemoryStore(spec, self._clock))
+        """Return the records of one table, which may have had another name or other settings before."""
+        if (store := self._tables.get(spec.name_in_store)) is None:
+            store = MemoryStore(spec, self._clock)
+        elif store.spec != spec:
+            store = store.called(spec)
+        self._tables[spec.name_in_store] = store
+        return store
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that were opened."""
@@ -67,6 +73,12 @@ class MemoryStore:
         self._records = SortedDict()
         self._etags = itertools.count(clock())
         self._swept = 0
+
+    def called(self, spec: TableSpec) -> "MemoryStore":
+        """Return a store of the same records for a table of another name, or with other settings."""
+        same = copy(self)
+        same.spec = spec
+        return same
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Do the operations; none waits for another."""

@@ -32,7 +32,9 @@ async def test_tables_are_kept_apart() -> None:
 async def test_a_table_has_another_name_in_the_store() -> None:
     backend = await MemoryBackend.open(MemorySettings())
     await written(await backend.store(TableSpec("called", stored_as="kept")), put("a", {"n": 1}))
-    assert (await record(await backend.store(TableSpec("kept")), "a")).value == b'{"n":1}'
+    renamed = await backend.store(TableSpec("kept"))
+    assert renamed.spec.name == "kept"
+    assert (await record(renamed, "a")).value == b'{"n":1}'
 
 
 async def test_it_can_always_be_reached_and_be_closed_twice() -> None:
