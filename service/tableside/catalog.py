@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -11,6 +11,7 @@ from . import stores
 from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from .in_flight import Bound
 from .measure import Measure
+from .policies.cache import Cache
 from .policies.retry import RetryBudget
 from .replicas import Replicas
 from .settings import Fault, Settings, SettingsError, TableSettings
@@ -26,6 +27,9 @@ AUTO_TABLES_MAX = 1000
 """How many tables `auto_create` makes."""
 
 OPENED_AT_ONCE = 8
+
+Place: TypeAlias = tuple[str, str]
+"""Where a table's records are: the name of a store, and the table's name in it."""
 
 
 class Entry:
@@ -44,11 +48,17 @@ class Entry:
         self._stack: Stack | None = None
         self._ending: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
+        self._left = False
 
     @property
     def store(self) -> str:
         """Return the name of the store that holds it."""
         return self.settings.store
+
+    @property
+    def place(self) -> Place:
+        """Return where its records are."""
+        return self.settings.store, self.spec.name_in_store
 
     @property
     def kind(self) -> str:
@@ -58,13 +68,15 @@ class Entry:
     async def opened(self) -> Table:
         """Return the table, opened now if it is not yet; callers that come meanwhile wait for the one opening.
 
-        Raise what `Backend.store` raises, and StoreUnavailable too if it takes longer than an operation may.
+        Raise what `Backend.store` raises, and StoreUnavailable too if it takes longer than an operation may, or if the
+        table has been closed meanwhile.
         """
         if self.table is None:
             try:
                 async with asyncio.timeout(self.settings.deadline_s), self._opening:
                     if self.table is None:
                         self._open(await self._backend.store(self.spec))
+                    self._check_stays()
             except TimeoutError:
                 raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
         assert self.table is not None
@@ -85,19 +97,38 @@ class Entry:
             new.cache.chill()
         self._ending = asyncio.get_running_loop().create_task(_replaced(self._ending, old_table, old, new))
 
+    def succeed(self, before: "asyncio.Task[None]") -> None:
+        """Keep nothing until another table has ended whose records these were: what it writes is not seen here."""
+        self._ending = before
+        if self._stack is not None:
+            self._keep_after(before, self._stack)
+
     async def close(self) -> None:
         """Finish what was accepted."""
+        self._left = True
         if self._ending is not None:
             await self._ending
         if self.table is not None and self._stack is not None:
             await _ended(self.table, self._stack)
 
+    def _check_stays(self) -> None:
+        if self._left:
+            raise StoreUnavailable(f"table {self.spec.name!r} was closed while it was being opened")
+
     def _open(self, store: Store) -> None:
+        self._check_stays()
         if store.spec.ttl_s is not None and not store.capabilities.ttl:
             raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
         self.spec = store.spec
         self._found = store
-        self._wrap(store)
+        policies = self._wrap(store)
+        if self._ending is not None:
+            self._keep_after(self._ending, policies)
+
+    def _keep_after(self, before: "asyncio.Task[None]", policies: Stack) -> None:
+        if policies.cache is not None:
+            policies.cache.chill()
+            self._ending = asyncio.get_running_loop().create_task(_warmed(before, policies.cache))
 
     def _wrap(self, store: Store) -> Stack:
         self._stack = stack(store, self.settings, self._around)
@@ -117,6 +148,11 @@ async def _replaced(before: "asyncio.Task[None] | None", table: Table, old: Stac
     await _ended(table, old)
     if new.cache is not None:
         new.cache.warm()
+
+
+async def _warmed(before: "asyncio.Task[None]", cache: Cache) -> None:
+    await before
+    cache.warm()
 
 
 async def _ended(table: Table, policies: Stack) -> None:
@@ -149,7 +185,7 @@ class Catalog:
         self._budgets = {name: RetryBudget(allowed.share, allowed.per_s / environment.workers) for name in backends}
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Place, asyncio.Task[None]] = {}
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
@@ -174,7 +210,11 @@ class Catalog:
     async def table(self, name: str) -> Table:
         """Return a table. Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now."""
         entry = self.entry(name)
-        return entry.table or await entry.opened()
+        if entry.table is not None:
+            return entry.table
+        table = await entry.opened()
+        # Whoever had it made may have given up meanwhile.
+        return table if self._entries.setdefault(name, entry) is entry else await self.table(name)
 
     def entry(self, name: str) -> Entry:
         """Return a table and where it is. Raise TableNotFound if there is none of that name."""
@@ -185,13 +225,11 @@ class Catalog:
 
     async def spec(self, name: str) -> TableSpec:
         """Return what is known of a table, also of one that a write would make. Raise TableNotFound if neither."""
-        if name in self._entries or not self._settings.auto_create:
-            return (await self.table(name)).spec
-        return _automatic(name)
+        return _automatic(name) if self._may_be_made(name) else (await self.table(name)).spec
 
     async def table_to_write(self, name: str) -> Table:
         """Return a table, made now if the settings allow that."""
-        if name in self._entries or not self._settings.auto_create:
+        if not self._may_be_made(name):
             return await self.table(name)
         if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
             raise TooLarge(f"auto_create makes {AUTO_TABLES_MAX} tables at most")
@@ -199,8 +237,8 @@ class Catalog:
         try:
             return await entry.opened()
         except BaseException:
-            if entry.table is None:
-                self._entries.pop(name, None)
+            if entry.table is None and self._entries.get(name) is entry:
+                del self._entries[name]
             raise
 
     def entries(self) -> list[Entry]:
@@ -217,12 +255,16 @@ class Catalog:
         Raise SettingsError, and change nothing, if a new table cannot be opened. See `reloading` for what may differ.
         """
         old = self._settings
-        added = [self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()]
-        await _opened_for_change(added)
+        added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
+        await _opened_for_change([*added.values()])
         self._settings = settings
-        for name in old.tables.keys() - settings.tables.keys():
-            self._leave_to(self._entries.pop(name).close())
-        self._entries.update({entry.spec.name: entry for entry in added})
+        places = {entry.place for entry in added.values()}
+        for name, entry in [*self._entries.items()]:
+            # A table that was made by a write is not one beside that which the settings now put in its place.
+            if name in added or entry.place in places or name in old.tables.keys() - settings.tables.keys():
+                self._leave(self._entries.pop(name))
+        for name, entry in added.items():
+            self._add(name, entry)
         for name in settings.tables.keys() & old.tables.keys():
             if settings.tables[name] != old.tables[name]:
                 self._entries[name].change(settings.tables[name])
@@ -238,7 +280,7 @@ class Catalog:
 
     async def close(self) -> None:
         """Let every table and store finish what it accepted, and close it."""
-        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *self._leaving)
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *self._leaving.values())
         await self._replicas.close()
         await _close(self._backends.values())
 
@@ -250,7 +292,7 @@ class Catalog:
         default = self._settings.default_store
         if not self._settings.auto_create or default is None:
             return
-        places = {(table.store, table.name or name) for name, table in self._settings.tables.items()}
+        places = self._places()
         try:
             names = await self._backends[default].tables()
         except StoreUnavailable as error:
@@ -261,11 +303,24 @@ class Catalog:
                 self._add_automatic(name)
         await self._open_tables()
 
-    def _add_automatic(self, name: str) -> Entry:
-        return self._add(_automatic(name), TableSettings(store=self._settings.default_store or ""))
+    def _may_be_made(self, name: str) -> bool:
+        """Whether there is no such table, and a write may make it: not where another keeps its records already."""
+        settings = self._settings
+        if name in self._entries or not settings.auto_create:
+            return False
+        return (settings.default_store, name) not in self._places()
 
-    def _add(self, spec: TableSpec, settings: TableSettings) -> Entry:
-        entry = self._entries[spec.name] = self._made(spec, settings)
+    def _places(self) -> set[Place]:
+        return {(table.store, table.name or name) for name, table in self._settings.tables.items()}
+
+    def _add_automatic(self, name: str) -> Entry:
+        entry = self._made(_automatic(name), TableSettings(store=self._settings.default_store or ""))
+        return self._add(name, entry)
+
+    def _add(self, name: str, entry: Entry) -> Entry:
+        self._entries[name] = entry
+        if (before := self._leaving.get(entry.place)) is not None:
+            entry.succeed(before)
         return entry
 
     def _entry(self, settings: Settings, name: str) -> Entry:
@@ -276,11 +331,16 @@ class Catalog:
         store = settings.store
         return Entry(spec, settings, self._backends[store], self._around[store], self._environment.operations)
 
-    def _leave_to(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Let something end by itself, at the latest when the catalog is closed."""
-        task = asyncio.get_running_loop().create_task(ending)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+    def _leave(self, entry: Entry) -> None:
+        """Let a table end by itself, at the latest when the catalog is closed."""
+        place, task = entry.place, asyncio.get_running_loop().create_task(entry.close())
+        self._leaving[place] = task
+
+        def has_left(task: asyncio.Task[None]) -> None:
+            if self._leaving.get(place) is task:
+                del self._leaving[place]
+
+        task.add_done_callback(has_left)
 
     def _shared(self, store: str) -> Around:
         """Return what the tables of one store have in common."""
@@ -312,15 +372,20 @@ async def _tried(entry: Entry) -> None:
 async def _opened_for_change(entries: list[Entry]) -> None:
     """Open new tables, or none: what their store refuses is a fault of the settings."""
     results = await asyncio.gather(*map(_tried, entries), return_exceptions=True)
-    faults = []
-    for entry, result in zip(entries, results, strict=True):
-        if isinstance(result, TableError):
-            faults.append(Fault(f"tables.{entry.spec.name}", result.detail))
-        elif result is not None:
-            raise result
-    if faults:
-        await asyncio.gather(*(entry.close() for entry in entries))
-        raise SettingsError(faults)
+    failures = {entry.spec.name: result for entry, result in zip(entries, results, strict=True) if result is not None}
+    if not failures:
+        return
+    await asyncio.gather(*(entry.close() for entry in entries))
+    for failure in failures.values():
+        if not isinstance(failure, TableError):
+            raise failure
+    raise SettingsError(
+        [
+            Fault(f"tables.{name}", failure.detail)
+            for name, failure in failures.items()
+            if isinstance(failure, TableError)
+        ]
+    )
 
 
 async def _pinged(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable | None:

@@ -16,7 +16,7 @@ from tableside.errors import StoreUnavailable, TableError, TableNotFound, TooLar
 from tableside.operations import Get, Record, Written
 from tableside.settings import checked
 from tableside.stack import Metrics
-from tableside.store import Capabilities, TableSpec
+from tableside.store import Capabilities, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 
 MEMORY = {"fast": {"kind": "memory"}}
@@ -95,6 +95,34 @@ async def test_the_place_of_a_table_that_was_set_up_is_no_table_of_its_own(tmp_p
         await (await catalog.table("plain")).one(put("a"))
     async with opened(data) as catalog:
         assert [entry.spec.name for entry in catalog.entries()] == ["called", "plain"]
+
+
+async def test_a_write_makes_no_second_table_where_one_keeps_its_records() -> None:
+    data = {"stores": MEMORY, "tables": {"called": {"store": "fast", "name": "stored"}}, "auto_create": True}
+    async with opened(data) as catalog:
+        ways: list[Callable[[str], Awaitable[object]]] = [catalog.spec, catalog.table_to_write]
+        for way in ways:
+            with pytest.raises(TableNotFound):
+                await way("stored")
+        assert [entry.spec.name for entry in catalog.entries()] == ["called"]
+
+
+async def test_a_table_is_there_for_others_though_who_had_it_made_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
+        backend, there = catalog._backends["fast"], asyncio.Event()
+        open_store = backend.store
+
+        async def store(spec: TableSpec) -> Store:
+            await there.wait()
+            return await open_store(spec)
+
+        monkeypatch.setattr(backend, "store", store)
+        first, second = (asyncio.create_task(catalog.table_to_write("t")) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        there.set()
+        assert await second is await catalog.table("t")
 
 
 async def test_a_store_that_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:

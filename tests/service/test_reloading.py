@@ -19,11 +19,13 @@ from running import Service, running
 from scripted import Scripted
 from store_contract import put, update
 from tableside.catalog import Catalog, Environment
-from tableside.errors import TableNotFound
+from tableside.errors import StoreUnavailable, TableNotFound
 from tableside.operations import Get, Put, Record, Written
 from tableside.reloading import Reloader, beyond_reloading
 from tableside.settings import Settings, SettingsError, checked, load
 from tableside.stack import Metrics
+from tableside.store import Store, TableSpec
+from tableside.table import Table
 
 MEMORY = {"local": {"kind": "memory"}}
 
@@ -133,6 +135,115 @@ async def test_a_new_cache_keeps_nothing_that_a_write_of_before_makes_stale(cata
     kept = await table.one(Get("a"))
     assert isinstance(kept, Record)
     assert kept.age_s is not None, "once nothing goes round it, it keeps"
+
+
+CACHED = {"cache": {"records_max": 10, "ttl_s": 60}}
+
+
+def slow_puts(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every put take a while in the stores of tables that are opened from now on."""
+    backend = catalog._backends["local"]
+    open_store = backend.store
+
+    async def store(spec: TableSpec) -> Scripted:
+        slow = Scripted(await open_store(spec))
+        slow.takes_s = lambda operations: 0.1 if isinstance(operations[0], Put) else 0.0
+        return slow
+
+    monkeypatch.setattr(backend, "store", store)
+
+
+async def number(table: Table) -> int:
+    found = await table.one(Get("a"))
+    assert isinstance(found, Record)
+    return int(orjson.loads(found.value)["n"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ([{}, {"old": CACHED}], "old"),
+        ([{"other": {"name": "old", **CACHED}}], "other"),
+        ([{}, {"old": {}}, {}, {"old": CACHED}], "old"),
+        (
+            [
+                {"old": {"deadline_s": 9}},
+                {"other": {"name": "old"}},
+                {"old": CACHED},
+                {"old": {**CACHED, "deadline_s": 8}},
+            ],
+            "old",
+        ),
+    ],
+)
+async def test_a_table_that_takes_the_place_of_another_keeps_nothing_that_its_writes_make_stale(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, changes: list[dict[str, Any]], name: str
+) -> None:
+    slow_puts(catalog, monkeypatch)
+    await catalog.change(settings({"old": {}}))
+    old = await catalog.table("old")
+    await old.one(put("a", {"n": 1}))
+    writing = asyncio.create_task(old.one(put("a", {"n": 2})))
+    await asyncio.sleep(0.02)
+    for change in changes:
+        await catalog.change(settings(change))
+    table = await catalog.table(name)
+    assert table.spec.name == name
+    assert await number(table) == 1
+    assert isinstance(await writing, Written)
+    assert await number(table) == 2
+    await asyncio.sleep(0.01)
+    await number(table)
+    kept = await table.one(Get("a"))
+    assert isinstance(kept, Record)
+    assert kept.age_s is not None, "once nothing goes round it, it keeps"
+
+
+async def made_by_writes() -> Catalog:
+    return await Catalog.open(settings({}, auto_create=True), Environment(Metrics(CollectorRegistry())))
+
+
+@pytest.mark.parametrize(("name", "table"), [("made", CACHED), ("other", {"name": "made", **CACHED})])
+async def test_a_table_that_a_write_made_gives_way_to_one_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, name: str, table: dict[str, Any]
+) -> None:
+    catalog = await made_by_writes()
+    slow_puts(catalog, monkeypatch)
+    made = await catalog.table_to_write("made")
+    await made.one(put("a", {"n": 1}))
+    writing = asyncio.create_task(made.one(put("a", {"n": 2})))
+    await asyncio.sleep(0.02)
+    await catalog.change(settings({name: table}, auto_create=True))
+    assert [entry.spec.name for entry in catalog.entries()] == [name]
+    assert await number(await catalog.table(name)) == 1
+    assert isinstance(await writing, Written)
+    assert await number(await catalog.table(name)) == 2
+    await catalog.close()
+
+
+async def test_a_change_while_a_write_makes_the_table_leaves_what_the_file_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = await made_by_writes()
+    backend, there = catalog._backends["local"], asyncio.Event()
+    open_store = backend.store
+
+    async def store(spec: TableSpec) -> Store:
+        await there.wait()
+        return await open_store(spec)
+
+    monkeypatch.setattr(backend, "store", store)
+    writers = [asyncio.create_task(catalog.table_to_write("made")) for _ in range(3)]
+    await asyncio.sleep(0)
+    monkeypatch.setattr(backend, "store", open_store)
+    await catalog.change(settings({"made": CACHED}, auto_create=True))
+    writers[0].cancel()
+    there.set()
+    _, *late = await asyncio.gather(*writers, return_exceptions=True)
+    assert all(isinstance(one, StoreUnavailable) for one in late), "retriable: nobody writes round the new table"
+    assert catalog.entry("made").settings.cache is not None
+    await catalog.change(settings({"made": {}}, auto_create=True))
+    await catalog.close()
 
 
 async def test_a_file_is_read_when_it_changes_and_not_before(tmp_path: Path) -> None:
