@@ -115,17 +115,21 @@ class Table:
             self._idle = None
 
     async def _measured(self, kind: str, work: Callable[[], Awaitable[Result]], deadline_s: float | None) -> Result:
-        started, failed = time.perf_counter(), None
+        started = time.perf_counter()
         self._enter(1)
         try:
-            return await self._bounded(work, deadline_s)
+            result = await self._bounded(work, deadline_s)
         except TableError as error:
-            failed = error
+            self._scanned(kind, error, started)
             raise
         finally:
             self._leave(1)
-            if self._measure is not None:
-                self._measure.scanned(kind, failed, time.perf_counter() - started)
+        self._scanned(kind, None, started)
+        return result
+
+    def _scanned(self, kind: str, error: TableError | None, started: float) -> None:
+        if self._measure is not None:
+            self._measure.scanned(kind, error, time.perf_counter() - started)
 
     async def _all(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         if len({operation.key for operation in operations}) == len(operations):

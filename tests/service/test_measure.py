@@ -1,8 +1,11 @@
 """Operations are counted by what became of them, once each, and what callers asked is timed."""
 
+import asyncio
+
 import pytest
 from prometheus_client import CollectorRegistry
 
+from scripted import Scripted
 from store_contract import put, update
 from tableside.errors import TableError
 from tableside.measure import Measure, Metrics
@@ -10,6 +13,7 @@ from tableside.operations import Delete, Get, Token
 from tableside.store import Capabilities, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.table import Table
+from virtual_time import in_virtual_time
 
 
 def measured(registry: CollectorRegistry) -> Table:
@@ -68,6 +72,22 @@ async def test_scans_and_splits_are_counted_too() -> None:
     await table.splits(4)
     assert count(registry, "scan", "found") == 1
     assert count(registry, "splits", "found") == 1
+
+
+@in_virtual_time
+async def test_a_scan_that_is_given_up_is_not_counted_as_found() -> None:
+    registry = CollectorRegistry()
+    slow = Scripted()
+    slow.takes_s = lambda operations: 5.0
+    table = Table(slow, measure=Measure(Metrics(registry), "t"))
+    scanning = asyncio.create_task(table.scan(Scan(limit=10)))
+    await asyncio.sleep(1)
+    scanning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scanning
+    assert count(registry, "scan", "found") is None
+    await table.scan(Scan(limit=10))
+    assert count(registry, "scan", "found") == 1
 
 
 async def test_a_scan_that_fails_is_counted_by_its_code() -> None:
