@@ -504,8 +504,13 @@ def _problem(error: yaml.YAMLError) -> str:
     """Say in one line what is wrong and where, and nothing of what stands there."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+        problem = _NAMED.sub(r"\1", error.problem or "")
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
     return " ".join(str(error).split())
+
+
+_NAMED = re.compile(r"\b(alias|anchor|the tag|tag handle) .*", re.DOTALL)
+"""What is named where text is taken for YAML's own: a password without quotes may begin with `*` or `!`."""
 
 
 def _expanded(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:

@@ -212,6 +212,15 @@ def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
         load(tmp_path / "latin.yaml", {})
 
 
+@pytest.mark.parametrize("password", ["*marked", "!marked", "!marked!marked x"])
+def test_a_password_that_is_taken_for_yaml_is_not_told(tmp_path: Path, password: str) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(f"stores:\n  cache:\n    kind: redis\n    password: {password}\n")
+    with pytest.raises(SettingsError, match=r"not YAML: line 4, column 15: .*(alias|tag)") as refusal:
+        load(file, {})
+    assert "marked" not in str(refusal.value)
+
+
 def test_a_fault_does_not_show_what_was_written(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refusal:
         loaded(tmp_path, "{stores: {a: {kind: memory, password: hunter2}}, auto_create: '${SECRET}'}", SECRET="sesame")
