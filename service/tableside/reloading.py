@@ -74,6 +74,8 @@ class Reloader:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._asked.set)
         try:
+            if await asyncio.to_thread(self._is_another):
+                await self.reload()
             while True:
                 if await self._has_changed():
                     await self.reload()
@@ -92,10 +94,21 @@ class Reloader:
                 log.error("%s is not applied: %s", self._file, fault)
             self._reloads.labels("refused").inc()
             return False
+        except Exception:  # whatever it was, to look no more would be worse
+            log.exception("%s is not applied", self._file)
+            self._reloads.labels("refused").inc()
+            return False
         self._settings = settings
         self._reloads.labels("applied").inc()
         log.info("%s is applied", self._file)
         return True
+
+    def _is_another(self) -> bool:
+        """Whether the file says something else than what the service was started with, which may have taken a while."""
+        try:
+            return load(self._file) != self._settings
+        except Exception:  # noqa: BLE001  # reading it to apply it tells what
+            return True
 
     async def _has_changed(self) -> bool:
         """Wait a while, or until somebody asks; return whether there is something to read."""

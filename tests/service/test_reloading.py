@@ -272,6 +272,45 @@ async def test_a_file_is_read_when_it_changes_and_not_before(tmp_path: Path) -> 
     assert value(registry, "applied") == 1
 
 
+async def test_a_file_that_changed_while_the_service_started_is_applied(tmp_path: Path) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
+    started_with, applied = load(file), list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 2}}}))
+    task = asyncio.create_task(Reloader(file, started_with, apply, CollectorRegistry(), 0.01).run())
+    await until(lambda: len(applied) == 1)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    assert [one.tables["t"].deadline_s for one in applied] == [2]
+
+
+async def test_a_file_whose_reading_fails_by_a_bug_is_refused_and_the_next_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": MEMORY}))
+    registry, asked = CollectorRegistry(), list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        asked.append(changed)
+        if len(asked) == 1:
+            raise KeyError("t")
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
+    await asyncio.sleep(0.05)
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
+    await until(lambda: value(registry, "refused") == 1)
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 3}}}))
+    await until(lambda: value(registry, "applied") == 1)
+    task.cancel()
+    assert len(asked) == 2
+    assert "is not applied" in caplog.text
+
+
 async def test_a_file_of_tokens_is_looked_at_too(tmp_path: Path) -> None:
     def token(name: str) -> str:
         return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"]}])
