@@ -317,7 +317,7 @@ class TableClient:
             response = self._http.request(method, path, **request)
         except httpx.TransportError as error:
             raise _unreachable(table, error) from error
-        if response.status_code >= 400:
+        if not response.is_success:  # A redirect is a proxy's, which wants a login or TLS.
             raise from_problem(table, response.status_code, _problem(response), response.headers.get("retry-after"))
         return response
 

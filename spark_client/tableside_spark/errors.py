@@ -98,7 +98,7 @@ def _from_status(table: str | None, status: int, retry_after_s: float | None) ->
         status,
         f"an answer with status {status} that is not the service's own",
         retriable=status in _RETRIABLE,
-        applied="no" if status in (401, 403, 404, 405, 413, 415, 429) else "unknown",
+        applied="no" if 300 <= status < 400 or status in (401, 403, 404, 405, 413, 415, 429) else "unknown",
         retry_after_s=retry_after_s,
     )
 

@@ -123,7 +123,7 @@ def answering(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[str
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PATCH = _answer  # noqa: N815 - the names the server calls
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names the server calls
 
         def log_message(self, *_: object) -> None:
             pass
@@ -157,6 +157,26 @@ def test_what_may_pass_is_asked_again_and_what_may_have_happened_is_not() -> Non
         with TableClient(url, retries=QUICK) as client, pytest.raises(TableError) as caught:
             client.update("t", "a", {"$inc": {"n": 1}})
         assert (caught.value.applied, len(asked)) == ("unknown", 1)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_write_that_is_sent_elsewhere_is_no_success(status: int) -> None:
+    """A proxy that wants TLS or a login answers so: nothing was written, and the token goes nowhere else."""
+    with (
+        answering((200, {}, b"{}")) as (elsewhere, wrongly_asked),
+        answering(*[(status, {"Location": f"{elsewhere}/login"}, b"")] * 4) as (url, asked),
+        TableClient(url, token="marked-token", retries=QUICK) as client,
+    ):
+        for write in (
+            lambda: client.put("t", "a", {"n": 1}),
+            lambda: client.update("t", "a", {"n": 1}),
+            lambda: client.delete("t", "a"),
+            lambda: client.batch("t", pa.table({"key": ["a"]}), op="delete"),
+        ):
+            with pytest.raises(TableError, match=f"status {status} that is not the service's own") as caught:
+                write()
+            assert (caught.value.retriable, caught.value.applied) == (False, "no")
+        assert (len(asked), wrongly_asked) == (4, [])
 
 
 def test_a_batch_sends_only_the_failed_positions_again() -> None:
