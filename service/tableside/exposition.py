@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from . import __version__
 
@@ -62,8 +62,8 @@ class Exposition:
 
 
 def _forget_the_dead(directory: Path) -> None:
-    """Remove what is live no more: the gauges of workers that have ended."""
+    """Remove what is live no more: the gauges of workers that have ended. Others that start may do so as well."""
     for file in directory.glob("gauge_live*_*.db"):
         pid = int(file.stem.rpartition("_")[2])
         if not Path(f"/proc/{pid}").exists():
-            mark_process_dead(pid, str(directory))  # type: ignore[no-untyped-call]  # it has no annotations
+            file.unlink(missing_ok=True)

@@ -1,7 +1,10 @@
 """Metrics have the values of what happened: in one process, and summed over the workers of a replica."""
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinds import kind
 from running import Service, running
+from tableside import exposition
 from tableside.app import create_app
 from tableside.settings import checked
+
+PID_MAX = 2**22
+"""No process has this number, or a higher one."""
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -144,6 +151,25 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.1)
+
+
+def test_workers_that_start_together_all_forget_the_dead(tmp_path: Path) -> None:
+    """As after a kill of all of them, where the directory is the operator's own and stays."""
+    for dead in range(PID_MAX, PID_MAX + 500):
+        (tmp_path / f"gauge_livesum_{dead}.db").touch()
+    kept = [f"counter_{PID_MAX}.db", f"gauge_livesum_{os.getpid()}.db"]
+    for name in kept:
+        (tmp_path / name).touch()
+    start = threading.Barrier(4)
+
+    def forget() -> None:
+        start.wait()
+        exposition._forget_the_dead(tmp_path)
+
+    with ThreadPoolExecutor(4) as workers:
+        for done in [workers.submit(forget) for _ in range(4)]:
+            done.result()
+    assert sorted(file.name for file in tmp_path.iterdir()) == kept
 
 
 def test_a_store_shows_its_connections_and_what_may_be_tried_again(
