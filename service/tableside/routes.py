@@ -404,7 +404,7 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Answer the metrics in Prometheus' text format."""
-    return Response(request.app.state.exposition.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(await request.app.state.exposition.written(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def problem_response(

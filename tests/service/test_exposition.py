@@ -1,5 +1,6 @@
 """Metrics have the values of what happened: in one process, and summed over the workers of a replica."""
 
+import asyncio
 import os
 import threading
 import time
@@ -11,7 +12,10 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from kinds import kind
 from running import Service, running
@@ -63,6 +67,41 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def http(alone: Service) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"{alone.url}/v1/tables/t") as client:
         yield client
+
+
+class Slow(Collector):
+    """What takes a while to be written; it says how often it has been."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.times += 1
+        time.sleep(0.4)
+        yield GaugeMetricFamily("times", "How often it was asked.", self.times)
+
+
+async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
+    slow, shown = Slow(), exposition.Exposition()
+    shown.registry.register(slow)
+    slow.times = 0
+    first = asyncio.create_task(shown.written())
+    longest_s, before = 0.0, time.monotonic()
+    while not slow.times:
+        await asyncio.sleep(0)
+    others = [asyncio.create_task(shown.written()) for _ in range(50)]
+    others[0].cancel()  # One who hangs up takes nothing from the others.
+    while not all(other.done() for other in others):
+        await asyncio.sleep(0.001)
+        longest_s, before = max(longest_s, time.monotonic() - before), time.monotonic()
+    assert longest_s < 0.35
+    assert b"times 1.0" in await first
+    assert {await other for other in others[1:]} == {await others[1]}
+    assert b"times 2.0" in await others[1]
+    assert slow.times == 2
+    asked_at = time.monotonic()
+    assert b"times 3.0" in await shown.written()
+    assert time.monotonic() - asked_at >= 0.7  # as long again as the last time, and then what it takes
 
 
 def test_requests_and_their_bytes_are_counted_by_route(alone: Service, http: httpx.Client) -> None:
