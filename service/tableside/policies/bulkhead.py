@@ -46,11 +46,8 @@ class Bulkhead(Policy):
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on when it is their turn; Overloaded, and nothing applied, if it is not by `until`."""
-        if self._places.locked():
-            if not await self._turn(until):
-                return [self._overloaded()] * len(operations)
-        else:
-            await self._places.acquire()
+        if not await self._entered(until):
+            return [self._overloaded()] * len(operations)
         try:
             return await self._inner.apply(operations, until)
         finally:
@@ -58,13 +55,25 @@ class Bulkhead(Policy):
 
     async def scan(self, scan: Scan) -> Page:
         """Hand the scan on when it is its turn."""
-        async with self._places:
+        await self._entered(math.inf)
+        try:
             return await self._inner.scan(scan)
+        finally:
+            self._places.release()
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Hand the question on when it is its turn."""
-        async with self._places:
+        await self._entered(math.inf)
+        try:
             return await self._inner.splits(count_max)
+        finally:
+            self._places.release()
+
+    async def _entered(self, until: float) -> bool:
+        """Take a place when it is this call's turn; return whether that was before its time was over."""
+        if self._places.locked():
+            return await self._turn(until)
+        return await self._places.acquire()
 
     async def _turn(self, until: float) -> bool:
         try:

@@ -121,11 +121,14 @@ async def test_a_call_that_breaks_frees_its_place() -> None:
 @in_virtual_time
 async def test_scans_are_calls_too() -> None:
     store = slow()
-    policy = Bulkhead(store, 1)
+    registry = CollectorRegistry()
+    policy = Bulkhead(store, 1, metrics=Metrics(registry))
     started = now()
     await asyncio.gather(policy.scan(Scan(1)), policy.apply([Get("a")]), policy.scan(Scan(1)), policy.splits(1))
     assert store.under_way_max == 1
     assert now() == started + 3
+    waited = {"table": "t", "outcome": "waited"}
+    assert registry.get_sample_value("tableside_bulkhead_calls_total", waited) == 3
 
 
 def test_there_is_room_for_one_at_least() -> None:
