@@ -1,4 +1,4 @@
-"""Tableside for Spark: join frames with tables, and write frames to them.
+"""Tableside for Spark: join frames with tables, write frames to them, and send rows to partitions of a topic.
 
 Importing this needs neither Spark nor the service; executors need no more than it, PySpark and this machine's
 network.
@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING
 from tableside_spark.batching import ChunkSize
 from tableside_spark.client import TableClient
 from tableside_spark.errors import TableError, TableWriteError
+from tableside_spark.multicasting import multicast
+from tableside_spark.partitioner import (
+    BROADCAST,
+    DEFAULT,
+    DROP,
+    DefaultPartitioner,
+    StreamPartitioner,
+    default_partition,
+)
 from tableside_spark.retries import Retries
 from tableside_spark.summary import WriteSummary
 from tableside_spark.table import Table
@@ -17,13 +26,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "BROADCAST",
+    "DEFAULT",
+    "DROP",
     "ChunkSize",
+    "DefaultPartitioner",
     "Retries",
+    "StreamPartitioner",
     "Table",
     "TableClient",
     "TableError",
     "TableWriteError",
     "WriteSummary",
+    "default_partition",
+    "multicast",
     "register",
 ]
 

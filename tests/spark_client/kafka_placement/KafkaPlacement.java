@@ -1,0 +1,46 @@
+// Writes kafka_placement.tsv: where Kafka's own producer (org.apache.kafka:kafka-clients 4.1.0) puts 12,000 keys.
+//
+//   mvn dependency:copy -Dartifact=org.apache.kafka:kafka-clients:4.1.0 -DoutputDirectory=jars
+//   mvn dependency:copy -Dartifact=org.slf4j:slf4j-api:2.0.17 -DoutputDirectory=jars
+//   java -cp "jars/*" KafkaPlacement.java > kafka_placement.tsv
+//
+// Keys are made from their number, here and in keys.py, so that the table need not hold them: 8,000 of any bytes,
+// 0 to 199 long, and 4,000 of text, 0 to 39 characters long, most of them not ASCII.
+
+import java.security.MessageDigest;
+import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
+import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.Utils;
+
+public class KafkaPlacement {
+    static final String[] CHARACTERS = {"a", "Z", "0", "-", "é", "ß", "Ж", "漢", "€", "\u0000", "🛫", "\u0301"};
+
+    public static void main(String[] arguments) throws Exception {
+        StringBuilder lines = new StringBuilder();
+        for (int number = 0; number < 12_000; number++) {
+            byte[] key = number < 8_000 ? bytes(number) : new StringSerializer().serialize("", text(number));
+            int partitions = 1 + number % 97;
+            int partition = BuiltInPartitioner.partitionForKey(key, partitions);
+            lines.append(Utils.murmur2(key)).append('\t').append(partition).append('\n');
+        }
+        System.out.print(lines);
+    }
+
+    static byte[] bytes(int number) throws Exception {
+        byte[] digest = digest(number);
+        byte[] key = new byte[number % 200];
+        for (int at = 0; at < key.length; at++) key[at] = (byte) (digest[at % 32] + at / 32);
+        return key;
+    }
+
+    static String text(int number) throws Exception {
+        byte[] digest = digest(number);
+        StringBuilder key = new StringBuilder();
+        for (int at = 0; at < number % 40; at++) key.append(CHARACTERS[((digest[at % 32] & 255) + at / 32) % 12]);
+        return key.toString();
+    }
+
+    static byte[] digest(int number) throws Exception {
+        return MessageDigest.getInstance("SHA-256").digest(Integer.toString(number).getBytes("US-ASCII"));
+    }
+}

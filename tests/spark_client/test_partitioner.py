@@ -1,0 +1,141 @@
+"""What a partitioner may say, and how it reaches an executor. No Spark."""
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner
+from tableside_spark.partitioner import Routing, partitioning
+from tableside_spark.partitioning import Placing
+
+
+def lists_of(*answers: Any) -> Any:
+    """What the answers, one per record, become in Arrow, of 3 partitions."""
+    remaining = iter(answers)
+    placing = Placing(lambda topic, key, value, count: next(remaining), "flights", 3)
+    empty = pa.nulls(len(answers), pa.string())
+    found = placing(empty, empty)
+    assert found.type == pa.list_(pa.int32())
+    return found.to_pylist()
+
+
+def test_every_answer_is_a_list_for_spark() -> None:
+    assert lists_of(None, BROADCAST, [-1]) == [None, None, [-1]]
+    assert lists_of([], (), set(), DROP) == [[], [], [], []]
+    assert lists_of(DEFAULT) == [[None]]
+    assert lists_of([2], (0, 1), {1}, frozenset([2]), range(3)) == [[2], [0, 1], [1], [2], [0, 1, 2]]
+    assert lists_of() == []
+
+
+def travelled(sent: Any) -> Any:
+    """As it arrives on an executor."""
+    return cloudpickle.loads(cloudpickle.dumps(sent))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "match"),
+    [
+        ([3], ValueError, "topic flights: partitions are 0 to 2, or -1 alone for all of them; a record is for 3"),
+        ([0, -2], ValueError, "a record is for -2"),
+        ([2**70], ValueError, f"a record is for {2**70}"),
+        ([True], TypeError, "topic flights: a partition is an int, not bool"),
+        ([1.0], TypeError, "not float"),
+        (["1"], TypeError, "not str"),
+        ([0, None], TypeError, "not NoneType"),
+        ([DEFAULT], TypeError, "not Routing"),
+        (1, TypeError, "topic flights: a partitioner gives a list, BROADCAST, DROP or DEFAULT, not int"),
+        ("", TypeError, "not str"),
+        (b"", TypeError, "not bytes"),
+        ({}, TypeError, "not dict"),
+        (False, TypeError, "not bool"),
+    ],
+)
+def test_an_answer_that_names_no_partitions_is_refused(answer: Any, kind: type[Exception], match: str) -> None:
+    with pytest.raises(kind, match=match):
+        lists_of([0], answer)
+
+
+def test_a_partitioner_is_given_topic_key_value_and_the_number_of_partitions() -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def remember(*arguments: Any) -> Routing:
+        calls.append(arguments)
+        return DROP
+
+    Placing(remember, "flights", 7)(pa.array(["a", None]), pa.array([b"x", b"y"]))
+    assert calls == [("flights", "a", b"x", 7), ("flights", None, b"y", 7)]
+
+
+def test_the_older_method_still_works_and_its_definition_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Older defines partition\(\): define partitions\(\)") as caught:
+
+        class Older(StreamPartitioner):
+            def partition(self, topic: str, key: Any, value: Any, num_partitions: int) -> int | None:
+                return None if key is None else int(key) % num_partitions
+
+    assert [warning.filename for warning in caught] == [__file__]
+    ask = partitioning(Older())
+    assert ask("t", "7", None, 4) == [3]
+    assert ask("t", None, None, 4) is DEFAULT
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = travelled(Older())
+    assert loaded.partitions("t", "7", None, 4) == [3]
+
+
+def test_a_partitioner_with_both_methods_uses_the_newer_and_does_not_warn() -> None:
+    class Both(StreamPartitioner):
+        def partition(self, topic: str, key: Any, value: Any, num_partitions: int) -> int | None:
+            raise AssertionError
+
+        def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> list[int]:
+            return [0, 1]
+
+    assert partitioning(Both())("t", None, None, 4) == [0, 1]
+
+
+def test_the_default_partitioner_leaves_records_without_a_key_to_kafka() -> None:
+    default = DefaultPartitioner()
+    assert default.partitions("t", None, b"value", 12) is DEFAULT
+    assert default.partitions("t", "foobar", None, 12) == [(-790332482 & 0x7FFFFFFF) % 12]
+    assert default.partitions("t", b"foobar", None, 12) == default.partitions("t", "foobar", None, 12)
+
+
+def test_what_a_partitioner_holds_travels_with_it_and_answers_keep_their_identity() -> None:
+    class Held(StreamPartitioner):
+        def __init__(self, loud: set[str]) -> None:
+            self.loud = loud
+
+        def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Routing:
+            return BROADCAST if key in self.loud else DROP
+
+    placing = travelled(Placing(partitioning(Held({"a"})), "flights", 3))
+    assert placing(pa.array(["a", "b"]), pa.nulls(2)).to_pylist() == [None, []]
+
+
+def test_a_partitioner_can_be_written_and_tried_where_spark_is_not() -> None:
+    program = (
+        "import sys, tableside_spark as t; t.DefaultPartitioner().partitions('t', 'k', None, 3); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "tableside_spark.partitioner" in done.stdout.split()
+    assert "pyspark" not in done.stdout.split()
+
+
+def test_what_is_no_partitioner_is_refused() -> None:
+    class Nothing(StreamPartitioner):
+        pass
+
+    with pytest.raises(TypeError, match=r"Nothing does not define partitions\(\)"):
+        partitioning(Nothing())
+    with pytest.raises(NotImplementedError, match=r"Nothing does not define partitions\(\)"):
+        Nothing().partitions("t", None, None, 1)
+    with pytest.raises(TypeError, match="not the class DefaultPartitioner"):
+        partitioning(DefaultPartitioner)
+    with pytest.raises(TypeError, match="not list"):
+        partitioning([1])
