@@ -186,6 +186,7 @@ class Catalog:
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
         self._leaving: dict[Place, asyncio.Task[None]] = {}
+        self._pinging: asyncio.Task[dict[str, StoreUnavailable | None]] | None = None
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
@@ -246,7 +247,15 @@ class Catalog:
         return [self._entries[name] for name in sorted(self._entries)]
 
     async def ping(self) -> dict[str, StoreUnavailable | None]:
-        """Ask every store whether it can be reached."""
+        """Ask every store whether it can be reached, once for all who want to know it meanwhile.
+
+        Anybody may want to, as often as he likes, and asking takes connections.
+        """
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._ping())
+        return dict(await asyncio.shield(self._pinging))
+
+    async def _ping(self) -> dict[str, StoreUnavailable | None]:
         return dict(zip(self._backends, await asyncio.gather(*map(_pinged, self._backends.values())), strict=True))
 
     async def change(self, settings: Settings) -> None:

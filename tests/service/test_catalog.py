@@ -233,3 +233,31 @@ async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
     assert [entry.spec.name for entry in catalog.entries()] == ["t"]
     backend.awake = True
     assert isinstance(await (await catalog.table_to_write("new")).one(put("a")), Written)
+
+
+class Asked(Sleeping):
+    """A backend that answers when it may, and counts how often it was asked whether it is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+        self.answers = asyncio.Event()
+
+    async def ping(self) -> None:
+        self.times += 1
+        await self.answers.wait()
+
+
+async def test_however_many_want_to_know_whether_a_store_is_there_it_is_asked_once() -> None:
+    backend = Asked()
+    catalog = await sleeping(backend)
+    many = [asyncio.create_task(catalog.ping()) for _ in range(100)]
+    await asyncio.sleep(0)
+    many[0].cancel()  # One who hangs up takes nothing from the others.
+    await asyncio.sleep(0.01)
+    assert (backend.times, any(one.done() for one in many[1:])) == (1, False)
+    backend.answers.set()
+    assert await asyncio.gather(*many[1:]) == [{"fast": None}] * 99
+    assert await catalog.ping() == {"fast": None}
+    assert backend.times == 2
+    await catalog.close()
