@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .install import ensure_command
+from .install import ensure_command, ensure_library
 
 ARGUMENTS = (
     "--disable-gpu",
@@ -16,5 +16,6 @@ ARGUMENTS = (
 
 
 def chromium() -> Path:
-    """Return the program."""
+    """Return the program. There is then also the library that playwright's own program needs."""
+    ensure_library("libatomic.so.1", "libatomic1")
     return ensure_command("chromium", "chromium")

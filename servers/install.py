@@ -4,6 +4,7 @@ Debian packages go where Debian puts them; everything else goes below `.venv`, a
 """
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -35,6 +36,14 @@ def ensure_command(name: str, package: str, *, places: str = "") -> Path:
     if found is None:
         raise SetupError(f"the package {package} is installed, but has no {name}")
     return found
+
+
+def ensure_library(name: str, package: str) -> None:
+    """Have a shared library at hand, by its file's name. If it is nowhere, install its package."""
+    if not _loads(name):
+        with _locked("apt"):
+            if not _loads(name):  # nobody else has installed it meanwhile
+                install_package(package, name)
 
 
 def find_command(name: str, places: str = "") -> Path | None:
@@ -72,6 +81,14 @@ def install_package(package: str, name: str) -> None:
         updated.touch()
     with _no_service_starts():
         step(f"installing {package}", [apt, *patient, "install", "--yes", "--no-install-recommends", package])
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

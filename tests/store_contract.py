@@ -138,6 +138,15 @@ async def pages(store: Store, scan: Scan, pages_max: int = 10_000) -> list[Page]
     raise AssertionError("the scan does not end")
 
 
+def met_once(met: Sequence[Key], store: Store) -> list[str]:
+    """Return the keys that a scan met, in order.
+
+    Where a scan has no order it may meet a record twice, as Redis does while it rearranges what it holds.
+    """
+    keys = sorted(map(str, met))
+    return keys if store.capabilities.sorted_scan else sorted({*keys})
+
+
 async def scanned(store: Store, **scan: Any) -> list[Key]:
     """Return the keys of a scan, page by page."""
     given = Scan(**{"limit": 7, **scan})
@@ -970,7 +979,7 @@ class Scans(Opens):
             found = await pages(store, Scan(limit))
             assert all(len(page.records) <= limit for page in found)
             met = [key for page in found for key, _ in page.records]
-            assert sorted(map(str, met)) == sorted(keys)
+            assert met_once(met, store) == sorted(keys)
             if store.capabilities.sorted_scan:
                 assert met == sorted(keys)
 
@@ -995,7 +1004,7 @@ class Scans(Opens):
         needs(store, "prefix_scan")
         for prefix in ("", "a", "ab", "abc", "abcd", "x", "ü", "aü", "\U0010ffff", "A"):
             met = await scanned(store, prefix=prefix, limit=2)
-            assert sorted(map(str, met)) == sorted(key for key in keys if key.startswith(prefix)), prefix
+            assert met_once(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
 
     async def test_a_partition_limits_a_scan(self, open_store: Open) -> None:
         keys: list[Key] = [(user, day) for user in ("u", "u1", "ü", "a") for day in (-5, 10, 9, 0)]
@@ -1050,11 +1059,11 @@ class Scans(Opens):
         if self.splits_have_several_parts and count_max > 1:
             assert len(parts) > 1
         met = [key for part in parts for key in await scanned(store, split=part, limit=97)]
-        assert sorted(map(str, met)) == sorted(keys)
+        assert met_once(met, store) == sorted(keys)
         later = ["a", "user", "user-0500x", "user-9999", "zzz", "\U0010ffff"]
         await store.apply([put(key) for key in later])
         met = [key for part in parts for key in await scanned(store, split=part, limit=97)]
-        assert sorted(map(str, met)) == sorted(keys + later)
+        assert met_once(met, store) == sorted(keys + later)
 
     @pytest.mark.parametrize("keys", [[], ["a"], ["a", "b"], ["a", "a\x01", "aa"], ["x" * 1024, "x" * 1023]], ids=len)
     async def test_splits_of_few_records_cover_them(self, open_store: Open, keys: list[str]) -> None:
@@ -1062,7 +1071,8 @@ class Scans(Opens):
         needs(store, "splits")
         parts = await store.splits(8)
         assert 1 <= len(parts) <= 8
-        assert sorted([str(key) for part in parts for key in await scanned(store, split=part)]) == sorted(keys)
+        met = [key for part in parts for key in met_once(await scanned(store, split=part), store)]
+        assert sorted(met) == sorted(keys)
 
     async def test_splits_of_integer_keys_cover_them(self, open_store: Open) -> None:
         keys: list[Key] = [*range(-300, 300), 2**63 - 1, -(2**63)]
@@ -1070,7 +1080,7 @@ class Scans(Opens):
         needs(store, "splits")
         parts = await store.splits(5)
         met = [key for part in parts for key in await scanned(store, split=part, limit=100)]
-        assert len(met) == len(keys)
+        assert len(met_once(met, store)) == len(keys)
         assert set(met) == set(keys)
 
     async def test_splits_of_composite_keys_cover_them(self, open_store: Open) -> None:
@@ -1078,7 +1088,7 @@ class Scans(Opens):
         store = await self.filled(open_store, keys, COMPOSITE)
         needs(store, "splits")
         met = [key for part in await store.splits(4) for key in await scanned(store, split=part, limit=30)]
-        assert len(met) == len(keys)
+        assert len(met_once(met, store)) == len(keys)
         assert set(met) == set(keys)
 
     async def test_a_split_can_be_limited_by_a_prefix(self, open_store: Open) -> None:
@@ -1087,7 +1097,7 @@ class Scans(Opens):
         needs(store, "splits", "prefix_scan")
         parts = await store.splits(4)
         met = [key for part in parts for key in await scanned(store, split=part, prefix="b", limit=11)]
-        assert sorted(map(str, met)) == [key for key in keys if key.startswith("b")]
+        assert met_once(met, store) == [key for key in keys if key.startswith("b")]
 
 
 class StoreContract(Basics, KeysAndValues, Updates, Preconditions, Expiry, Tokens, Scans):

@@ -50,9 +50,10 @@ def client(service: Service) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="package")
 async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
     """A browser without a window."""
+    program = chromium.chromium()
     async with async_playwright() as driver:
         started = await driver.chromium.launch(
-            executable_path=chromium.chromium(),
+            executable_path=program,
             args=[*chromium.ARGUMENTS],
             chromium_sandbox=False,  # it cannot be had as root
             env={"HOME": str(tmp_path_factory.mktemp("home"))},

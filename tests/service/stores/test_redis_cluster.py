@@ -211,7 +211,7 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
 
         async def answered(patience_s: float) -> TableError:
             [outcome] = await store.apply([put("k")], started + patience_s)
-            assert asyncio.get_running_loop().time() - started < patience_s + 0.1
+            assert asyncio.get_running_loop().time() - started < patience_s + 1
             assert isinstance(outcome, TableError)
             return outcome
 
