@@ -2,6 +2,7 @@
 
 import gc
 import os
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +104,10 @@ def _load(file: Path) -> Settings:
 
 
 def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, which may mean anything
 
 
 def _refuse(why: str) -> None:

@@ -29,7 +29,7 @@ class Exposition:
         self._writing = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
         self._free_at = 0.0
-        self.directory = os.environ.get(DIRECTORY_VARIABLE)
+        self.directory = os.environ.get(DIRECTORY_VARIABLE) or None
         if self.directory is None:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)

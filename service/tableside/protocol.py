@@ -6,15 +6,22 @@ stop. Knows nothing of the application.
 
 import asyncio
 import uuid
+from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from . import door, draining, hang_ups
-from .errors import MalformedRequest
+from .errors import MalformedRequest, TableError, TooLarge
 from .listening import readable
 from .wire import problems
+
+HEAD_BYTES_MAX = 65_536
+"""What the head of a request may have, beside what came with its end."""
+
+HEAD_MAX_S = 30.0
+"""How long the head of a request may take, from when it begins, or from when somebody has connected."""
 
 JOINED_BYTES_MAX = 65_536
 """Longer pieces are not copied to be sent together with what is before them."""
@@ -32,13 +39,33 @@ class Protocol(HttpToolsProtocol):
     _answering: RequestResponseCycle | None = None
     _door: door.Door | None = None
     _state = State()  # of a server that is not told to drain
+    _head_bytes = 0
+    _head_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
         super().connection_made(cast("asyncio.Transport", Joined(transport)))
         self._door = door.installed(self.app_state)
+        self._head_since = self.loop.time()
         if isinstance(self.server_state, State):
             self._state = self.server_state
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, unless it is a head without end."""
+        begun = self._in_head()
+        super().data_received(data)
+        if not self._in_head():
+            return
+        if self._head_since is None:
+            self._head_since = self.loop.time()
+        if begun:  # else most of it may be the end of what came before
+            self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self._end_with(TooLarge(f"the head of a request may have {HEAD_BYTES_MAX} bytes"))
+
+    def is_late(self, now: float) -> bool:
+        """Whether a head that should have come has not, by the loop's clock."""
+        return self._head_since is not None and now - self._head_since > HEAD_MAX_S
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection, and tell whoever works for it."""
@@ -51,6 +78,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Take a request whose head has come, or refuse it, which is in order where none before it is unanswered."""
+        self._head_bytes, self._head_since = 0, None
         if self._door is not None and (self._answering is None or self.cycle.response_complete):
             body = self._door.refusal(self.url)
             if body is not None:
@@ -65,9 +93,12 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP and end the connection."""
-        body = problems.encode(MalformedRequest("the request is not HTTP/1.1 that can be read"))
+        self._end_with(MalformedRequest("the request is not HTTP/1.1 that can be read"))
+
+    def _end_with(self, error: TableError) -> None:
+        body, status = problems.encode(error), HTTPStatus(problems.status(error))
         head = [
-            b"HTTP/1.1 400 Bad Request",
+            f"HTTP/1.1 {status.value} {status.phrase}".encode(),
             b"content-type: " + problems.MEDIA_TYPE.encode(),
             b"content-length: %d" % len(body),
             b"x-request-id: " + uuid.uuid4().hex.encode(),
@@ -86,9 +117,7 @@ class Protocol(HttpToolsProtocol):
     @property
     def in_use(self) -> bool:
         """Whether a request is being received or answered."""
-        if (scope := self._scope()) is not None and "method" not in scope:
-            return True  # A part of its head has come.
-        return self._answering is not None and not self.cycle.response_complete
+        return self._in_head() or (self._answering is not None and not self.cycle.response_complete)
 
     def last_answer(self) -> None:
         """Say with the answer to what has come that it is the last one, if that can still be said."""
@@ -125,6 +154,10 @@ class Protocol(HttpToolsProtocol):
     def _read_on(self) -> None:
         if not self.transport.is_closing():
             self.flow.resume_reading()
+
+    def _in_head(self) -> bool:
+        """Whether a part of a request's head has come, and not its end."""
+        return (scope := self._scope()) is not None and "method" not in scope
 
     def _scope(self) -> dict[str, Any] | None:
         return cast("dict[str, Any] | None", self.scope)

@@ -42,6 +42,9 @@ HANDOVER_S = 0.3
 FRESH_S = 1.0
 """How long somebody who has connected may take to send a request before the connection is closed."""
 
+LATE_TICKS = 20
+"""Every how many of the server's ticks, ten in a second, it looks for connections that say nothing."""
+
 LOOK_S = 0.02
 
 
@@ -80,6 +83,15 @@ class Server(uvicorn.Server):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         super().run(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look whether it is time to end; and now and then, who has connected and does not say what for."""
+        if counter % LATE_TICKS == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in self._connections():
+                if connection.is_late(now):
+                    connection.transport.close()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end, when a signal says so."""

@@ -298,6 +298,10 @@ def _read(file: str | Path, path: str) -> Any:
         raise SettingsError([Fault(path, f"{file} cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
         raise SettingsError([Fault(path, f"{file} is not YAML: {_problem(error)}")]) from None
+    except (ValueError, RecursionError):  # a date that there is not, say; or mappings in mappings without end
+        raise SettingsError(
+            [Fault(path, f"{file} has a value that cannot be read, such as a date that there is not")]
+        ) from None
 
 
 def checked(data: object, environment: Mapping[str, str] | None = None) -> Settings:

@@ -244,3 +244,12 @@ def test_the_documented_configuration_has_no_faults(tmp_path: Path) -> None:
 def test_every_setting_is_documented(model: type[BaseModel]) -> None:
     for name in model.model_fields:
         assert f"`{name}`" in DOCUMENTATION or f"`limits.{name}`" in DOCUMENTATION, name
+
+
+@pytest.mark.parametrize("text", ["tables: {t: {ttl_s: 2026-13-45}}", "a: " + "[" * 5000])
+def test_a_file_whose_values_cannot_be_read_is_a_fault_and_no_traceback(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        load(file)
+    assert str(file) in refused.value.faults[0].message

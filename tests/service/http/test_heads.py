@@ -1,0 +1,63 @@
+"""The head of a request is bounded, in bytes and in time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from raw_http import Connection, Unanswered
+from served import RECORD, Served, served
+from tableside import protocol
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Served]:
+    async with served(drain_s=0) as one:
+        yield one
+
+
+async def test_a_head_without_end_is_refused_and_ends_the_connection(service: Served) -> None:
+    async with await Connection.open(service.url) as connection:
+        connection.writer.write(f"GET {RECORD} HTTP/1.1\r\nhost: test\r\n".encode())
+        for size in (60_000, 6_000):  # the last piece is one too many
+            await asyncio.sleep(0.05)
+            connection.writer.write(f"x: {'x' * size}\r\n".encode())
+        refused = await connection.answer()
+        assert (refused.status, refused.json()["code"], refused.last) == (413, "too_large", True)
+
+
+async def test_heads_that_end_are_taken_one_after_the_other_however_many(service: Served) -> None:
+    async with await Connection.open(service.url) as connection:
+        for _ in range(20):
+            given = {f"x_{number}": "x" * 100 for number in range(60)}
+            assert (await connection.ask("GET", RECORD, **given)).status == 404
+
+
+async def test_a_long_body_before_a_head_in_pieces_does_not_count_as_head(service: Served) -> None:
+    async with await Connection.open(service.url) as connection:
+        body = b'{"a": "' + b"x" * 200_000 + b'"}'
+        head = f"PUT {RECORD} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n"
+        put = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+        connection.writer.write(put + put[:20])
+        await connection.writer.drain()
+        assert (await connection.answer()).status == 204
+        connection.writer.write(put[20:])
+        assert (await connection.answer()).status == 204
+
+
+async def test_who_connects_and_says_nothing_or_half_a_head_is_let_go(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEAD_MAX_S", 0.2)
+    async with (
+        await Connection.open(service.url) as silent,
+        await Connection.open(service.url) as slow,
+        await Connection.open(service.url) as used,
+    ):
+        assert (await used.ask("GET", RECORD)).status == 404
+        slow.writer.write(f"GET {RECORD} HTT".encode())
+        for late in (silent, slow):
+            with pytest.raises(Unanswered):
+                async with asyncio.timeout(15):
+                    await late.answer()
+        assert (await used.ask("GET", RECORD)).status == 404, "one that waits between two requests is another matter"
