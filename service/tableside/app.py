@@ -37,11 +37,12 @@ SAMPLE_S = 1.0
 """How often each of several workers sets its gauges."""
 
 
-def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -> FastAPI:
+def create_app(settings: Settings, workers: int = 1, file: Path | None = None, accepted: Path | None = None) -> FastAPI:
     """Return the service for these settings. Its stores are opened when it starts and closed when it stops.
 
     `workers` is how many processes serve together, and share what a table may do in a second. `file` is where the
-    settings are from: when it changes, what can be changed is, while it serves.
+    settings are from: when it changes, what can be changed is, while it serves. `accepted` is where it is kept as
+    it was last applied, for workers that join later.
     """
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
@@ -63,7 +64,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None) -
         exposition.on_sample(catalog.sample)
         works = [_every(SAMPLE_S, exposition.sample)] if exposition.directory else []
         if file is not None:
-            works.append(Reloader(file, settings, change, exposition.registry).run())
+            works.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
         if pages is not None:
             works.append(pages.run())
         tasks = [asyncio.create_task(work) for work in works]

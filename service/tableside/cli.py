@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 WORKERS_VARIABLE = "TABLESIDE_WORKERS"
+ACCEPTED_VARIABLE = "TABLESIDE_ACCEPTED"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -56,17 +58,19 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
 def worker() -> "FastAPI":
     """Return the application of one of several processes, which finds its configuration in the environment."""
     from .app import create_app
+    from .reloading import load_to_join
 
-    file = Path(os.environ[CONFIG_VARIABLE])
-    settings = configuration.load(file)
+    file, accepted = Path(os.environ[CONFIG_VARIABLE]), Path(os.environ[ACCEPTED_VARIABLE])
+    settings = load_to_join(file, accepted)
     _prepare(settings)
-    return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file)
+    return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted)
 
 
 def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: int) -> None:
     # Only here: the other verbs start in half the time without a server.
     from . import serving
     from .app import create_app
+    from .reloading import keep
     from .workers import Workers
 
     _prepare(chosen)
@@ -76,9 +80,14 @@ def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: i
         serving.Server(serving.configured(app, limits, host=host, port=port), limits).run()
         return
     assert config is not None  # without one, the store is one that a single process owns
-    os.environ |= {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers)}
     name = f"{__name__}:{worker.__name__}"
-    raise typer.Exit(Workers(serving.configured(name, limits, host=host, port=port, workers=workers), limits).serve())
+    with tempfile.TemporaryDirectory(prefix="tableside-") as folder:
+        accepted = Path(folder) / "accepted.yaml"
+        keep(config, accepted)
+        told = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
+        os.environ |= told
+        serve = Workers(serving.configured(name, limits, host=host, port=port, workers=workers), limits).serve
+        raise typer.Exit(serve())
 
 
 def _prepare(settings: Settings) -> None:

@@ -7,6 +7,7 @@ are listed. Knows of no request.
 import asyncio
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -42,10 +43,34 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     return faults
 
 
+def load_to_join(file: Path, accepted: Path) -> Settings:
+    """Return the settings for a process that joins others: what the file says now if they could have applied it.
+
+    It is accepted then. Else what `accepted` says, which is the file as it last was.
+    """
+    served = load(accepted)
+    try:
+        settings = load(file)
+    except SettingsError:
+        return served
+    if beyond_reloading(served, settings):
+        return served
+    keep(file, accepted)
+    return settings
+
+
+def keep(file: Path, accepted: Path) -> None:
+    """Keep the file as it is now, for processes that join later."""
+    copy = accepted.with_name(f"{accepted.name}.{os.getpid()}")
+    shutil.copyfile(file, copy)
+    copy.replace(accepted)
+
+
 class Reloader:
     """Looks at a configuration file and hands on what it says, when that may be done.
 
-    `apply` makes the new settings those of the service, or raises SettingsError and changes nothing.
+    `apply` makes the new settings those of the service, or raises SettingsError and changes nothing. `accepted` is
+    where a file that was applied is kept, if anywhere.
     """
 
     def __init__(
@@ -55,8 +80,10 @@ class Reloader:
         apply: Callable[[Settings], Awaitable[None]],
         registry: CollectorRegistry,
         look_s: float = LOOK_S,
+        accepted: Path | None = None,
     ) -> None:
         self._file = file
+        self._accepted = accepted
         self._settings = settings
         self._apply = apply
         self._look_s = look_s
@@ -99,6 +126,8 @@ class Reloader:
             self._reloads.labels("refused").inc()
             return False
         self._settings = settings
+        if self._accepted is not None:
+            await asyncio.to_thread(keep, self._file, self._accepted)
         self._reloads.labels("applied").inc()
         log.info("%s is applied", self._file)
         return True

@@ -11,17 +11,19 @@ from typing import Any
 
 import httpx
 import orjson
+import psutil
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from kinds import kind
 from running import Service, running
 from scripted import Scripted
 from store_contract import put, update
 from tableside.catalog import Catalog, Environment
 from tableside.errors import StoreUnavailable, TableNotFound
 from tableside.operations import Get, Put, Record, Written
-from tableside.reloading import Reloader, beyond_reloading
+from tableside.reloading import Reloader, beyond_reloading, keep, load_to_join
 from tableside.settings import Settings, SettingsError, checked, load
 from tableside.stack import Metrics
 from tableside.store import Store, TableSpec
@@ -365,9 +367,16 @@ def deadline_s(url: str) -> float:
     return found
 
 
+def now_s(url: str) -> float | None:
+    try:
+        return deadline_s(url)
+    except httpx.TransportError:
+        return None  # for a moment nobody serves
+
+
 def until_deadline_is(url: str, expected_s: float) -> None:
     ends = time.monotonic() + 15
-    while deadline_s(url) != expected_s:
+    while now_s(url) != expected_s:
         assert time.monotonic() < ends, "the change was not applied"
         time.sleep(0.05)
 
@@ -412,3 +421,47 @@ def test_a_running_service_keeps_its_settings_when_the_file_is_faulty_and_says_w
     assert httpx.get(f"{running_service.url}/readyz").status_code == 200
     metrics = httpx.get(f"{running_service.url}/metrics").text
     assert 'tableside_settings_reloads_total{outcome="refused"} 1.0' in metrics
+
+
+def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_have(tmp_path: Path) -> None:
+    file, accepted = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml"
+    file.write_text(configuration(deadline_s=1))
+    keep(file, accepted)
+    file.write_text(configuration(deadline_s=2))
+    assert load_to_join(file, accepted).tables["t"].deadline_s == 2
+    for unfit in ("stores: [", configuration(deadline_s=3, ttl_s=5)):
+        file.write_text(unfit)
+        assert load_to_join(file, accepted).tables["t"].deadline_s == 1
+
+
+def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_file_is_faulty(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    file = tmp_path / "tableside.yaml"
+    given = kind("redis", request, tmp_path).configuration()
+    file.write_text(yaml.safe_dump(given))
+    with running(tmp_path, file, workers=2) as service:
+        given["tables"]["t"]["deadline_s"] = 7
+        file.write_text(yaml.safe_dump(given))
+        until_deadline_is(service.url, 7)
+        file.write_text("stores: [")
+        before = {child.pid for child in serving(service.pid)}
+        for child in serving(service.pid):
+            child.kill()
+        ends = time.monotonic() + 30
+        while len(after := {child.pid for child in serving(service.pid)}) < 2 or after & before:
+            assert time.monotonic() < ends, "workers were not replaced"
+            time.sleep(0.1)
+        until_deadline_is(service.url, 7)
+
+
+def serving(pid: int) -> list[psutil.Process]:
+    """Return the workers of a service."""
+    return [child for child in psutil.Process(pid).children() if _is_worker(child)]
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False  # it has just ended

@@ -6,7 +6,8 @@ of what a store makes of a call.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry, Histogram
@@ -15,6 +16,8 @@ from ..errors import TableError
 from ..operations import Operation, Outcome, Record, Written
 from ..store import Page, Policy, Scan, Store
 from ..tracing import Attribute, Traces, current_context
+
+Answer = TypeVar("Answer")
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
@@ -69,29 +72,23 @@ class Calls(Policy):
 
     async def scan(self, scan: Scan) -> Page:
         """Hand the scan on."""
-        started, outcome = time.perf_counter(), "cancelled"
-        try:
-            page = await self._inner.scan(scan)
-            outcome = "ok"
-            return page
-        except TableError as error:
-            outcome = error.code
-            raise
-        finally:
-            self._observe("scan", outcome, started)
+        return await self._timed("scan", self._inner.scan(scan))
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Hand the question on."""
+        return await self._timed("splits", self._inner.splits(count_max))
+
+    async def _timed(self, call: str, work: Awaitable[Answer]) -> Answer:
         started, outcome = time.perf_counter(), "cancelled"
         try:
-            parts = await self._inner.splits(count_max)
+            answer = await work
             outcome = "ok"
-            return parts
+            return answer
         except TableError as error:
             outcome = error.code
             raise
         finally:
-            self._observe("splits", outcome, started)
+            self._observe(call, outcome, started)
 
     async def _traced(self, traces: Traces, operations: Sequence[Operation], until: float) -> list[Outcome]:
         attributes: dict[str, Attribute] = {
