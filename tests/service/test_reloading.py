@@ -431,7 +431,7 @@ def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_ha
     assert load_to_join(file, accepted).tables["t"].deadline_s == 2
     for unfit in ("stores: [", configuration(deadline_s=3, ttl_s=5)):
         file.write_text(unfit)
-        assert load_to_join(file, accepted).tables["t"].deadline_s == 1
+        assert load_to_join(file, accepted).tables["t"].deadline_s == 2, "what was joined with is accepted"
 
 
 def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_file_is_faulty(
