@@ -18,6 +18,7 @@ from .measure import Measure
 from .operations import Get, Key, Operation, Outcome, Put, Update, Written
 from .store import Capabilities, Page, Scan, Store, TableSpec
 from .updates import fold, members
+from .within import within
 
 Result = TypeVar("Result")
 
@@ -164,8 +165,7 @@ class Table:
         if until <= asyncio.get_running_loop().time():
             return [self._too_late("no")] * len(operations)
         try:
-            async with asyncio.timeout_at(until + GRACE_S):
-                return await self._store.apply(operations, until)
+            return await within(self._store.apply(operations, until), until + GRACE_S)
         except TimeoutError:
             return [self._too_late("no" if isinstance(operation, Get) else "unknown") for operation in operations]
 

@@ -20,7 +20,7 @@ ORDER = [
     ["operations"],
     ["keys"],
     ["store"],
-    ["transition", "ranges", "together"],
+    ["transition", "ranges", "together", "within"],
     ["compare_and_set", "directions", "measure"],
     ["stores", "policies"],
     ["table"],

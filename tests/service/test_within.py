@@ -1,0 +1,106 @@
+"""Work is bounded in time as by a timer, and one that waits for nothing sets none."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tableside.within import within
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + 0.05
+
+
+async def test_what_waits_for_nothing_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_timer(*_: Any) -> None:
+        raise AssertionError("a timer was set")
+
+    async def at_once() -> int:
+        return 7
+
+    monkeypatch.setattr(asyncio, "timeout_at", no_timer)
+    assert await within(at_once(), soon()) == 7
+
+
+async def test_what_waits_goes_on_as_often_as_it_waits() -> None:
+    async def waits() -> list[int]:
+        values = []
+        for number in range(3):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+            values.append(await asyncio.ensure_future(asyncio.sleep(0, number)))
+        return values
+
+    assert await within(waits(), asyncio.get_running_loop().time() + 10) == [0, 1, 2]
+
+
+async def test_what_takes_too_long_is_cancelled_and_can_tidy_up() -> None:
+    tidied = []
+
+    async def hangs() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            tidied.append(True)
+
+    with pytest.raises(TimeoutError):
+        await within(hangs(), soon())
+    assert tidied == [True]
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]  # there is one
+
+
+@pytest.mark.parametrize("waits_first", [False, True])
+async def test_what_it_raises_is_raised(waits_first: bool) -> None:
+    async def fails() -> None:
+        if waits_first:
+            await asyncio.sleep(0)
+        raise LookupError("of its own")
+
+    with pytest.raises(LookupError, match="of its own"):
+        await within(fails(), soon())
+
+
+async def test_who_waits_may_be_cancelled_from_outside() -> None:
+    seen = []
+
+    async def hangs() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    task = asyncio.create_task(within(hangs(), asyncio.get_running_loop().time() + 10))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["cancelled"]
+
+
+async def test_a_cancellation_that_came_before_is_met_where_it_first_waits() -> None:
+    reached = []
+
+    async def waits() -> None:
+        reached.append("first step")
+        await asyncio.sleep(0)
+        reached.append("second step")
+
+    async def asked() -> None:
+        asyncio.current_task().cancel()  # type: ignore[union-attr]  # there is one
+        await within(waits(), asyncio.get_running_loop().time() + 10)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(asked())
+    assert reached == ["first step"]
+
+
+async def test_a_time_within_it_and_a_task_group_work() -> None:
+    async def inner() -> str:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            one = group.create_task(asyncio.sleep(0.001, "one"))
+        return one.result()
+
+    assert await within(inner(), asyncio.get_running_loop().time() + 10) == "one"
