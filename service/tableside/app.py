@@ -34,7 +34,7 @@ from .telemetry.requests import RequestLog
 from .wire.problems import MethodNotAllowed, NotFound
 
 SAMPLE_S = 1.0
-"""How often each of several workers sets its gauges."""
+"""How often each of several workers shows the others what it has counted, and sets its gauges."""
 
 
 def create_app(settings: Settings, workers: int = 1, file: Path | None = None, accepted: Path | None = None) -> FastAPI:
@@ -78,6 +78,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None, a
             request_log.close()
             if tracing is not None:
                 await tracing.close()
+            exposition.settle()
 
     async def change(changed: Settings) -> None:
         if (why := changed.refusal_of(workers)) is not None:

@@ -1,7 +1,8 @@
 """The metrics of the service in Prometheus' text format: of one process, or of all workers of a replica together.
 
 Workers write what they count to files in a directory that they share (`PROMETHEUS_MULTIPROC_DIR`, set before they
-start); whichever is asked sums them up. Gauges are set when they are asked for, and by workers every second, too.
+start); whichever is asked sums them up. That is done, and gauges are set, when they are asked for; and by workers every
+second, too, and when they end.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from . import __version__
+from .tallies import Registry
 
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -23,8 +25,8 @@ class Exposition:
     """Where metrics are made (`registry`), and how they are shown."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._shown = self.registry
+        self.registry = Registry()
+        self._shown: CollectorRegistry = self.registry
         self._samples: list[Callable[[], None]] = []
         self._writing = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
@@ -51,9 +53,15 @@ class Exposition:
         self._samples.append(sample)
 
     def sample(self) -> None:
-        """Set the gauges of this process."""
+        """Set the gauges of this process, and let the other workers see what it has counted."""
         for sample in self._samples:
             sample()
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the other workers, if there are any, see what this process has counted."""
+        if self.directory is not None:
+            self.registry.settle()
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics as they are now."""

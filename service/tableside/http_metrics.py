@@ -1,10 +1,11 @@
 """Counts requests and bytes, and times requests, by route; never by path."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 from starlette.types import Scope
 
 from .measure import BUCKETS_S
 from .notes import Notes
+from .tallies import Counter, Histogram
 
 NOBODY = "499"
 """As a status: the caller hung up before the answer."""

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client import Counter as Metric
+from prometheus_client import CollectorRegistry
 
+from . import tallies
 from .errors import TableError
 from .operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
+from .tallies import Histogram
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -21,7 +22,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("table", "operation", "outcome")
-        self.operations = Metric(
+        self.operations = tallies.Counter(
             "tableside_operations",
             "Operations, scans and splits by what became of them; an update's created is a default that was inserted.",
             labels,
@@ -50,7 +51,7 @@ class Measure:
         self._metrics = metrics
         self._table = table
         self._batch = metrics.batch.labels(table)
-        self._children: dict[tuple[str, str], tuple[Metric, Histogram]] = {}
+        self._children: dict[tuple[str, str], tuple[tallies.Counter, Histogram]] = {}
 
     def one(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
         """Count an operation that came by itself."""

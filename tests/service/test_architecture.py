@@ -14,7 +14,7 @@ SERVICE = ROOT / "service" / "tableside"
 CLIENT = ROOT / "spark_client" / "tableside_spark"
 
 ORDER = [
-    ["caller", "errors", "tracing"],
+    ["caller", "errors", "tallies", "tracing"],
     ["in_flight", "values"],
     ["updates"],
     ["operations"],

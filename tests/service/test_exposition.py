@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
@@ -168,6 +169,15 @@ def test_what_is_in_flight_is_shown_and_goes_back_to_nothing(alone: Service) -> 
     }
 
 
+PUTS = frozenset({("table", "t"), ("operation", "put"), ("outcome", "written")})
+
+
+def put_40(service: Service) -> None:
+    """Write 40 records, each on a connection of its own, so that every worker has some."""
+    for number in range(40):
+        httpx.put(f"{service.url}/v1/tables/t/records/k{number}", json={"n": number})
+
+
 def test_workers_are_summed_whichever_is_asked(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     used = kind("redis", request, tmp_path)
     file = tmp_path / "tableside.yaml"
@@ -175,14 +185,32 @@ def test_workers_are_summed_whichever_is_asked(request: pytest.FixtureRequest, t
     shared = tmp_path / "metrics"
     shared.mkdir()
     with running(tmp_path, file, workers=2, environment={"PROMETHEUS_MULTIPROC_DIR": str(shared)}) as service:
-        for number in range(40):  # each on a connection of its own, so that both workers have some
-            httpx.put(f"{service.url}/v1/tables/t/records/k{number}", json={"n": number})
-        name, labels = "tableside_operations_total", {"table": "t", "operation": "put", "outcome": "written"}
-        found = [samples(service.url)[name, frozenset(labels.items())] for _ in range(8)]
-        assert found == [40] * 8
+        put_40(service)
+        until(lambda: [samples(service.url).get(("tableside_operations_total", PUTS)) for _ in range(8)] == [40] * 8)
+        found = samples(service.url)
+        assert found["tableside_operation_duration_seconds_count", PUTS] == 40
+        assert 0 < found["tableside_operation_duration_seconds_sum", PUTS] < 40
         assert sum(1 for _ in shared.glob("counter_*.db")) == 2, "both have counted something"
         in_flight = ("tableside_in_flight", frozenset({("what", "requests")}))
         until(lambda: samples(service.url).get(in_flight) == 0)
+
+
+def test_what_workers_counted_last_is_there_when_they_have_ended(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    used = kind("redis", request, tmp_path)
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({**used.configuration(), "limits": {"drain_s": 0}}))
+    shared = tmp_path / "metrics"
+    shared.mkdir()
+    with running(tmp_path, file, workers=2, environment={"PROMETHEUS_MULTIPROC_DIR": str(shared)}) as service:
+        put_40(service)
+    left = CollectorRegistry()
+    MultiProcessCollector(left, str(shared))  # type: ignore[no-untyped-call]  # it has no annotations
+    assert left.get_sample_value("tableside_operations_total", dict(PUTS)) == 40
+    assert left.get_sample_value("tableside_operation_duration_seconds_count", dict(PUTS)) == 40
+    requests = {"route": "/v1/tables/{table}/records/{key:path}", "method": "PUT", "status": "204"}
+    assert left.get_sample_value("tableside_http_requests_total", requests) == 40
 
 
 def until(condition: Callable[[], bool]) -> None:

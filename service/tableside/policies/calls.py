@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from opentelemetry.trace import SpanKind
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
 from ..errors import TableError
 from ..operations import Operation, Outcome, Record, Written
 from ..store import Page, Policy, Scan, Store
+from ..tallies import Histogram
 from ..tracing import Attribute, Traces, current_context
 
 Answer = TypeVar("Answer")

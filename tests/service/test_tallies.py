@@ -1,0 +1,106 @@
+"""What is tallied has the values that the library's counters and histograms would have, whenever it is looked at."""
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+
+import prometheus_client
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from tableside import tallies
+from tableside.tallies import Registry
+
+BUCKETS = (0.5, 1.0, 2.5)
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Threads that take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def shown(registry: CollectorRegistry) -> list[str]:
+    """Return all lines but those that say when something was made."""
+    return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
+
+
+def counted(
+    counter: type[prometheus_client.Counter], histogram: type[prometheus_client.Histogram]
+) -> Iterator[list[str]]:
+    """Count the same always, and look at it in between."""
+    registry = CollectorRegistry()
+    calls = counter("calls", "Calls.", ("kind",), registry=registry)
+    sizes = histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry)
+    yield shown(registry)
+    calls.labels("a").inc()
+    calls.labels("a").inc(3)
+    calls.labels("b")
+    yield shown(registry)
+    yield shown(registry)
+    for size in (0, 0.5, 0.50001, 1, 2.5, 2.6, 100):
+        sizes.labels("a").observe(size)
+    calls.labels("b").inc(2.5)
+    yield shown(registry)
+    sizes.labels("a").observe(1.5)
+    sizes.labels("b").observe(7)
+    yield shown(registry)
+
+
+def test_values_are_those_of_the_library() -> None:
+    found = [*counted(tallies.Counter, tallies.Histogram)]
+    assert found == [*counted(prometheus_client.Counter, prometheus_client.Histogram)]
+    assert 'sizes_bucket{kind="a",le="0.5"} 2.0' in found[-1]
+    assert 'sizes_sum{kind="a"} 108.60001' in found[-1]
+    assert 'calls_total{kind="b"} 2.5' in found[-1]
+
+
+def test_what_is_counted_is_with_the_library_once_it_is_settled() -> None:
+    registry = Registry()
+    calls = tallies.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
+    sizes = tallies.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
+    for size in (1, 2, 3):
+        calls.inc(size)
+        sizes.observe(size)
+    assert calls._value.get() == 0
+    for _ in range(2):
+        registry.settle()
+        assert calls._value.get() == 6
+        assert sizes._sum.get() == 6
+        assert [bucket.get() for bucket in sizes._buckets] == [0, 1, 1, 1]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nothing_is_lost_or_taken_back_while_others_look() -> None:
+    registry = Registry()
+    calls = tallies.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
+    sizes = tallies.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
+    over = threading.Event()
+    falls: list[float] = []
+
+    def look() -> None:
+        seen = 0.0
+        while not over.is_set():
+            now = registry.get_sample_value("calls_total", {"kind": "a"}) or 0.0
+            falls.extend([now] * (now < seen))
+            seen = now
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for looker in lookers:
+        looker.start()
+    generator = random.Random(1)
+    for _ in range(20_000):
+        calls.inc()
+        sizes.observe(generator.choice((0.25, 2)))
+    over.set()
+    for looker in lookers:
+        looker.join()
+    assert falls == []
+    assert registry.get_sample_value("calls_total", {"kind": "a"}) == 20_000
+    assert registry.get_sample_value("sizes_count", {"kind": "a"}) == 20_000
+    small = registry.get_sample_value("sizes_bucket", {"kind": "a", "le": "0.5"}) or 0
+    assert registry.get_sample_value("sizes_sum", {"kind": "a"}) == 0.25 * small + 2 * (20_000 - small)
