@@ -12,6 +12,7 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 
 from .dynamodb import dynalite, dynamodb_local
+from .kafka import kafka
 from .postgres import postgres
 from .process import ServerFailed
 from .redis import redis, redis_cluster
@@ -22,6 +23,7 @@ SERVERS: Mapping[str, Callable[[Path], AbstractContextManager[str | list[str]]]]
     "postgres": postgres,
     "dynamodb": dynamodb_local,
     "dynalite": dynalite,
+    "kafka": kafka,
 }
 
 

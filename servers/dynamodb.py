@@ -4,7 +4,6 @@ Both take any credentials and, here, show the same tables to all of them.
 """
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,10 @@ from pathlib import Path
 from scripts import bootstrap
 
 from .install import ensure_command, ensure_folder, find_command
+from .maven import ensure_jars, plain_java
 from .process import HOST, Server, free_port, running
 
 HERE = Path(__file__).parent
-POM = HERE / "pom.xml"
 DESCRIPTION = HERE / "dynamodb.xml"
 PACKAGE = HERE / "package.json"
 PACKAGE_LOCK = HERE / "package-lock.json"
@@ -34,13 +33,13 @@ def dynamodb_local(directory: Path) -> Iterator[str]:
     the sending of usage figures to Amazon, is not set up.
     """
     java = ensure_command("java", "default-jre-headless")
-    jars = ensure_folder("dynamodb", (POM,), _copy_jars)
+    jars = ensure_jars("dynamodb")
     port = free_port()
     command = [
         *(str(java), *JAVA_OPTIONS, f"-Dsqlite4java.library.path={jars}", "-cp", f"{jars}/*"),
         *("org.eclipse.jetty.xml.XmlConfiguration", f"host={HOST}", f"port={port}", str(DESCRIPTION)),
     ]
-    environment = _plain_java() | {"DDB_LOCAL_TELEMETRY": "0"}
+    environment = plain_java() | {"DDB_LOCAL_TELEMETRY": "0"}
     with running(Server("dynamodb", command, lambda: _answers(port), environment=environment), directory):
         yield f"http://{HOST}:{port}"
 
@@ -56,14 +55,6 @@ def dynalite(directory: Path) -> Iterator[str]:
     command = [str(node), program, "--host", HOST, "--port", str(port), *at_once]
     with running(Server("dynalite", command, lambda: _answers(port)), directory):
         yield f"http://{HOST}:{port}"
-
-
-def _copy_jars(folder: Path) -> None:
-    """Fill a folder with DynamoDB Local and all it needs."""
-    maven = ensure_command("mvn", "maven")
-    where = ["--file", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    command = ["env", "--unset=JAVA_HOME", str(maven), "--batch-mode", "--no-transfer-progress", *where]
-    bootstrap.step("fetching DynamoDB Local", [*command, "-DincludeScope=runtime"])
 
 
 def _ensure_node() -> tuple[Path, list[str]]:
@@ -99,8 +90,3 @@ def _answers(port: int) -> bool:
     with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rb") as file:
         connection.sendall(request.encode())
         return b" 200 " in file.readline()
-
-
-def _plain_java() -> dict[str, str]:
-    """Return the environment without what is meant for Spark's Java: the `java` on PATH is the one."""
-    return {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "JAVA_TOOL_OPTIONS"}}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from .dynamodb import dynalite, dynamodb_local
+from .kafka import kafka
 from .postgres import postgres
 from .redis import redis, redis_cluster
 
@@ -45,3 +46,10 @@ def dynalite_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of dynalite."""
     with dynalite(tmp_path_factory.mktemp("dynalite")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Kafka broker, `host:port`."""
+    with kafka(tmp_path_factory.mktemp("kafka")) as address:
+        yield address

@@ -7,9 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from running import Service, running
-from servers.fixtures import dynalite_url, dynamodb_url, postgres_dsn, redis_cluster_urls, redis_url
+from servers.fixtures import dynalite_url, dynamodb_url, kafka_address, postgres_dsn, redis_cluster_urls, redis_url
 
-__all__ = ["dynalite_url", "dynamodb_url", "postgres_dsn", "redis_cluster_urls", "redis_url", "service"]
+__all__ = [
+    "dynalite_url",
+    "dynamodb_url",
+    "kafka_address",
+    "postgres_dsn",
+    "redis_cluster_urls",
+    "redis_url",
+    "service",
+]
 
 # Spark's workers are to be this Python, whichever way the tests are started.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

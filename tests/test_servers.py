@@ -14,21 +14,25 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pyspark
 import pytest
 
+from kafka_topics import Received, create_topic, read, send
 from scripts.bootstrap import ROOT, SetupError
 from servers import install
 from servers.dynamodb import dynalite, dynamodb_local
+from servers.kafka import kafka
 from servers.postgres import postgres
 from servers.process import ServerFailed
 from servers.proxy import GARBAGE_BYTES, FaultProxy
 from servers.redis import redis, redis_cluster
+from servers.spark_kafka import spark_kafka_jars
 
 Start = Callable[[Path], AbstractContextManager[object]]
 GONE_MAX_S = 10.0
 
 
-@pytest.mark.parametrize("start", [redis, redis_cluster, postgres, dynamodb_local, dynalite])
+@pytest.mark.parametrize("start", [redis, redis_cluster, postgres, dynamodb_local, dynalite, kafka])
 def test_a_server_listens_on_loopback_only_and_leaves_no_process(start: Start, tmp_path: Path) -> None:
     before = set(psutil.Process().children(recursive=True))
     with start(tmp_path):
@@ -85,6 +89,48 @@ def test_dynamodb_keeps_what_it_is_given(start: Callable[[Path], AbstractContext
         assert dynamodb(url, "GetItem", {"TableName": "planes", "Key": key, "ConsistentRead": True}) == {"Item": item}
 
 
+def test_kafka_keeps_what_it_is_given_where_it_is_given_it(tmp_path: Path) -> None:
+    given = [
+        Received(0, b"key", b"value", (("header", b"one"), ("header", b"two")), 1_700_000_000_000),
+        Received(2, None, "ä".encode(), (), 1_700_000_000_001),
+        Received(2, b"key", None, (), 1_700_000_000_002),
+    ]
+    with kafka(tmp_path) as address:
+        topic = create_topic(address, 3)
+        assert read(address, topic) == []
+        send(address, topic, given)
+        assert sorted(read(address, topic), key=lambda received: received.timestamp_ms) == given
+        assert (tmp_path / "kafka.log").exists()
+
+
+def test_kafka_does_as_its_settings_say(tmp_path: Path) -> None:
+    with kafka(tmp_path, settings={"log.message.timestamp.type": "LogAppendTime"}) as address:
+        topic = create_topic(address, 1)
+        send(address, topic, [Received(0, None, b"value", (), 1_700_000_000_000)])
+        [received] = read(address, topic)
+        assert abs(received.timestamp_ms / 1000 - time.time()) < 3600
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"process.roles": "nonsense"}, r"kafka's storage tool ended with 1:.*nonsense"),
+        ({"metric.reporters": "no.such.Class"}, r"kafka ended with 1:.*no.such.Class"),
+    ],
+)
+def test_kafka_that_does_not_start_says_why(settings: dict[str, str], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=f"(?s){complaint}"), kafka(tmp_path, settings=settings):
+        pass
+
+
+def test_no_jar_of_sparks_connector_to_kafka_is_among_pysparks_own() -> None:
+    own = {jar.name.rpartition("-")[0] for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    brought = {jar.name.rpartition("-")[0] for jar in spark_kafka_jars()}
+    assert {"spark-core_2.13", "spark-sql_2.13"} < own
+    assert {"spark-sql-kafka-0-10_2.13", "kafka-clients"} < brought
+    assert not own & brought
+
+
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
     with (
         pytest.raises(ServerFailed, match=r"(?s)redis ended with 1.*nonsense"),
@@ -93,7 +139,7 @@ def test_a_server_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -
         pass
 
 
-@pytest.mark.parametrize("name", ["redis", "postgres"])
+@pytest.mark.parametrize("name", ["redis", "postgres", "kafka"])
 def test_a_server_ends_with_a_killed_process(name: str, reachable: Path) -> None:
     with by_hand(name, reachable) as process:
         assert process.stdout is not None
