@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import hang_ups
@@ -41,7 +41,7 @@ class Edge:
     def __init__(
         self,
         app: ASGIApp,
-        routes: Sequence[BaseRoute],
+        routes: Sequence[Route],
         in_flight: InFlight,
         auth: Auth,
         observers: Sequence[Observer] = (),
@@ -49,7 +49,7 @@ class Edge:
         body_bytes_max: int = 16 * 2**20,
     ) -> None:
         self._app = app
-        self._routes = routes
+        self._routes = [(route.path_regex.match, route.methods or (), route) for route in routes]
         self._in_flight = in_flight
         self._door = Door(in_flight)
         self._auth = auth
@@ -83,12 +83,17 @@ class Edge:
         try:
             # Before the bounds on what is in flight: who has no token takes no place from those who have one.
             self._auth.admit(scope, notes)
+            app = self._asked(scope, notes)
             if scope["path"] in PROBES:
-                await self._dispatch(scope, exchange)
-            else:
-                with self._in_flight.requests.held(1):
-                    exchange.body.grow_to(declared)
-                    await self._dispatch(scope, exchange)
+                await app(scope, exchange.receive, exchange.send)
+                return
+            requests = self._in_flight.requests
+            requests.enter(1)
+            try:
+                exchange.body.grow_to(declared)
+                await app(scope, exchange.receive, exchange.send)
+            finally:
+                requests.leave(1)
         except ClientDisconnect:
             return  # There is nobody to answer, and nothing was attempted.
         except asyncio.CancelledError:
@@ -100,16 +105,15 @@ class Edge:
                 raise
             await _refusal(error, notes)(scope, exchange.receive, exchange.send)
 
-    async def _dispatch(self, scope: Scope, exchange: Exchange) -> None:
-        for route in self._routes:
-            match, child_scope = route.matches(scope)
-            if match is Match.FULL:
-                assert isinstance(route, Route)
-                exchange.notes.route = route.path
-                scope.update(child_scope)
-                await route.handle(scope, exchange.receive, exchange.send)
-                return
-        await self._app(scope, exchange.receive, exchange.send)
+    def _asked(self, scope: Scope, notes: Notes) -> ASGIApp:
+        """Return who answers a request. A route's own way to say so takes three times as long."""
+        path, method = scope["path"], scope["method"]
+        for match, methods, route in self._routes:
+            if method in methods and (found := match(path)) is not None:
+                notes.route = route.path
+                scope["path_params"] = found.groupdict()
+                return route.app
+        return self._app
 
 
 def _without_traceback(send: Send) -> Send:

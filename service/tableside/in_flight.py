@@ -56,10 +56,6 @@ class Bound:
         """Count a request that is refused because of this."""
         self._shed.inc()
 
-    def held(self, count: int) -> "Held":
-        """Let so much in for as long as the context lasts. Raise Overloaded on entering if that would be too much."""
-        return Held(self, count)
-
     def leave(self, count: int) -> None:
         """Let go of what was let in."""
         self.under_way -= count
@@ -71,22 +67,6 @@ class Bound:
     def _too_much(self) -> Overloaded:
         self.shed()
         return Overloaded(f"{self.under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
-
-
-class Held:
-    """A part of what is under way, as a context; a class, since a generator costs three times as much."""
-
-    __slots__ = ("_bound", "_count")
-
-    def __init__(self, bound: Bound, count: int) -> None:
-        self._bound = bound
-        self._count = count
-
-    def __enter__(self) -> None:
-        self._bound.enter(self._count)
-
-    def __exit__(self, *raised: object) -> None:
-        self._bound.leave(self._count)
 
 
 class Share:
