@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
 
 import msgspec
 
@@ -11,12 +10,12 @@ from . import stores
 from .errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from .in_flight import Bound
 from .measure import Measure
-from .policies.cache import Cache
 from .policies.retry import RetryBudget
 from .replicas import Replicas
-from .settings import Fault, Settings, SettingsError, TableSettings
+from .settings import Fault, Place, Settings, SettingsError, TableSettings
 from .stack import Around, Metrics, Stack, stack
 from .store import Backend, Store, TableSpec, connections_of
+from .stores.partitioned.backend import PartitionedBackend, PartitionedSettings
 from .table import Table
 from .together import together
 from .tracing import Traces
@@ -28,18 +27,22 @@ AUTO_TABLES_MAX = 1000
 
 OPENED_AT_ONCE = 8
 
-Place: TypeAlias = tuple[str, str]
-"""Where a table's records are: the name of a store, and the table's name in it."""
-
 
 class Entry:
-    """A table of the catalog: where it is, and the open table from when its store could first be asked."""
+    """A table of the catalog: where its records are, and the open table from when its store could first be asked."""
 
     def __init__(
-        self, spec: TableSpec, settings: TableSettings, backend: Backend, around: Around, operations: Bound | None
+        self,
+        spec: TableSpec,
+        settings: TableSettings,
+        backend: Backend,
+        around: Around,
+        operations: Bound | None,
+        places: frozenset[Place],
     ) -> None:
         self.spec = spec
         self.settings = settings
+        self.places = places
         self.table: Table | None = None
         self._backend = backend
         self._around = around
@@ -54,11 +57,6 @@ class Entry:
     def store(self) -> str:
         """Return the name of the store that holds it."""
         return self.settings.store
-
-    @property
-    def place(self) -> Place:
-        """Return where its records are."""
-        return self.settings.store, self.spec.name_in_store
 
     @property
     def kind(self) -> str:
@@ -93,8 +91,7 @@ class Entry:
         if old_table is None or old is None or self._found is None:
             return
         new = self._wrap(self._found)
-        if new.cache is not None:
-            new.cache.chill()
+        new.chill()
         self._ending = asyncio.get_running_loop().create_task(_replaced(self._ending, old_table, old, new))
 
     def succeed(self, before: "asyncio.Task[None]") -> None:
@@ -126,9 +123,8 @@ class Entry:
             self._keep_after(self._ending, policies)
 
     def _keep_after(self, before: "asyncio.Task[None]", policies: Stack) -> None:
-        if policies.cache is not None:
-            policies.cache.chill()
-            self._ending = asyncio.get_running_loop().create_task(_warmed(before, policies.cache))
+        policies.chill()
+        self._ending = asyncio.get_running_loop().create_task(_warmed(before, policies))
 
     def _wrap(self, store: Store) -> Stack:
         self._stack = stack(store, self.settings, self._around)
@@ -146,19 +142,18 @@ async def _replaced(before: "asyncio.Task[None] | None", table: Table, old: Stac
     if before is not None:
         await before
     await _ended(table, old)
-    if new.cache is not None:
-        new.cache.warm()
+    new.warm()
 
 
-async def _warmed(before: "asyncio.Task[None]", cache: Cache) -> None:
+async def _warmed(before: "asyncio.Task[None]", policies: Stack) -> None:
     await before
-    cache.warm()
+    policies.warm()
 
 
 async def _ended(table: Table, policies: Stack) -> None:
     """Return when nothing is under way in these."""
     await table.drained()
-    await policies.top.close()
+    await policies.close()
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -182,7 +177,11 @@ class Catalog:
         self._environment = environment
         self._replicas = Replicas(settings.stores, environment.metrics.cache)
         allowed = settings.retry_budget
-        self._budgets = {name: RetryBudget(allowed.share, allowed.per_s / environment.workers) for name in backends}
+        self._budgets = {
+            name: RetryBudget(allowed.share, allowed.per_s / environment.workers)
+            for name, backend in backends.items()
+            if not isinstance(backend, PartitionedBackend)
+        }
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, Entry] = {}
         self._leaving: dict[Place, asyncio.Task[None]] = {}
@@ -200,6 +199,9 @@ class Catalog:
         try:
             for name, store in settings.stores.items():
                 backends[name] = await stores.backend_type(store.kind).open(store.options)
+            for backend in backends.values():
+                if isinstance(backend, PartitionedBackend):
+                    backend.compose(backends)
             catalog = cls(settings, backends, environment)
             await catalog._open_tables()
             await catalog._find_tables()
@@ -226,7 +228,7 @@ class Catalog:
 
     async def spec(self, name: str) -> TableSpec:
         """Return what is known of a table, also of one that a write would make. Raise TableNotFound if neither."""
-        return _automatic(name) if self._may_be_made(name) else (await self.table(name)).spec
+        return self._automatic(name) if self._may_be_made(name) else (await self.table(name)).spec
 
     async def table_to_write(self, name: str) -> Table:
         """Return a table, made now if the settings allow that."""
@@ -267,10 +269,10 @@ class Catalog:
         added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
         await _opened_for_change([*added.values()])
         self._settings = settings
-        places = {entry.place for entry in added.values()}
+        places = frozenset[Place]().union(*(entry.places for entry in added.values()))
         for name, entry in [*self._entries.items()]:
             # A table that was made by a write is not one beside that which the settings now put in its place.
-            if name in added or entry.place in places or name in old.tables.keys() - settings.tables.keys():
+            if name in added or entry.places & places or name in old.tables.keys() - settings.tables.keys():
                 self._leave(self._entries.pop(name))
         for name, entry in added.items():
             self._add(name, entry)
@@ -282,14 +284,15 @@ class Catalog:
         """Show in the metrics what there is now of each store's connections and budget."""
         now, metrics = asyncio.get_running_loop().time(), self._environment.metrics
         for name, backend in self._backends.items():
-            metrics.retry.budget.labels(name).set(self._budgets[name].remaining(now))
+            if name in self._budgets:
+                metrics.retry.budget.labels(name).set(self._budgets[name].remaining(now))
             if (connections := connections_of(backend)) is not None:
                 for state, count in msgspec.structs.asdict(connections).items():
                     metrics.connections.labels(name, state).set(count)
 
     async def close(self) -> None:
         """Let every table and store finish what it accepted, and close it."""
-        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *self._leaving.values())
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._leaving.values()))
         await self._replicas.close()
         await _close(self._backends.values())
 
@@ -308,52 +311,64 @@ class Catalog:
             log.warning("store %s cannot be asked for its tables: %s", default, error.detail)
             return
         for name in names:
-            if (default, name) not in places and name not in self._entries:
+            if name not in self._entries and not places & self._settings.places(default, name):
                 self._add_automatic(name)
         await self._open_tables()
 
     def _may_be_made(self, name: str) -> bool:
         """Whether there is no such table, and a write may make it: not where another keeps its records already."""
         settings = self._settings
-        if name in self._entries or not settings.auto_create:
+        if name in self._entries or not settings.auto_create or settings.default_store is None:
             return False
-        return (settings.default_store, name) not in self._places()
+        return not self._places() & settings.places(settings.default_store, name)
 
-    def _places(self) -> set[Place]:
-        return {(table.store, table.name or name) for name, table in self._settings.tables.items()}
+    def _places(self) -> frozenset[Place]:
+        """Return where the tables of the settings have their records."""
+        settings = self._settings
+        every = (settings.places(table.store, table.name or name) for name, table in settings.tables.items())
+        return frozenset[Place]().union(*every)
+
+    def _automatic(self, name: str) -> TableSpec:
+        default = self._settings.default_store or ""
+        return TableSpec(name, create=True, partitions=self._settings.partitions(default))
 
     def _add_automatic(self, name: str) -> Entry:
-        entry = self._made(_automatic(name), TableSettings(store=self._settings.default_store or ""))
+        entry = self._made(self._automatic(name), TableSettings(store=self._settings.default_store or ""))
         return self._add(name, entry)
 
     def _add(self, name: str, entry: Entry) -> Entry:
         self._entries[name] = entry
-        if (before := self._leaving.get(entry.place)) is not None:
-            entry.succeed(before)
+        if before := {self._leaving[place] for place in entry.places if place in self._leaving}:
+            entry.succeed(asyncio.ensure_future(_all_of(before)))
         return entry
 
     def _entry(self, settings: Settings, name: str) -> Entry:
         table = settings.tables[name]
-        return self._made(table.spec(name, settings.options.get(name)), table)
+        spec = table.spec(name, settings.options.get(name))
+        return self._made(msgspec.structs.replace(spec, partitions=settings.partitions(table.store)), table)
 
     def _made(self, spec: TableSpec, settings: TableSettings) -> Entry:
         store = settings.store
-        return Entry(spec, settings, self._backends[store], self._around[store], self._environment.operations)
+        places = self._settings.places(store, spec.name_in_store)
+        operations = self._environment.operations
+        return Entry(spec, settings, self._backends[store], self._around[store], operations, places)
 
     def _leave(self, entry: Entry) -> None:
         """Let a table end by itself, at the latest when the catalog is closed."""
-        place, task = entry.place, asyncio.get_running_loop().create_task(entry.close())
-        self._leaving[place] = task
+        task = asyncio.get_running_loop().create_task(entry.close())
+        self._leaving.update(dict.fromkeys(entry.places, task))
 
         def has_left(task: asyncio.Task[None]) -> None:
-            if self._leaving.get(place) is task:
-                del self._leaving[place]
+            for place in entry.places:
+                if self._leaving.get(place) is task:
+                    del self._leaving[place]
 
         task.add_done_callback(has_left)
 
     def _shared(self, store: str) -> Around:
         """Return what the tables of one store have in common."""
-        environment = self._environment
+        environment, options = self._environment, self._settings.stores[store].options
+        parts = options.partitions if isinstance(options, PartitionedSettings) else ()
         return Around(
             metrics=environment.metrics,
             replicas=self._replicas,
@@ -361,12 +376,13 @@ class Catalog:
             remote=not self._backends[store].single_process,
             share=1 / environment.workers,
             traces=environment.traces,
-            budget=self._budgets[store],
+            budget=self._budgets.get(store),
+            partitions=tuple(self._shared(part) for part in parts),
         )
 
 
-def _automatic(name: str) -> TableSpec:
-    return TableSpec(name, create=True)
+async def _all_of(tasks: Iterable["asyncio.Task[None]"]) -> None:
+    await asyncio.gather(*tasks)
 
 
 async def _tried(entry: Entry) -> None:

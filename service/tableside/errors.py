@@ -19,7 +19,7 @@
 An error is a value (an outcome) as well as an exception: stores answer with it, the edge raises it.
 """
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 Applied = Literal["no", "unknown"]
 
@@ -29,10 +29,12 @@ class TableError(Exception):
 
     `retriable` says whether asking again may help; `applied` whether a write may have happened; `retry_after_s`
     how long to wait first, where known, and `retry_hint_s` the same where it was said and is not the default of the
-    class. `detail` names table, operation and limit, never a value or a secret.
+    class. `detail` names table, operation and limit, never a value or a secret. `partitions` are the outcomes
+    (`operations.Placed`) of a write to a partitioned table in each partition that it went to.
     """
 
     code: ClassVar[str] = "internal"
+    partitions: tuple[Any, ...] | None = None
     retriable: bool = False
     retry_after_default_s: ClassVar[float | None] = None
 

@@ -14,6 +14,9 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 
 COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
+DROPPED = "dropped"
+"""What becomes of a write to no partition of a table."""
+
 _KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
 
@@ -40,6 +43,12 @@ class Metrics:
             "Operations in one batch of a caller.",
             ("table",),
             buckets=COUNTS,
+            registry=registry,
+        )
+        self.dropped = tallies.Counter(
+            "tableside_dropped_records",
+            "Writes that were acknowledged and went to no partition, as their callers asked.",
+            ("table",),
             registry=registry,
         )
 
@@ -73,6 +82,8 @@ class Measure:
             labels = (self._table, operation, outcome)
             child = (self._metrics.operations.labels(*labels), self._metrics.seconds.labels(*labels))
             self._children[operation, outcome] = child
+        if outcome == DROPPED:
+            self._metrics.dropped.labels(self._table).inc(count)
         child[0].inc(count)
         child[1].observe(seconds)
 
@@ -100,5 +111,7 @@ def _label(answer: Outcome) -> str:
             return "absent"
         case TableError():
             return answer.code
+        case Written(partitions=()):
+            return DROPPED
         case Written():
             return "replayed" if answer.replayed else "created" if answer.created else "written"

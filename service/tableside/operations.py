@@ -1,5 +1,7 @@
 """The four operations, and what becomes of one, as immutable values.
 
+An operation on a partitioned table may name partitions, and its outcome says what became of it in each.
+
 They are msgspec structs rather than dataclasses: as immutable, and built four times as fast, which counts where a
 batch holds thousands. Knows nothing of stores or of the wire.
 """
@@ -34,11 +36,13 @@ class Get(msgspec.Struct, frozen=True, gc=False):
     """Ask for a record.
 
     `max_age_s` is how old an answer from a cache may be, in seconds: None is as old as the table's cache keeps one,
-    0 is not from the cache.
+    0 is not from the cache. `partitions` is as every operation has it: the indexes, rising, of those that it goes to
+    of a partitioned table, none of them being nowhere; None is the one that its key is placed in.
     """
 
     key: Key
     max_age_s: float | None = None
+    partitions: tuple[int, ...] | None = None
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -55,6 +59,7 @@ class Put(msgspec.Struct, frozen=True):
     ttl_s: float | None = None
     token: Token | None = None
     returning: bool = False
+    partitions: tuple[int, ...] | None = None
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -70,6 +75,7 @@ class Update(msgspec.Struct, frozen=True):
     ttl_s: float | None = None
     token: Token | None = None
     returning: bool = False
+    partitions: tuple[int, ...] | None = None
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -78,6 +84,7 @@ class Delete(msgspec.Struct, frozen=True):
     key: Key
     if_match: tuple[str, ...] | None = None
     token: Token | None = None
+    partitions: tuple[int, ...] | None = None
 
 
 Write: TypeAlias = Put | Update | Delete
@@ -102,6 +109,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
 
     `etag` is None where no record is left. `created` says that `if_absent` made the record, or that the default was
     used. `replayed` says that the token had been seen: nothing was applied now. `value` only where it was asked for.
+    `partitions` says of a partitioned table what became of it in each that it went to; of none, it was dropped.
     """
 
     etag: str | None
@@ -109,6 +117,14 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     replayed: bool = False
     value: bytes | None = None
     expires_ms: int = 0
+    partitions: "tuple[Placed, ...] | None" = None
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What became of a write in one partition, by its index."""
+
+    partition: int
+    outcome: Written | TableError
 
 
 Outcome: TypeAlias = Record | Written | TableError | None

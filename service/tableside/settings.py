@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import yaml
@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from . import stores
 from .keys import KeyField, KeySchema, PartType
 from .store import TableSpec
+from .stores.partitioned.backend import PartitionedSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
 
@@ -224,6 +225,10 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
         )
 
 
+Place: TypeAlias = tuple[str, str]
+"""Where records of a table are: the name of a store, and the table's name in it."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True):
     """One store: its kind, and what that kind may be told."""
 
@@ -252,6 +257,15 @@ class Settings(msgspec.Struct, frozen=True):
         """Whether some store can be owned by one process only."""
         return any(stores.backend_type(store.kind).single_process for store in self.stores.values())
 
+    def partitions(self, store: str) -> int:
+        """Return how many partitions the tables of a store have, 0 where it is not partitioned."""
+        options = self.stores[store].options if store in self.stores else None
+        return len(options.partitions) if isinstance(options, PartitionedSettings) else 0
+
+    def places(self, store: str, name: str) -> frozenset[Place]:
+        """Return where a table of that name in a store has its records: of a partitioned one, in each of its stores."""
+        return frozenset((part, name) for part in _parts(self.stores.get(store), store))
+
     def refusal_of(self, workers: int) -> str | None:
         """Return why so many processes cannot serve this together, if they cannot."""
         if workers > 1 and self.single_process:
@@ -259,6 +273,12 @@ class Settings(msgspec.Struct, frozen=True):
         if workers > 1 and any(table.cache for table in self.tables.values()):
             return "several workers and a cache do not go together: one would not see at once what another writes"
         return None
+
+
+def _parts(settings: StoreSettings | None, store: str) -> tuple[str, ...]:
+    """Return the names of the stores that hold what is in a store: its own, if it is not partitioned."""
+    options = settings.options if settings is not None else None
+    return options.partitions if isinstance(options, PartitionedSettings) else (store,)
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):
@@ -352,7 +372,8 @@ class _Reader:
         }
         self._check_defaults(top)
         opened = {name: table for name, table in tables.items() if table}
-        self._check_places(opened)
+        self._check_partitioned(top.stores)
+        self._check_places(opened, stores)
         self._check_shared(opened, known if isinstance(known, dict) else {})
         return Settings(
             {name: store for name, store in stores.items() if store},
@@ -402,7 +423,7 @@ class _Reader:
         store = entry.get("store")
         if isinstance(store, str) and store not in known:
             self._fault(f"{path}.store", f"no store has the name {store!r}")
-        options_type = _table_options(known.get(store)) if isinstance(store, str) else None
+        options_type = _table_options(known.get(store), known) if isinstance(store, str) else None
         if options_type is None:
             return self._model(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
@@ -450,12 +471,24 @@ class _Reader:
         if top.auto_create and top.default_store is None and len(top.stores) > 1:
             self._fault("default_store", "auto_create needs it where there are several stores")
 
-    def _check_places(self, tables: Mapping[str, TableSettings]) -> None:
-        places: dict[tuple[str, str], str] = {}
+    def _check_places(self, tables: Mapping[str, TableSettings], known: Mapping[str, StoreSettings | None]) -> None:
+        places: dict[Place, str] = {}
         for name, table in tables.items():
-            first = places.setdefault((table.store, table.name or name), name)
-            if first != name:
-                self._fault(f"tables.{name}.name", f"table {first!r} keeps its records there")
+            for part in _parts(known.get(table.store), table.store):
+                first = places.setdefault((part, table.name or name), name)
+                if first != name:
+                    self._fault(f"tables.{name}.name", f"table {first!r} keeps its records there")
+                    break
+
+    def _check_partitioned(self, known: Mapping[str, Any]) -> None:
+        """See to it that what is made of other stores is made of different ones that keep records themselves."""
+        for name, entry in known.items():
+            parts: object = entry.get("partitions") if entry.get("kind") == "partitioned" else None
+            if not isinstance(parts, list):
+                continue
+            for index, part in enumerate(parts):
+                if isinstance(part, str) and (fault := _fault_of_part(part, parts[:index], known)):
+                    self._fault(f"stores.{name}.partitions.{index}", fault)
 
     def _check_shared(self, tables: Mapping[str, TableSettings], known: dict[str, Any]) -> None:
         """See to it that what replicas share is on a store that can carry it."""
@@ -484,9 +517,28 @@ class _Reader:
         self._faults.append(Fault(path, message))
 
 
-def _table_options(store: object) -> type[BaseModel] | None:
-    """Return what can be said of a table in a store of the file; None where the store is itself at fault."""
+def _fault_of_part(part: str, before: list[object], known: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a partition of that name, after others."""
+    if part not in known:
+        return f"no store has the name {part!r}"
+    if part in before:
+        return f"{part!r} is partition {before.index(part)} already"
+    if known[part].get("kind") == "partitioned":
+        return f"{part!r} is partitioned itself"
+    return None
+
+
+def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] | None:
+    """Return what can be said of a table in a store of the file; None where the store is itself at fault.
+
+    Of one in a partitioned store that is what can be said of it in every partition, if these are of one kind.
+    """
     kind = store.get("kind") if isinstance(store, dict) else None
+    if isinstance(store, dict) and kind == "partitioned":
+        parts = store.get("partitions")
+        every = [known.get(part) for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
+        kinds = {part.get("kind") for part in every if isinstance(part, dict)}
+        kind = kinds.pop() if len(kinds) == 1 and "partitioned" not in kinds else kind
     try:
         return stores.backend_type(kind).TableOptions if kind in stores.kinds() else None
     except ImportError:

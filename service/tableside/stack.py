@@ -1,5 +1,7 @@
 """The policies around a table's store, as its settings say: which there are, and in what order."""
 
+import asyncio
+
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -10,6 +12,7 @@ from .policies.cache.others import Others
 from .replicas import Replicas
 from .settings import CacheSettings, CostSettings, DirectionSettings, TableSettings
 from .store import Policy, Store
+from .stores.partitioned.store import PartitionedStore
 from .tracing import Traces
 
 
@@ -40,6 +43,7 @@ class Around(msgspec.Struct, frozen=True):
 
     `kind` is the store's; `remote` says that it is in another process: else it is tried again, and bounded in its
     calls, only where the file says so. `share` is this process's part of what the workers of a replica may do together.
+    `partitions` are the same of the stores that a partitioned one is made of.
     """
 
     metrics: Metrics
@@ -49,16 +53,44 @@ class Around(msgspec.Struct, frozen=True):
     traces: Traces | None = None
     budget: retry.RetryBudget | None = None
     replicas: Replicas | None = None
+    partitions: "tuple[Around, ...]" = ()
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """The policies around a store: the outermost, and the cache among them."""
+    """The policies around a store: what is asked, the outermost policies, and the caches among them.
 
-    top: Policy
-    cache: Cache | None = None
+    Of a partitioned table what is asked stands above the policies, which are around each partition by itself.
+    """
+
+    top: Store
+    policies: tuple[Policy, ...]
+    caches: tuple[Cache, ...] = ()
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        await asyncio.gather(*(policy.close() for policy in self.policies))
+
+    def chill(self) -> None:
+        """Have the caches keep nothing until `warm`."""
+        for kept in self.caches:
+            kept.chill()
+
+    def warm(self) -> None:
+        """Have the caches keep what they read."""
+        for kept in self.caches:
+            kept.warm()
 
 
 def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
+    """Put the policies around a store, or around each partition of a partitioned one."""
+    if not isinstance(store, PartitionedStore):
+        return _stack(store, settings, around)
+    parts = [_stack(part, settings, its) for part, its in zip(store.openings, around.partitions, strict=True)]
+    policies = tuple(policy for part in parts for policy in part.policies)
+    return Stack(store.through(policies), policies, tuple(kept for part in parts for kept in part.caches))
+
+
+def _stack(store: Store, settings: TableSettings, around: Around) -> Stack:
     """Put the policies around a store, the innermost first: every attempt pays and is bounded, a cache hit is free."""
     read, write = settings.read, settings.write
     metrics, remote, share = around.metrics, around.remote, around.share
@@ -119,7 +151,7 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
             metrics=metrics.caller_limit,
             traces=around.traces,
         )
-    return Stack(inner, caching)
+    return Stack(inner, (inner,), () if caching is None else (caching,))
 
 
 def _shared(settings: TableSettings, replicas: Replicas | None) -> rate_limit.Shared | None:

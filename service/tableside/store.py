@@ -29,7 +29,8 @@ class TableSpec(msgspec.Struct, frozen=True):
 
     `key_given` says that the configuration names the key; else a store may take it from the table that it finds.
     `create` lets the store make its table. `options` are what only this kind of store can be told of a table: an
-    object of the backend class's `TableOptions`, or None for their defaults.
+    object of the backend class's `TableOptions`, or None for their defaults. `partitions` is how many a partitioned
+    table has, 0 for any other; of one partition's own store, `partition` is the index.
     """
 
     name: str
@@ -40,6 +41,8 @@ class TableSpec(msgspec.Struct, frozen=True):
     create: bool = False
     consistency: Literal["strong", "eventual"] = "strong"
     options: Any = None
+    partitions: int = 0
+    partition: int | None = None
 
     @property
     def name_in_store(self) -> str:
@@ -58,6 +61,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     splits: bool = True
     native_update: bool = False
     """Whether the backend itself evaluates updates, where its own expressions mean exactly the same."""
+    partitions: bool = False
+    """Whether an operation can say which partitions of the table it goes to."""
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -69,13 +74,19 @@ class Scan(msgspec.Struct, frozen=True):
     split: bytes | None = None
     position: bytes | None = None
     bytes_max: int = 2**26
+    partitions: tuple[int, ...] | None = None
+    """Of a partitioned table: only these; None is all."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some records of a scan, and the position to go on from; None when there is nothing more."""
+    """Some records of a scan, and the position to go on from; None when there is nothing more.
+
+    `partition` is where they are, of a partitioned table: those of one page are in one partition.
+    """
 
     records: list[tuple[Key, Record]]
     position: bytes | None
+    partition: int | None = None
 
 
 class Store(Protocol):

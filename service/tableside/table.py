@@ -12,15 +12,18 @@ from typing import TypeVar
 
 import msgspec
 
-from .errors import Applied, DeadlineExceeded, TableError
+from .errors import Applied, DeadlineExceeded, InvalidOperation, TableError
 from .in_flight import Bound
 from .measure import Measure
-from .operations import Get, Key, Operation, Outcome, Put, Update, Written
+from .operations import Get, Key, Operation, Outcome, Placed, Put, Update, Written
 from .store import Capabilities, Page, Scan, Store, TableSpec
-from .updates import fold, members
+from .updates import Changes, apply, fold, members
 from .within import within
 
 Result = TypeVar("Result")
+
+UPDATED_BYTES_MAX = 2**16
+"""How long the value of a put is at most that an update is applied to here: reading it takes time that others wait."""
 
 GRACE_S = 0.1
 """How long after the deadline a store is still waited for: it ends by itself then, and knows what it has finished."""
@@ -33,7 +36,7 @@ class Table:
     """A named set of records.
 
     `operations` bounds what is under way in the whole service; what would be too much is Overloaded, raised before
-    anything of it is attempted.
+    anything of it is attempted. An operation counts once for each partition that it names.
     """
 
     def __init__(
@@ -59,12 +62,12 @@ class Table:
 
     async def one(self, operation: Operation, deadline_s: float | None = None) -> Outcome:
         """Do one operation; an expected failure is the outcome, not an exception."""
-        started = time.perf_counter()
-        self._enter(1)
+        started, count = time.perf_counter(), _writes(operation)
+        self._enter(count)
         try:
             [outcome] = await self._apply([operation], self._until(deadline_s))
         finally:
-            self._leave(1)
+            self._leave(count)
         if self._measure is not None:
             self._measure.one(operation, outcome, time.perf_counter() - started)
         return outcome
@@ -78,11 +81,12 @@ class Table:
         if not operations:
             return []
         started = time.perf_counter()
-        self._enter(len(operations))
+        count = sum(map(_writes, operations)) if self.spec.partitions else len(operations)
+        self._enter(count)
         try:
             outcomes = await self._all(operations, self._until(deadline_s))
         finally:
-            self._leave(len(operations))
+            self._leave(count)
         if self._measure is not None:
             self._measure.many(operations, outcomes, time.perf_counter() - started)
         return outcomes
@@ -177,6 +181,11 @@ class Table:
         return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied=applied)
 
 
+def _writes(operation: Operation) -> int:
+    """Return how many an operation is once it is under way: one in each partition that it names."""
+    return 1 if operation.partitions is None else len(operation.partitions)
+
+
 class _Step(msgspec.Struct, frozen=True):
     """One operation that stands for one or more of the caller's, given by their positions, on one key."""
 
@@ -202,18 +211,37 @@ def _together(earlier: Operation, later: Operation, key_names: frozenset[str]) -
     """Return one operation with the effect of two in turn, if every caller can still be told what became of his.
 
     An update that touches a member named as the key may be refused for the value that it leaves, which one that
-    follows might hide: it goes by itself.
+    follows might hide: it goes by itself. So does what goes to other partitions, or writes to several: one of two may
+    be refused in one of these only.
     """
+    if earlier.partitions != later.partitions:
+        return None
     match earlier, later:
         case Get(), Get():
             return min(earlier, later, key=_age_max_s)
         case Put(), Put() if _plain(earlier) and _plain(later):
             return later
+        case Put(), Update() if _plain(earlier) and _plain(later):
+            return None if _touches(key_names, later.changes) else _updated(earlier, later)
         case Update(), Update() if _plain(earlier) and _plain(later):
-            if key_names and not key_names.isdisjoint(members(earlier.changes) | members(later.changes)):
+            if _touches(key_names, earlier.changes + later.changes):
                 return None
             return msgspec.structs.replace(earlier, changes=fold(earlier.changes, later.changes))
     return None
+
+
+def _touches(names: frozenset[str], changes: Changes) -> bool:
+    return bool(names) and not names.isdisjoint(members(changes))
+
+
+def _updated(put: Put, update: Update) -> Put | None:
+    """Return the put of what an update makes of its value; none where the update does not fit, or would take long."""
+    if len(put.value) > UPDATED_BYTES_MAX:
+        return None
+    try:
+        return msgspec.structs.replace(put, value=apply(put.value, update.changes))
+    except InvalidOperation:
+        return None
 
 
 def _age_max_s(get: Get) -> float:
@@ -223,7 +251,8 @@ def _age_max_s(get: Get) -> float:
 
 def _plain(write: Put | Update) -> bool:
     conditional = write.if_match is not None or (isinstance(write, Put) and write.if_absent)
-    return not (conditional or write.token or write.returning or write.ttl_s is not None)
+    several = write.partitions is not None and len(write.partitions) > 1
+    return not (conditional or several or write.token or write.returning or write.ttl_s is not None)
 
 
 def _settle(
@@ -231,9 +260,9 @@ def _settle(
 ) -> None:
     """Tell each caller of a step what became of his operation; hold back what follows a failure that may pass."""
     if isinstance(answer, TableError):
-        if answer.retriable or answer.applied == "unknown":
+        if (unsettled := _unsettled(answer)) is not None:
             for held_back in steps:
-                _tell(held_back.positions, answer.not_attempted(), outcomes)
+                _tell(held_back.positions, unsettled.not_attempted(), outcomes)
             steps.clear()
         elif len(step.positions) > 1 and not isinstance(step.operation, Get):
             # One of them is refused, and the others must stand: each goes by itself.
@@ -245,6 +274,12 @@ def _settle(
         _tell(step.positions, answer, outcomes)
 
 
+def _unsettled(error: TableError) -> TableError | None:
+    """Return what may pass, or is not known, of a failure: of one in several partitions, what is so in any of them."""
+    parts = [part.outcome for part in error.partitions or () if isinstance(part.outcome, TableError)] or [error]
+    return next((part for part in parts if part.retriable or part.applied == "unknown"), None)
+
+
 def _tell(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome]) -> None:
     for position in positions:
         outcomes[position] = answer
@@ -252,9 +287,15 @@ def _tell(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome]) ->
 
 def _tell_superseded(positions: Sequence[int], answer: Written, outcomes: list[Outcome]) -> None:
     """Give the last its etag, and the others one that no record has: their versions were gone at once."""
-    for position in positions[:-1]:
-        outcomes[position] = msgspec.structs.replace(answer, etag=f"{answer.etag}.{position}", created=False)
-    outcomes[positions[-1]] = msgspec.structs.replace(answer, created=False)
-    first = outcomes[positions[0]]
-    assert isinstance(first, Written)
-    outcomes[positions[0]] = msgspec.structs.replace(first, created=answer.created)
+    for position in positions:
+        etag = answer.etag if position == positions[-1] or answer.etag is None else f"{answer.etag}.{position}"
+        outcomes[position] = _with(answer, etag, created=answer.created and position == positions[0])
+
+
+def _with(answer: Written, etag: str | None, *, created: bool) -> Written:
+    """Return the same with another etag, also in the one partition that it may name."""
+    own = msgspec.structs.replace(answer, etag=etag, created=created, partitions=None)
+    if answer.partitions is None:
+        return own
+    placed = tuple(Placed(part.partition, own) for part in answer.partitions)
+    return msgspec.structs.replace(own, partitions=placed)

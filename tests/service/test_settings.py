@@ -90,7 +90,7 @@ def test_five_faults_in_five_places_are_all_listed_with_their_paths(tmp_path: Pa
         "tables.aircraft.ttl_s",
         "limits.operations_max",
     }
-    assert "dynamodb, memory, postgres, redis, rocksdb" in found["stores.other.kind"]
+    assert "dynamodb, memory, partitioned, postgres, redis, rocksdb" in found["stores.other.kind"]
     assert "nowhere" in found["tables.profiles.store"]
 
 

@@ -52,7 +52,7 @@ def around(registry: CollectorRegistry) -> Around:
 
 def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
     settings = TableSettings.model_validate(options)
-    return stack(store, settings, around(registry or CollectorRegistry())).top
+    return stack(store, settings, around(registry or CollectorRegistry())).policies[0]
 
 
 class TestEveryPolicyIdle(StoreContract):

@@ -23,7 +23,7 @@ from tableside.keys import KeySchema
 from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
 from tableside.store import Page, Policy, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.table import TOGETHER_MAX, Table
+from tableside.table import TOGETHER_MAX, UPDATED_BYTES_MAX, Table
 
 
 class Watched(Policy):
@@ -277,6 +277,61 @@ async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table:
     assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
 
 
+async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table, store: Watched) -> None:
+    first, *later = ok(await table.batch([put("a", {"n": 1}), increment(), update("a", {"m": 1}), increment()]))
+    assert store.calls == [[put("a", {"n": 3, "m": 1})]]
+    assert await value(table, "a") == {"n": 3, "m": 1}
+    assert not any(written.created for written in (first, *later))
+    assert len({written.etag for written in (first, *later)}) == 4
+
+
+async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(table: Table, store: Watched) -> None:
+    outcomes = await table.batch([put("a", {"n": "x"}), increment(), update("a", {"m": 1})])
+    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written]
+    assert await value(table, "a") == {"n": "x", "m": 1}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        update("a", {"m": 1}, returning=True),
+        update("a", {"m": 1}, ttl_s=60),
+        update("a", {"m": 1}, token=Token("w", 1)),
+        update("a", {"m": 1}, if_match=("*",)),
+    ],
+    ids=["return", "ttl_s", "token", "if_match"],
+)
+async def test_an_update_that_asks_for_more_is_not_part_of_the_put(table: Table, store: Watched, later: Update) -> None:
+    ok(await table.batch([put("a", {"n": 1}), later]))
+    assert len(store.calls) == 2
+    assert await value(table, "a") == {"n": 1, "m": 1}
+
+
+async def test_a_long_value_is_updated_by_the_store(table: Table, store: Watched) -> None:
+    ok(await table.batch([put("a", {"s": "x" * UPDATED_BYTES_MAX}), update("a", {"m": 1})]))
+    assert len(store.calls) == 2
+
+
+async def test_an_update_of_a_member_named_as_the_key_is_not_part_of_the_put() -> None:
+    store = Watched(TableSpec("t", COMPOSITE))
+    outcomes = await Table(store).batch([put(("u", 1), {"n": 1}), update(("u", 1), {"user": "v"})])
+    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
+    assert len(store.calls) == 2
+
+
+async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: Watched) -> None:
+    """The store is not a partitioned one, and does not look where they go: it shows what is sent."""
+    first = Get("a", partitions=(0,))
+    await table.batch([first, Get("a", partitions=(0,)), Get("a", partitions=(1,)), Get("a")])
+    assert store.calls == [[first], [Get("a", partitions=(1,))], [Get("a")]]
+    store.calls.clear()
+    ok(await table.batch([increment(partitions=(0, 1)), increment(partitions=(0, 1)), increment(partitions=(0,))]))
+    assert len(store.calls) == 3
+    store.calls.clear()
+    ok(await table.batch([increment(partitions=(0,)), increment(partitions=(0,))]))
+    assert len(store.calls) == 1
+
+
 # What follows a failure
 
 
@@ -297,7 +352,7 @@ async def test_after_a_failure_that_may_pass_later_operations_on_the_key_are_hel
     store.fails = lambda operation: failure if isinstance(operation, Update) and operation.key == "a" else None
     outcomes = await table.batch(
         [
-            put("a", {"n": 5}),
+            put("a", {"n": 5}, ttl_s=60),
             increment("a"),
             Get("a"),
             put("a", {"n": 9}),
@@ -334,7 +389,7 @@ async def test_a_get_that_failed_holds_back_the_write_that_follows(table: Table,
 
 async def test_after_a_refusal_later_operations_on_the_key_are_done(table: Table, store: Watched) -> None:
     store.fails = lambda operation: PreconditionFailed("no") if isinstance(operation, Update) else None
-    outcomes = await table.batch([put("a", {"n": 1}), increment(), Get("a"), put("a", {"n": 2})])
+    outcomes = await table.batch([put("a", {"n": 1}, ttl_s=60), increment(), Get("a"), put("a", {"n": 2})])
     assert [type(outcome) for outcome in outcomes] == [Written, PreconditionFailed, Record, Written]
 
 

@@ -19,6 +19,7 @@ PLUG_INS = "tableside.stores"
 _KINDS = {
     "dynamodb": "dynamodb.backend:DynamodbBackend",
     "memory": "memory:MemoryBackend",
+    "partitioned": "partitioned.backend:PartitionedBackend",
     "postgres": "postgres.backend:PostgresBackend",
     "redis": "redis.backend:RedisBackend",
     "rocksdb": "rocksdb:RocksdbBackend",

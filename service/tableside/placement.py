@@ -1,0 +1,97 @@
+"""Which partitions of a table an operation goes to: by what it says, or by its key as Kafka's producer would place it.
+
+Pure; knows nothing of what a partition is.
+"""
+
+from collections.abc import Collection
+from struct import iter_unpack
+from typing import TypeAlias
+
+from .errors import InvalidOperation
+from .operations import Get, Key, Operation
+
+Partitions: TypeAlias = tuple[int, ...] | None
+"""Indexes in rising order; None is the one that the key is placed in."""
+
+ALL = -1
+"""As the only index in a list: every partition."""
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_WORD = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit MurmurHash2 (org.apache.kafka.common.utils.Utils.murmur2), as an unsigned number."""
+    state = _SEED ^ len(data)
+    whole = len(data) & ~3
+    for (word,) in iter_unpack("<I", data[:whole]):
+        word = word * _FACTOR & _WORD
+        word = (word ^ word >> 24) * _FACTOR & _WORD
+        state = (state * _FACTOR & _WORD) ^ word
+    if len(data) > whole:
+        state = (state ^ int.from_bytes(data[whole:], "little")) * _FACTOR & _WORD
+    state = (state ^ state >> 13) * _FACTOR & _WORD
+    return state ^ state >> 15
+
+
+def default_partition(key: Key, count: int) -> int:
+    """Return the partition of a key among so many; of a composite key only the first part counts."""
+    part = key[0] if isinstance(key, tuple) else key
+    return (murmur2(str(part).encode()) & 0x7FFFFFFF) % count
+
+
+def chosen(raw: object, count: int) -> Partitions:
+    """Return what a caller's `partitions` mean in a table of so many. Raise InvalidOperation if nothing.
+
+    `"all"`, None and `[-1]` are all of them, `[]` is nowhere, `[None]` and `"default"` leave it to the key.
+    """
+    if raw is None or raw == "all":
+        return tuple(range(count))
+    if raw == "default":
+        return None
+    if not isinstance(raw, (list, tuple)):
+        raise InvalidOperation(f"partitions is a list of indexes, below {count} in this table, or all, or default")
+    if len(raw) == 1 and raw[0] is None:
+        return None
+    indexes = {_index(one) for one in raw}
+    if indexes == {ALL}:
+        return tuple(range(count))
+    if not all(0 <= index < count for index in indexes):
+        raise InvalidOperation(_outside(indexes, count))
+    return tuple(sorted(indexes))
+
+
+def placed(operation: Operation, count: int) -> tuple[int, ...]:
+    """Return the partitions that an operation goes to. Raise InvalidOperation if it cannot go to these.
+
+    A get needs exactly one, and an etag belongs to one partition's record.
+    """
+    indexes = operation.partitions
+    if indexes is None:
+        return (default_partition(operation.key, count),)
+    if indexes and not 0 <= indexes[0] <= indexes[-1] < count:
+        raise InvalidOperation(_outside(indexes, count))
+    if isinstance(operation, Get):
+        if len(indexes) != 1:
+            raise InvalidOperation(f"a get asks exactly one partition, not {len(indexes)} of {count}")
+    elif operation.if_match is not None and len(indexes) > 1:
+        raise InvalidOperation(f"if_match is for one partition, not {len(indexes)} of {count}")
+    return indexes
+
+
+def _index(raw: object) -> int:
+    if raw is None:
+        raise InvalidOperation("null stands alone in partitions, where it leaves the choice to the key")
+    if isinstance(raw, float) and raw.is_integer():
+        raw = int(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        raise InvalidOperation("an index in partitions is an integer")
+    return raw
+
+
+def _outside(indexes: Collection[int], count: int) -> str:
+    if ALL in indexes:
+        return f"-1 stands alone in partitions, where it is all {count}"
+    wrong = min(index for index in indexes if not 0 <= index < count)
+    return f"there is no partition {wrong}: this table has {count}, from 0 on"
