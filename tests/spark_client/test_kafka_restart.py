@@ -1,0 +1,83 @@
+"""Queries that multicast to a real broker and are started again from their checkpoint."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from kafka_topics import create_topic
+from spark_client.kafka_sessions import kafka_session
+from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
+from tableside_spark import multicast
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+BATCH = 100
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with kafka_session("local[2]") as started:
+        started.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH // 10)
+        yield started
+
+
+def records(start: int, end: int) -> list[tuple[str | None, str]]:
+    return [(f"key {number}", f"{number}") for number in range(start, end)]
+
+
+def copies_of(start: int, end: int) -> Copies:
+    return Counter((each, f"key {n}".encode(), f"{n}".encode()) for n in range(start, end) for each in (0, 2))
+
+
+def test_a_query_that_is_started_again_goes_on_where_it_ended(
+    spark: SparkSession, kafka_address: str, tmp_path: Path
+) -> None:
+    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
+    frame = stream_of(spark, kafka_address, source, maxOffsetsPerTrigger=BATCH)
+
+    def run() -> dict[str, int]:
+        copies = multicast(frame, F.expr("array(0, 2)"), num_partitions=3, topic=target)
+        return counted(drain(copies, kafka_address, target, tmp_path / "checkpoint"), target)
+
+    fill(kafka_address, source, records(0, 250))
+    assert run() == {"rows": 250, "dropped": 0, "records": 500}
+    assert held(kafka_address, target) == copies_of(0, 250)
+    fill(kafka_address, source, records(250, 300))
+    assert run() == {"rows": 50, "dropped": 0, "records": 100}
+    assert held(kafka_address, target) == copies_of(0, 300)
+
+
+def test_after_a_failure_nothing_is_missing_and_only_the_failed_micro_batch_is_sent_again(
+    spark: SparkSession, kafka_address: str, tmp_path: Path
+) -> None:
+    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 3)
+    fill(kafka_address, source, records(0, 3 * BATCH))
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def to_even(topic: str, key: str, value: str, num_partitions: int) -> list[int]:
+        if int(value) == 2 * BATCH - 1 and broken.exists():
+            raise OSError("failed on purpose, at the end of the second micro-batch")
+        return [0, 2]
+
+    def copies() -> DataFrame:
+        frame = stream_of(spark, kafka_address, source, maxOffsetsPerTrigger=BATCH)
+        return multicast(frame, to_even, num_partitions=3, topic=target)
+
+    with pytest.raises(StreamingQueryException, match="failed on purpose"):
+        drain(copies(), kafka_address, target, tmp_path / "checkpoint")
+    broken.unlink()
+    query = drain(copies(), kafka_address, target, tmp_path / "checkpoint")
+    sent = held(kafka_address, target)
+    assert set(sent) == set(copies_of(0, 3 * BATCH))
+    again: Any = sent - copies_of(0, 3 * BATCH)
+    assert again
+    assert set(again) <= set(copies_of(BATCH, 2 * BATCH))
+    assert max(again.values()) == 1
+    assert counted(query, target) == {"rows": 2 * BATCH, "dropped": 0, "records": 4 * BATCH}
