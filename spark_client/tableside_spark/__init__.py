@@ -18,8 +18,9 @@ from tableside_spark.partitioner import (
     StreamPartitioner,
     default_partition,
 )
+from tableside_spark.progress import progress
 from tableside_spark.retries import Retries
-from tableside_spark.summary import WriteSummary
+from tableside_spark.summary import WriteStats, WriteSummary
 from tableside_spark.table import Table
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ __all__ = [
     "TableClient",
     "TableError",
     "TableWriteError",
+    "WriteStats",
     "WriteSummary",
     "default_partition",
     "multicast",
+    "progress",
     "register",
 ]
 

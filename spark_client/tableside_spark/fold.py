@@ -89,45 +89,58 @@ def in_row(leaf: Leaf, column: Column, nulls: Nulls) -> Column:
     return F.when(column.isNotNull(), elements) if nulls == "omit" else elements
 
 
-def fold(leaves: Sequence[RowLeaf], order: Column | None, nulls: Nulls) -> Fold:
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Which of a key's rows take part, and in which order: all of them, and any, where nothing else is said."""
+
+    order: Column | None = None
+    rows: Column | None = None
+
+    def of(self, column: Column) -> Column:
+        """The column where the row takes part, else null, which aggregates pass over."""
+        return column if self.rows is None else F.when(self.rows, column)
+
+    def count(self) -> Column:
+        """How many rows take part."""
+        return F.count(F.lit(1)) if self.rows is None else F.count_if(self.rows)
+
+    def first(self, column: Column) -> Column:
+        """The column's value in the first row, or in any."""
+        return F.first(column) if self.order is None else F.min_by(column, self.of(self.order))
+
+    def last(self, column: Column) -> Column:
+        """The column's value in the last row, or in any."""
+        return F.first(column) if self.order is None else F.max_by(column, self.of(self.order))
+
+    def listed(self, text: Column) -> Column:
+        """The JSON documents of the rows, in order, as one JSON array."""
+        if self.order is None:
+            return F.concat(F.lit("["), F.concat_ws(",", F.collect_list(text)), F.lit("]"))
+        pairs = F.sort_array(F.collect_list(self.of(F.struct(self.order.alias("order"), text.alias("text")))))
+        return F.concat(F.lit("["), F.concat_ws(",", F.transform(pairs, lambda pair: pair["text"])), F.lit("]"))
+
+
+def fold(leaves: Sequence[RowLeaf], taking: Taking, nulls: Nulls) -> Fold:
     """The aggregates that fold the rows of one key, all of whose leaves are `foldable`."""
     result = Fold()
     for row_leaf in leaves:
         match row_leaf.leaf.operator:
             case "$inc":
-                _add_sum(result, row_leaf, nulls)
+                _add_sum(result, row_leaf, taking, nulls)
             case "$min":
-                _add(result, row_leaf, _guarded(F.min(row_leaf.name), row_leaf.name, nulls))
+                _add(result, row_leaf, _guarded(F.min(taking.of(F.col(row_leaf.name))), row_leaf.name, taking, nulls))
             case "$max":
-                _add(result, row_leaf, _guarded(F.max(row_leaf.name), row_leaf.name, nulls))
+                _add(result, row_leaf, _guarded(F.max(taking.of(F.col(row_leaf.name))), row_leaf.name, taking, nulls))
             case "$push" | "$addToSet":
-                _add_elements(result, row_leaf, order, nulls)
+                _add_elements(result, row_leaf, taking, nulls)
             case _ if nulls == "omit":
-                _add(result, row_leaf, _last_given(row_leaf.name, order))
+                _add(result, row_leaf, _last_given(row_leaf.name, taking))
             case _:
                 result.values.append(F.col(_LAST).getField(row_leaf.name))
     last = [row_leaf.name for row_leaf in leaves if row_leaf.leaf.operator in ("$set", MERGE)]
     if last and nulls == "write":
-        result.aggregates[_LAST] = last_of(F.struct(*[F.col(name) for name in last]), order)
+        result.aggregates[_LAST] = taking.last(F.struct(*[F.col(name) for name in last]))
     return result
-
-
-def first_of(column: Column, order: Column | None) -> Column:
-    """The column's value in the first row in `order`, or in any."""
-    return F.first(column) if order is None else F.min_by(column, order)
-
-
-def last_of(column: Column, order: Column | None) -> Column:
-    """The column's value in the last row in `order`, or in any."""
-    return F.first(column) if order is None else F.max_by(column, order)
-
-
-def listed(text: Column, order: Column | None) -> Column:
-    """An aggregate: the JSON documents of a key's rows, in order, as one JSON array."""
-    if order is None:
-        return F.concat(F.lit("["), F.concat_ws(",", F.collect_list(text)), F.lit("]"))
-    pairs = F.sort_array(F.collect_list(F.struct(order.alias("order"), text.alias("text"))))
-    return F.concat(F.lit("["), F.concat_ws(",", F.transform(pairs, lambda pair: pair["text"])), F.lit("]"))
 
 
 def _add(result: Fold, row_leaf: RowLeaf, aggregate: Column) -> None:
@@ -135,36 +148,38 @@ def _add(result: Fold, row_leaf: RowLeaf, aggregate: Column) -> None:
     result.values.append(F.col(row_leaf.name))
 
 
-def _guarded(aggregate: Column, name: str, nulls: Nulls) -> Column:
+def _guarded(aggregate: Column, name: str, taking: Taking, nulls: Nulls) -> Column:
     """Null if any operand is: aggregates skip nulls, and one would go unnoticed."""
-    return aggregate if nulls == "omit" else F.when(F.count(name) == F.count(F.lit(1)), aggregate)
+    if nulls == "omit":
+        return aggregate
+    return F.when(F.count(taking.of(F.col(name))) == taking.count(), aggregate)
 
 
-def _add_sum(result: Fold, row_leaf: RowLeaf, nulls: Nulls) -> None:
+def _add_sum(result: Fold, row_leaf: RowLeaf, taking: Taking, nulls: Nulls) -> None:
     name = row_leaf.name
     if not isinstance(row_leaf.kind, LongType):  # 2^31 rows of 32 bits fit into 64
-        _add(result, row_leaf, _guarded(F.sum(F.col(name).cast("long")), name, nulls))
+        _add(result, row_leaf, _guarded(F.sum(taking.of(F.col(name).cast("long"))), name, taking, nulls))
         return
-    result.aggregates[name] = _guarded(F.sum(F.col(name).cast(_SUM)), name, nulls)
+    result.aggregates[name] = _guarded(F.sum(taking.of(F.col(name).cast(_SUM))), name, taking, nulls)
     total = F.col(name).try_cast("long")
     result.values.append(total)
     overflow = F.col(name).isNotNull() & total.isNull()
     result.overflows.append((overflow, f"{row_leaf.leaf.label}: the rows' sum is beyond 64 bits"))
 
 
-def _last_given(name: str, order: Column | None) -> Column:
-    if order is None:
+def _last_given(name: str, taking: Taking) -> Column:
+    if taking.order is None:
         return F.first(name, ignorenulls=True)
-    return F.max_by(F.col(name), F.when(F.col(name).isNotNull(), order))
+    return F.max_by(F.col(name), F.when(F.col(name).isNotNull(), taking.of(taking.order)))
 
 
-def _add_elements(result: Fold, row_leaf: RowLeaf, order: Column | None, nulls: Nulls) -> None:
+def _add_elements(result: Fold, row_leaf: RowLeaf, taking: Taking, nulls: Nulls) -> None:
     leaf, name = row_leaf.leaf, row_leaf.name
     plain = _comparable(row_leaf.kind)
     as_set = leaf.operator == "$addToSet" and plain
-    result.aggregates[name] = _collected(name, order, as_set=as_set)
+    result.aggregates[name] = _collected(name, taking, as_set=as_set)
     pairs = F.col(name)
-    if order is not None:
+    if taking.order is not None:
         pairs = F.sort_array(pairs) if plain else F.array_sort(pairs, _by_order)
     elements = F.transform(pairs, lambda pair: pair["element"])
     if nulls == "omit":
@@ -172,17 +187,17 @@ def _add_elements(result: Fold, row_leaf: RowLeaf, order: Column | None, nulls: 
     elements = F.flatten(elements) if leaf.each else elements
     if as_set:
         elements = F.array_distinct(elements)
-        elements = elements if order is not None else F.sort_array(elements)
+        elements = elements if taking.order is not None else F.sort_array(elements)
     document = F.struct(elements.alias("$each"))
     nothing = F.size(F.coalesce(elements, F.array())) == 0
     result.values.append(F.when(~nothing, document) if nulls == "omit" else document)
 
 
-def _collected(name: str, order: Column | None, *, as_set: bool) -> Column:
+def _collected(name: str, taking: Taking, *, as_set: bool) -> Column:
     """Elements in structs, since collecting drops bare nulls."""
-    if order is not None:
-        return F.collect_list(F.struct(order.alias("order"), F.col(name).alias("element")))
-    element = F.struct(F.col(name).alias("element"))
+    if taking.order is not None:
+        return F.collect_list(taking.of(F.struct(taking.order.alias("order"), F.col(name).alias("element"))))
+    element = taking.of(F.struct(F.col(name).alias("element")))
     return F.collect_set(element) if as_set else F.collect_list(element)
 
 

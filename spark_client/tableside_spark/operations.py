@@ -1,20 +1,22 @@
-"""A caller's frame as a frame of operations: key columns, rows stood for, a problem or none, JSON documents.
+"""A caller's frame as checked rows: key columns, order, a problem or none, JSON documents.
 
-Everything here is expressions for the JVM; nothing is sent, and nothing runs yet.
+Everything here is expressions for the JVM over the caller's own frame, batch or streaming; nothing is sent, and
+nothing runs yet. `grouping` makes operations of the rows.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import DataType, MapType, StringType, StructType
+from pyspark.sql.types import BooleanType, DataType, MapType, StringType, StructType
 
 from tableside_spark import fold
 from tableside_spark.documents import Document, Leaf, read_update, value_column
 from tableside_spark.fold import RowLeaf
 from tableside_spark.frames import quoted
+from tableside_spark.grouping import DEFAULT, ORDER, UPDATE, VALUE, EachRow, Grouping, LastRow, OnePerKey, Updates
 from tableside_spark.json_columns import (
     Decimals,
     Nulls,
@@ -24,64 +26,88 @@ from tableside_spark.json_columns import (
     refuse_type,
     with_decimals,
 )
-from tableside_spark.sending import PROBLEM, ROWS, internal
-
-_VALUE, _UPDATE, _DEFAULT = map(internal, ("value", "update", "default"))
-_ORDER = "__order"
+from tableside_spark.requests import DELETE, PROBLEM
 
 OrderBy = str | Column | Sequence[str | Column] | None
+
+_Check = tuple[Column | None, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How values become JSON: what is done with nulls, and with decimals."""
+    """How rows become operations.
 
+    `keys` are the key's columns, `apart` our own that tell operations on one key apart. What is done with nulls and
+    with decimals; the rows' order; which of them are deletes.
+    """
+
+    keys: tuple[str, ...]
     nulls: Nulls = "write"
     decimals: Decimals = "number"
+    order_by: OrderBy = None
+    delete_when: Column | None = None
+    apart: tuple[str, ...] = ()
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the rows have an order."""
+        return self.order_by is not None
+
+    @property
+    def deletes(self) -> bool:
+        """Whether some rows are deletes."""
+        return self.delete_when is not None
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The columns that tell operations apart."""
+        return (*self.keys, *self.apart)
 
 
-def puts(frame: DataFrame, keys: Sequence[str], value: Column, order_by: OrderBy, writing: Writing) -> DataFrame:
-    """One put per row; with `order_by`, one per key, with the value of its last row."""
-    rows = _named(frame, keys, {_VALUE: value}, order_by)
-    text, check = _document(rows, _VALUE, "value", writing)
-    checks = [*_null_keys(keys), (quoted(_VALUE).isNull(), "the value is null"), *check]
-    ready = rows.select(
-        *_key_columns(keys), *_order_columns(order_by), problem(checks).alias(PROBLEM), text.alias(_VALUE)
-    )
-    if order_by is None:
-        return ready.withColumn(ROWS, F.lit(1).cast("long"))
-    last = fold.last_of(F.col(_VALUE), F.col(_ORDER))
-    return _per_key(ready, keys).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_VALUE))
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The checked rows, and what makes operations of them."""
+
+    rows: DataFrame
+    grouping: Grouping
 
 
-def deletes(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+def puts(frame: DataFrame, value: Column, writing: Writing, *, one_per_key: bool) -> Prepared:
+    """One put per row; with an order, or where it is asked for, one per key, with the value of its last row."""
+    rows = _named(frame, {VALUE: value}, writing)
+    text, check = _document(rows, VALUE, "value", writing)
+    missing = (quoted(VALUE).isNull(), "the value is null")
+    ready = _ready(rows, [text.alias(VALUE)], [missing, *check], writing)
+    if not (writing.ordered or one_per_key):
+        return Prepared(ready, EachRow())
+    return Prepared(ready, LastRow(writing.group, writing.ordered, writing.deletes))
+
+
+def deletes(frame: DataFrame, writing: Writing) -> Prepared:
     """One delete per key."""
-    ready = frame.select(*_key_columns(keys), problem(_null_keys(keys)).alias(PROBLEM))
-    return _per_key(ready, keys).agg(F.count(F.lit(1)).alias(ROWS))
+    return Prepared(_ready(_named(frame, {}, writing), [], [], writing), OnePerKey(writing.group))
 
 
-def updates(
-    frame: DataFrame,
-    keys: Sequence[str],
-    update: Any,
-    default: Any,
-    order_by: OrderBy,
-    writing: Writing,
-    *,
-    folding: bool,
-) -> DataFrame:
+def updates(frame: DataFrame, update: Any, default: Any, writing: Writing, *, folding: bool) -> Prepared:
     """One update per key: its rows folded where that is exact and wanted, else a list of their updates."""
     documents = _documents(update)
     leaves = [leaf for document in documents for leaf in document.leaves]
     columns = {_leaf_name(position): leaf.column for position, leaf in enumerate(leaves)}
     if default is not None:
-        columns[_DEFAULT] = value_column(default)
-    rows = _named(frame, keys, columns, order_by)
-    row_leaves, ready = _checked(rows, keys, leaves, order_by, writing, has_default=default is not None)
+        columns[DEFAULT] = value_column(default)
+    row_leaves, ready = _checked(_named(frame, columns, writing), leaves, writing, has_default=default is not None)
     folds = folding and len(documents) == 1 and bool(documents[0].template) and all(map(fold.foldable, row_leaves))
-    if folds:
-        return _folded(ready, keys, documents[0], row_leaves, order_by, writing, has_default=default is not None)
-    return _listed(ready, keys, documents, row_leaves, order_by, writing, has_default=default is not None)
+    rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, writing))
+    grouping = Updates(
+        writing.group,
+        documents[0] if folds else None,
+        tuple(row_leaves),
+        writing.nulls,
+        writing.ordered,
+        writing.deletes,
+        default is not None,
+    )
+    return Prepared(rows, grouping)
 
 
 def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | None, value: str | None) -> Column:
@@ -92,6 +118,13 @@ def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | No
         return quoted(value)
     names = [name for name in frame.columns if name not in keys] if columns is None else list(columns)
     return F.struct(*[quoted(name).alias(name) for name in names])
+
+
+def condition(delete_when: Column | str | None, order_by: OrderBy) -> Column | None:
+    """The condition under which a row is a delete."""
+    if delete_when is not None and order_by is None:
+        raise ValueError("delete_when needs order_by: which of a key's rows is the last decides what is left of it")
+    return quoted(delete_when) if isinstance(delete_when, str) else delete_when
 
 
 def _documents(update: Any) -> list[Document]:
@@ -106,17 +139,11 @@ def _documents(update: Any) -> list[Document]:
 
 
 def _checked(
-    rows: DataFrame,
-    keys: Sequence[str],
-    leaves: Sequence[Leaf],
-    order_by: OrderBy,
-    writing: Writing,
-    *,
-    has_default: bool,
+    rows: DataFrame, leaves: Sequence[Leaf], writing: Writing, *, has_default: bool
 ) -> tuple[list[RowLeaf], DataFrame]:
     """The leaves with their types, and the rows with a problem or none, decimals and default as they are sent."""
     types = {member.name: member.dataType for member in rows.schema.fields}
-    checks = _null_keys(keys)
+    checks: list[_Check] = []
     columns: list[Column] = []
     for position, leaf in enumerate(leaves):
         name = _leaf_name(position)
@@ -126,58 +153,15 @@ def _checked(
             checks.append((F.col(name).isNull(), "the update is null"))
         columns.append(with_decimals(F.col(name), types[name], writing.decimals).alias(name))
     if has_default:
-        text, check = _document(rows, _DEFAULT, "default", writing)
-        columns.append(text.alias(_DEFAULT))
+        text, check = _document(rows, DEFAULT, "default", writing)
+        columns.append(text.alias(DEFAULT))
         checks += check
-    ready = rows.select(*_key_columns(keys), *_order_columns(order_by), *columns, problem(checks).alias(PROBLEM))
+    ready = _ready(rows, columns, checks, writing)
     sent = {member.name: member.dataType for member in ready.schema.fields}
     row_leaves = [RowLeaf(leaf, _leaf_name(at), sent[_leaf_name(at)]) for at, leaf in enumerate(leaves)]
     for row_leaf in row_leaves:
         fold.refuse_operand(row_leaf)
     return row_leaves, ready
-
-
-def _folded(
-    ready: DataFrame,
-    keys: Sequence[str],
-    document: Document,
-    leaves: Sequence[RowLeaf],
-    order_by: OrderBy,
-    writing: Writing,
-    *,
-    has_default: bool,
-) -> DataFrame:
-    folded = fold.fold(leaves, _order(order_by), writing.nulls)
-    aggregates = [aggregate.alias(name) for name, aggregate in folded.aggregates.items()]
-    grouped = _per_key(ready, keys).agg(
-        F.count(F.lit(1)).alias(ROWS), *aggregates, *_default_aggregate(order_by, has_default)
-    )
-    return grouped.select(
-        *_key_columns(keys),
-        ROWS,
-        F.coalesce(F.col(PROBLEM), problem(folded.overflows)).alias(PROBLEM),
-        json_text(document.struct(folded.values), writing.nulls).alias(_UPDATE),
-        *([_DEFAULT] if has_default else []),
-    )
-
-
-def _listed(
-    ready: DataFrame,
-    keys: Sequence[str],
-    documents: Sequence[Document],
-    leaves: Sequence[RowLeaf],
-    order_by: OrderBy,
-    writing: Writing,
-    *,
-    has_default: bool,
-) -> DataFrame:
-    text = _row_text(documents, leaves, writing)
-    rows = ready.withColumn(_UPDATE, text)
-    return _per_key(rows, keys).agg(
-        F.count(F.lit(1)).alias(ROWS),
-        fold.listed(F.col(_UPDATE), _order(order_by)).alias(_UPDATE),
-        *_default_aggregate(order_by, has_default),
-    )
 
 
 def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], writing: Writing) -> Column:
@@ -195,20 +179,36 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], writing:
     return F.concat_ws(",", *texts)
 
 
-def _default_aggregate(order_by: OrderBy, has_default: bool) -> list[Column]:
-    return [fold.first_of(F.col(_DEFAULT), _order(order_by)).alias(_DEFAULT)] if has_default else []
-
-
-def _named(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, Column], order_by: OrderBy) -> DataFrame:
-    """The key columns, the given ones under their internal names, and the order as one struct."""
+def _named(frame: DataFrame, columns: Mapping[str, Column], writing: Writing) -> DataFrame:
+    """The columns that tell operations apart, the given ones under their internal names, and the order in one."""
     given = [column.alias(name) for name, column in columns.items()]
-    order = [_order_struct(order_by).alias(_ORDER)] if order_by is not None else []
-    return frame.select(*_key_columns(keys), *given, *order)
+    order = [_order_struct(writing.order_by).alias(ORDER)] if writing.ordered else []
+    return frame.select(*map(quoted, writing.group), *given, *order, *_delete_column(frame, writing))
 
 
-def _document(
-    rows: DataFrame, name: str, label: str, writing: Writing
-) -> tuple[Column, list[tuple[Column | None, str]]]:
+def _delete_column(frame: DataFrame, writing: Writing) -> list[Column]:
+    """Whether a row is a delete; a condition that is null is not so."""
+    if writing.delete_when is None:
+        return []
+    kind = frame.select(writing.delete_when.alias(DELETE)).schema[DELETE].dataType
+    if not isinstance(kind, BooleanType):
+        raise ValueError(f"delete_when is {kind.simpleString()}: it has to be a condition")
+    return [F.coalesce(writing.delete_when, F.lit(False)).alias(DELETE)]
+
+
+def _ready(rows: DataFrame, columns: Sequence[Column], checks: Sequence[_Check], writing: Writing) -> DataFrame:
+    """The rows as they are grouped: checked, and with their documents."""
+    kept = [name for name in (ORDER, DELETE) if name in rows.columns]
+    wrong = problem([*_null_keys(writing.keys), *[(_unless_delete(check, writing), text) for check, text in checks]])
+    return rows.select(*map(quoted, writing.group), *kept, wrong.alias(PROBLEM), *columns)
+
+
+def _unless_delete(condition: Column | None, writing: Writing) -> Column | None:
+    """The condition, of rows that are no deletes: what else those hold is not looked at."""
+    return condition if condition is None or not writing.deletes else ~F.col(DELETE) & condition
+
+
+def _document(rows: DataFrame, name: str, label: str, writing: Writing) -> tuple[Column, list[_Check]]:
     """A document column as JSON text, and what may be wrong with it."""
     kind = rows.schema[name].dataType
     members = kind.fields if isinstance(kind, StructType) else []
@@ -233,35 +233,18 @@ def _text(column: Column, kind: DataType, label: str, writing: Writing) -> Colum
     raise ValueError(f"the {label} is {kind.simpleString()}: it has to be a struct, a map or JSON text")
 
 
-def _finite(column: Column, kind: DataType, label: str) -> list[tuple[Column | None, str]]:
+def _finite(column: Column, kind: DataType, label: str) -> list[_Check]:
     return [(not_finite(column, kind), f"column {label} holds a NaN or an infinity")]
 
 
-def _null_keys(keys: Sequence[str]) -> list[tuple[Column | None, str]]:
+def _null_keys(keys: Sequence[str]) -> list[_Check]:
     return [(quoted(key).isNull(), f"key column {key} is null") for key in keys]
-
-
-def _key_columns(keys: Sequence[str]) -> list[Column]:
-    return [quoted(key) for key in keys]
-
-
-def _per_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
-    """Rows of one key and one fate together: those with a problem do not spoil the others of their key."""
-    return rows.groupBy(*_key_columns(keys), F.col(PROBLEM))
 
 
 def _order_struct(order_by: OrderBy) -> Column:
     given = [order_by] if isinstance(order_by, str | Column) else list(order_by or [])
     columns = [quoted(part) if isinstance(part, str) else part for part in given]
     return F.struct(*[column.alias(f"by_{position}") for position, column in enumerate(columns)])
-
-
-def _order_columns(order_by: OrderBy) -> list[Column]:
-    return [] if order_by is None else [F.col(_ORDER)]
-
-
-def _order(order_by: OrderBy) -> Column | None:
-    return None if order_by is None else F.col(_ORDER)
 
 
 def _leaf_name(position: int) -> str:

@@ -11,41 +11,49 @@ import pyarrow.compute as pc
 from tableside_spark.batching import ChunkSize, chunks
 from tableside_spark.connection import Connection, shared_client
 from tableside_spark.errors import TableError
-from tableside_spark.keys import key_column
+from tableside_spark.requests import (
+    DELETE,
+    NOWHERE,
+    PARTITION,
+    PROBLEM,
+    RESET,
+    ROWS,
+    Keys,
+    Token,
+    internal,
+    request,
+    resets,
+)
 from tableside_spark.window import in_order
 
-ROWS = "__rows"
-"""How many of the caller's rows an operation stands for."""
-PROBLEM = "__problem"
-"""Why an operation must not be sent, or null."""
 CODE = "__code"
 DETAIL = "__detail"
-COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "retried")
+RETRIABLE = "__retriable"
+"""Whether asking again may help a failed operation."""
+COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried")
 """The counts of an outcome row, in rows of the caller's frame but for the operations."""
 
-
-def internal(name: str) -> str:
-    """The name of one of our own columns beside the caller's."""
-    return f"__{name}"
+_REPLAYED, _RETRIES, _SENT = map(internal, ("is_replayed", "retries", "is_sent"))
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
     """One write: where to, under which token, how much at once, and whether a failure ends it.
 
-    The incoming batches hold the key columns, `ROWS`, `PROBLEM` and the documents (JSON text), one row per
-    operation. The outgoing ones hold `COUNTS`, then the key columns, `ROWS`, the documents, `CODE` and
-    `DETAIL`: a row of counts per chunk, and a row without counts per failure. The names of all but the key
-    columns are `internal`, so that a key column may have any name.
+    The incoming batches hold the key columns, `ROWS`, `PROBLEM`, the documents (JSON text), and where there are such
+    `DELETE` and `PARTITION`, one row per operation. The outgoing ones hold `COUNTS`, then the columns `shown` of the
+    incoming, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: a row of counts per chunk, and a row without counts per
+    failure, or, where nothing is `shown`, for all failures that are alike. The names of all but the key columns are
+    `internal`, so that a key column may have any name.
     """
 
     connection: Connection
     table: str
     op: str
-    key_columns: tuple[str, ...]
-    key_names: tuple[str, ...]
+    keys: Keys
+    shown: tuple[str, ...]
     documents: tuple[str, ...]
-    writer: str | None
+    token: Token | None
     ttl_s: float | None
     at_least_once: bool
     stop_at_failure: bool
@@ -58,107 +66,134 @@ class Sending:
         return in_order(chunks(batches, self.size), partial(self._outcome, failing), self.window)
 
     def _outcome(self, failing: list[bool], chunk: pa.RecordBatch) -> pa.RecordBatch:
+        operations = pa.Table.from_batches([chunk])
         if failing:
-            return self._report(chunk.slice(0, 0), [], {"dropped": _total(chunk.column(ROWS))})
-        answered = self._answered(chunk)
+            return self._report(_refused(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
+        answered = self._answered(operations)
         if self.stop_at_failure and answered[CODE].null_count < len(answered):
             failing.append(True)
-        return self._counted(answered)
+        return self._report(answered.filter(pc.is_valid(answered[CODE])), _counts(answered))
 
-    def _answered(self, chunk: pa.RecordBatch) -> pa.Table:
-        """The chunk with `CODE`, `DETAIL`, what else is counted beside each operation."""
-        problems = chunk.column(PROBLEM)
-        if problems.null_count == len(problems):
-            return self._sent(pa.Table.from_batches([chunk]))
-        good = pa.Table.from_batches([chunk.filter(pc.is_null(problems))])
-        bad = pa.Table.from_batches([chunk.filter(pc.is_valid(problems))])
-        refused = _beside(bad, pa.repeat("invalid_operation", len(bad)), bad[PROBLEM], sent=False)
-        return pa.concat_tables([self._sent(good), refused]) if len(good) else refused
+    def _answered(self, operations: pa.Table) -> pa.Table:
+        """The operations with `CODE`, `DETAIL`, and what else is counted beside each of them."""
+        bad = pc.is_valid(operations[PROBLEM])
+        if not pc.any(bad, min_count=0).as_py():
+            return self._after_resets(operations)
+        refused = operations.filter(bad)
+        good = operations.filter(pc.invert(bad))
+        outcomes = [_refused(refused, refused[PROBLEM])]
+        return pa.concat_tables([self._after_resets(good), *outcomes]) if len(good) else outcomes[0]
 
-    def _sent(self, operations: pa.Table) -> pa.Table:
-        columns = {name: operations[internal(name)] for name in self.documents}
-        if self.writer is not None:
-            columns["sequence"] = pa.repeat(pa.scalar(0, pa.int64()), len(operations))
-        if self.ttl_s is not None:
-            columns["ttl_s"] = pa.repeat(pa.scalar(self.ttl_s, pa.float64()), len(operations))
-        keys = key_column([operations[name].combine_chunks() for name in self.key_columns], self.key_names)
+    def _after_resets(self, operations: pa.Table) -> pa.Table:
+        """What became of all, those first deleted that begin with a delete: if that fails, their update is not sent."""
+        both = resets(operations, self.op)
+        if both is None or not pc.any(both, min_count=0).as_py():
+            return self._sent(operations, self.op, self.documents, self.token)
+        token = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
+        deleted = self._sent(operations.filter(both).drop_columns(DELETE), "delete", (), token)
+        deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(_outcome_names(operations))
+        gone = pc.is_null(deleted[CODE])
+        rest = pa.concat_tables(
+            [operations.filter(pc.invert(both)), deleted.filter(gone).select(operations.column_names)]
+        )
+        failed = deleted.filter(pc.invert(gone))
+        sent = [self._sent(rest, self.op, self.documents, self.token)] if len(rest) else []
+        return pa.concat_tables([*sent, failed])
+
+    def _sent(self, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None) -> pa.Table:
+        batch, one_op = request(operations, op, self.keys, documents, token, self.ttl_s if op != "delete" else None)
         try:
             answer = shared_client(self.connection).batch(
                 self.table,
-                pa.table({"key": keys, **columns}),
-                op=self.op,
-                writer=self.writer,
+                batch,
+                op=one_op,
+                writer=None if token is None else token.writer,
                 at_least_once=self.at_least_once,
             )
         except TableError as error:
-            count = len(operations)
-            return _beside(operations, pa.repeat(error.code, count), pa.repeat(error.detail, count), sent=True)
-        replayed = pc.fill_null(answer["replayed"], False)
+            return _beside(operations, error.code, error.detail, error.retriable, sent=True)
         return _beside(
-            operations, answer["code"], answer["detail"], sent=True, replayed=replayed, retries=answer["retries"]
+            operations,
+            answer["code"],
+            answer["detail"],
+            answer["retriable"],
+            sent=True,
+            replayed=pc.fill_null(answer["replayed"], False),
+            retries=answer["retries"],
         )
 
-    def _counted(self, answered: pa.Table) -> pa.RecordBatch:
-        rows, ok = answered[ROWS], pc.is_null(answered[CODE])
-        sent = answered["__sent"]
-        counts = {
-            "operations": _total(sent.cast(pa.int64())),
-            "sent": _total(rows, sent),
-            "applied": _total(rows, pc.and_(ok, pc.invert(answered["__replayed"]))),
-            "replayed": _total(rows, pc.and_(ok, answered["__replayed"])),
-            "failed": _total(rows, pc.invert(ok)),
-            "retried": _total(rows, pc.greater(answered["__retries"], 0)),
-        }
-        failures = answered.filter(pc.invert(ok))
-        return self._report(failures, [failures[CODE], failures[DETAIL]], counts)
-
-    def _report(
-        self, failures: pa.Table | pa.RecordBatch, outcome: Sequence[pa.ChunkedArray], counts: dict[str, int]
-    ) -> pa.RecordBatch:
+    def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
         """One row of counts, followed by the failures."""
-        names = [*self.key_columns, ROWS, *map(internal, self.documents)]
-        types = [failures.schema.field(name).type for name in names]
-        columns: list[Any] = [_first_then_zeros(counts.get(name, 0), len(failures)) for name in COUNTS]
-        columns += [_null_then(failures.column(name), kind) for name, kind in zip(names, types, strict=True)]
-        columns += [_null_then(column, pa.string()) for column in outcome or [None, None]]
-        schema = pa.schema(
-            [
-                *((internal(name), pa.int64()) for name in COUNTS),
-                *zip(names, types, strict=True),
-                (CODE, pa.string()),
-                (DETAIL, pa.string()),
-            ]
-        )
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        names = [*self.shown, ROWS, CODE, DETAIL, RETRIABLE]
+        failures = failures.select(names) if self.shown else _alike(failures)
+        zeros = [pa.array([counts.get(name, 0), *([0] * len(failures))], pa.int64()) for name in COUNTS]
+        fields = [*(pa.field(internal(name), pa.int64()) for name in COUNTS), *map(failures.schema.field, names)]
+        columns = [*zeros, *(_null_then(failures.column(name)) for name in names)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in fields]))
+
+
+def _counts(answered: pa.Table) -> dict[str, int]:
+    rows, ok, sent, replayed = answered[ROWS], pc.is_null(answered[CODE]), answered[_SENT], answered[_REPLAYED]
+    dropped = pc.and_(ok, _nowhere(answered))
+    done = pc.and_(ok, pc.invert(dropped))
+    return {
+        "operations": _total(sent.cast(pa.int64())),
+        "sent": _total(rows, sent),
+        "applied": _total(rows, pc.and_(done, pc.invert(replayed))),
+        "replayed": _total(rows, pc.and_(done, replayed)),
+        "failed": _total(rows, pc.invert(ok)),
+        "dropped": _total(rows, dropped),
+        "retried": _total(rows, pc.greater(answered[_RETRIES], 0)),
+    }
+
+
+def _nowhere(answered: pa.Table) -> pa.Array | pa.ChunkedArray:
+    if PARTITION not in answered.column_names:
+        return pa.repeat(False, len(answered))
+    return pc.fill_null(pc.equal(answered[PARTITION], NOWHERE), False)
+
+
+def _refused(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
+    """The operations as failed without having been sent."""
+    return _beside(operations, "invalid_operation", "" if details is None else details, False, sent=False)
 
 
 def _beside(
-    operations: pa.Table, code: Any, detail: Any, *, sent: bool, replayed: Any = None, retries: Any = None
+    operations: pa.Table, code: Any, detail: Any, retriable: Any, *, sent: bool, replayed: Any = None, retries: Any = 0
 ) -> pa.Table:
-    count = len(operations)
     outcome = {
-        CODE: code,
-        DETAIL: detail,
-        "__replayed": pa.repeat(False, count) if replayed is None else replayed,
-        "__retries": pa.repeat(pa.scalar(0, pa.uint16()), count) if retries is None else retries,
-        "__sent": pa.repeat(sent, count),
+        CODE: (code, pa.string()),
+        DETAIL: (detail, pa.string()),
+        RETRIABLE: (retriable, pa.bool_()),
+        _REPLAYED: (False if replayed is None else replayed, pa.bool_()),
+        _RETRIES: (retries, pa.uint16()),
+        _SENT: (sent, pa.bool_()),
     }
-    for name, column in outcome.items():
-        operations = operations.append_column(name, column)
+    for name, (column, kind) in outcome.items():
+        operations = operations.append_column(name, _column(column, kind, len(operations)))
     return operations
+
+
+def _column(given: Any, kind: pa.DataType, count: int) -> Any:
+    """A column, of one value for all where that is given."""
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        return given.cast(kind)
+    return pa.repeat(pa.scalar(given, kind), count)
+
+
+def _outcome_names(operations: pa.Table) -> list[str]:
+    return [*operations.column_names, CODE, DETAIL, RETRIABLE, _REPLAYED, _RETRIES, _SENT]
+
+
+def _alike(failures: pa.Table) -> pa.Table:
+    """Failures that are alike as one."""
+    grouped = failures.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(ROWS, "sum")])
+    return grouped.rename_columns({f"{ROWS}_sum": ROWS})
 
 
 def _total(rows: Any, mask: Any = None) -> int:
     return int(pc.sum(rows if mask is None else rows.filter(mask)).as_py() or 0)
 
 
-def _first_then_zeros(first: int, zeros: int) -> pa.Array:
-    return pa.array([first, *([0] * zeros)], pa.int64())
-
-
-def _null_then(column: pa.ChunkedArray | pa.Array | None, kind: pa.DataType) -> pa.Array:
-    nothing = pa.nulls(1, kind)
-    if column is None:
-        return nothing
-    parts = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return pa.concat_arrays([nothing, *(part.cast(kind) for part in parts)])
+def _null_then(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([pa.nulls(1, column.type), *column.chunks])

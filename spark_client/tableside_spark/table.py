@@ -1,27 +1,34 @@
 """`Table`: what a Spark program holds. Reads the caller's arguments; imports Spark only when it is used."""
 
 import os
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from tableside_spark.batching import ChunkSize
 from tableside_spark.connection import Connection
 from tableside_spark.credential import Credential
-from tableside_spark.facts import TableFacts, table_facts
+from tableside_spark.facts import table_facts
 from tableside_spark.retries import DEFAULT_RETRIES, Retries
-from tableside_spark.summary import WriteSummary
+from tableside_spark.summary import Totals, WriteStats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tableside_spark.writes import Write
+    from tableside_spark.asking import Asking
 
 URL_VARIABLE = "TABLESIDE_URL"
-WRITER_CHARACTERS_MAX = 128
+
+Given = str | tuple[str, int] | None
+"""A token: a writer that writes once, or a writer and a number that rises from write to write."""
+
+OnError: TypeAlias = "Literal['fail', 'collect'] | Callable[[DataFrame, int | None], None] | Table"
+"""What becomes of failures: the write fails, they are collected, handled, or kept in a table of dead letters."""
+
+WriteResult: TypeAlias = Any
+"""A `WriteSummary` of a batch frame, a `StreamWrite` of a streaming one."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Table:
     chunk: ChunkSize = field(default_factory=ChunkSize)
     timeout_s: float = 30.0
     retries: Retries = DEFAULT_RETRIES
+    _totals: Totals = field(default_factory=Totals, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", service_url(self.url))
@@ -84,30 +92,42 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         value: str | None = None,
+        delete_when: "Column | str | None" = None,
         order_by: Any = None,
         ttl_s: float | None = None,
+        token: Given = None,
+        at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
-        on_error: Literal["fail", "collect"] = "fail",
-    ) -> WriteSummary:
-        """Store one record per key, at once: its value is all other columns, or `columns`, or `value`.
+        on_error: OnError = "fail",
+    ) -> WriteResult:
+        """Store one record per key: its value is all other columns, or `columns`, or `value`.
+
+        A batch frame is written at once, and the `WriteSummary` returned; a streaming frame gives a `StreamWrite`, to
+        be started. So do `update` and `delete`.
 
         `value` names a column that is a struct, a map or JSON text. Of several rows with one key the last by
-        `order_by` (columns, ascending, nulls first) is stored; without it, any. Nulls are written as null,
-        unless `nulls="omit"`; dates and times as ISO 8601 in UTC; decimals of more than 15 digits are refused
-        unless `decimals="string"`. Rows with a null key, a NaN or an infinity are not sent and have failed.
+        `order_by` (columns, ascending, nulls first) is stored; without it, any. Rows of which the condition
+        `delete_when` is true delete the record instead, so that a stream of changes is one write; it needs
+        `order_by`. Nulls are written as null, unless `nulls="omit"`; dates and times as ISO 8601 in UTC; decimals of
+        more than 15 digits are refused unless `decimals="string"`. Rows with a null key, a NaN or an infinity are not
+        sent and have failed.
 
-        Raises `TableWriteError` if rows failed; with `on_error="collect"`, they are `summary.failures` instead.
+        A put of a batch frame can be repeated without harm, and has no token unless one is given. See `update`.
+
+        Raises `TableWriteError` if rows failed. With `on_error="collect"`, they are `summary.failures` instead (batch
+        frames). Where `on_error` is a function of a frame and the micro-batch's number (None in a batch), or a `Table`
+        for dead letters, those go there that can never succeed; others still raise.
         """
-        from tableside_spark import operations, writes
-        from tableside_spark.frames import key_names
+        from tableside_spark import operations
+        from tableside_spark.tokens import puts_carry_tokens
 
-        writes.refuse(frame, on_error)
-        keys = key_names(frame, key)
-        sent = operations.row_value(frame, keys, columns, value)
-        rows = operations.puts(frame, keys, sent, order_by, operations.Writing(nulls, decimals))
-        write = self._write("put", ("value",), table_facts(self._connection(), self.name), on_error, ttl_s=ttl_s)
-        return writes.run(write, rows, keys)
+        ask = self._asking("put", frame, key, token, at_least_once=at_least_once, on_error=on_error)
+        writing = operations.Writing(ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by))
+        sent = operations.row_value(frame, ask.keys, columns, value)
+        one_per_key = puts_carry_tokens(frame, token, at_least_once=at_least_once)
+        rows = operations.puts(frame, sent, writing, one_per_key=one_per_key)
+        return ask.result(rows, ("value",), ttl_s)
 
     def update(
         self,
@@ -116,88 +136,79 @@ class Table:
         update: "Mapping[str, Any] | Sequence[Mapping[str, Any]] | Column",
         *,
         default: "Mapping[str, Any] | Column | None" = None,
+        delete_when: "Column | str | None" = None,
         order_by: Any = None,
         fold: bool = True,
         ttl_s: float | None = None,
-        token: str | None = None,
+        token: Given = None,
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
-        on_error: Literal["fail", "collect"] = "fail",
-    ) -> WriteSummary:
-        """Apply one update per key, at once: `update`'s columns from every row of that key.
+        on_error: OnError = "fail",
+    ) -> WriteResult:
+        """Apply one update per key: `update`'s columns from every row of that key.
 
         `update` is a mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge
         patch), with columns or literals as values, a list of such, or a column of JSON text or a struct.
-        `default` is the value to start from where there is no record; of several, the first row's by
-        `order_by`, or any. The rows of a key are folded into one update where that is exact, else sent as a
-        list, in the order of `order_by`, or any; `fold=False` always sends lists.
+        `default` is the value to start from where there is no record: a mapping, or a column of JSON text or a
+        struct; of several, the first row's by `order_by`, or any. The rows of a key are folded into one update where
+        that is exact, else sent as a list, in the order of `order_by`, or any; `fold=False` always sends lists. Rows
+        of which the condition `delete_when` is true delete the record; those after them start from the default.
 
-        Each update carries a token, so that a task that runs twice changes nothing a second time. The writer is
-        made for this call; given as `token` ("job/run", another for each call), repeating the whole call changes
-        nothing either. A table that keeps no tokens is refused unless `at_least_once`.
+        Each update carries a token, so that a task that runs twice changes nothing a second time. In a batch the
+        writer is made for this call; given as `token` ("job/run", another for each call), repeating the whole call
+        changes nothing either. In a streaming query, and inside `foreachBatch`, it is the query, and the number is
+        the micro-batch's; where Spark does not say which they are, they have to be given:
+        `token=("a name that stays", batch_id)`. A write that can have no such token is refused, unless
+        `at_least_once`, which sends none.
         """
-        from tableside_spark import operations, writes
-        from tableside_spark.frames import key_names
+        from tableside_spark import operations
 
-        writes.refuse(frame, on_error)
-        keys = key_names(frame, key)
-        writing = operations.Writing(nulls, decimals)
-        rows = operations.updates(frame, keys, update, default, order_by, writing, folding=fold)
-        documents = ("update",) if default is None else ("update", "default")
-        facts = table_facts(self._connection(), self.name)
-        writer = _writer(self.name, facts, token, at_least_once)
-        write = self._write("update", documents, facts, on_error, writer=writer, ttl_s=ttl_s)
-        return writes.run(write, rows, keys)
+        ask = self._asking("update", frame, key, token, at_least_once=at_least_once, on_error=on_error)
+        writing = operations.Writing(ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by))
+        rows = operations.updates(frame, update, default, writing, folding=fold)
+        return ask.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
 
     def delete(
         self,
         frame: "DataFrame",
         key: str | Sequence[str],
         *,
-        token: str | None = None,
+        token: Given = None,
         at_least_once: bool = False,
-        on_error: Literal["fail", "collect"] = "fail",
-    ) -> WriteSummary:
-        """Remove the records of the frame's keys, at once; absent ones count as applied. Tokens as in `update`."""
-        from tableside_spark import operations, writes
-        from tableside_spark.frames import key_names
+        on_error: OnError = "fail",
+    ) -> WriteResult:
+        """Remove the records of the frame's keys; absent ones count as applied. Tokens as in `update`."""
+        from tableside_spark import operations
 
-        writes.refuse(frame, on_error)
-        keys = key_names(frame, key)
-        rows = operations.deletes(frame, keys)
-        facts = table_facts(self._connection(), self.name)
-        writer = _writer(self.name, facts, token, at_least_once)
-        return writes.run(self._write("delete", (), facts, on_error, writer=writer), rows, keys)
+        ask = self._asking("delete", frame, key, token, at_least_once=at_least_once, on_error=on_error)
+        return ask.result(operations.deletes(frame, operations.Writing(ask.keys)), ())
+
+    @property
+    def stats(self) -> WriteStats:
+        """The sums over all writes of this `Table` in this process: batches, and classic PySpark's streams."""
+        return self._totals.stats
 
     def _connection(self) -> Connection:
         return Connection(self.url, Credential(self.token, self.token_file), self.timeout_s, self.retries)
 
-    def _write(
+    def _asking(
         self,
         op: str,
-        documents: tuple[str, ...],
-        facts: TableFacts,
-        on_error: Literal["fail", "collect"],
+        frame: "DataFrame",
+        key: str | Sequence[str],
+        token: Given,
         *,
-        writer: str | None = None,
-        ttl_s: float | None = None,
-    ) -> "Write":
-        from tableside_spark.writes import Write
+        at_least_once: bool,
+        on_error: OnError,
+    ) -> "Asking":
+        from tableside_spark.asking import Asking
+        from tableside_spark.frames import key_names
 
-        return Write(
-            connection=self._connection(),
-            table=self.name,
-            facts=facts,
-            op=op,
-            documents=documents,
-            writer=writer,
-            ttl_s=ttl_s,
-            at_least_once=op != "put" and writer is None,
-            on_error=on_error,
-            in_flight_max=self.in_flight_max,
-            size=self.chunk,
-        )
+        connection = self._connection()
+        facts = table_facts(connection, self.name)
+        keys = key_names(frame, key)
+        return Asking(self, connection, facts, op, frame, keys, token, at_least_once, on_error, self._totals)
 
 
 def service_url(given: str) -> str:
@@ -209,14 +220,3 @@ def service_url(given: str) -> str:
     if parts.username or parts.password:
         raise ValueError("url has a user or a password in it, which plans and logs would show; use a token")
     return url
-
-
-def _writer(table: str, facts: TableFacts, token: str | None, at_least_once: bool) -> str | None:
-    """The writer of this call's tokens; None where the table keeps none and the caller can live with that."""
-    if not facts.tokens:
-        if at_least_once and token is None:
-            return None
-        raise ValueError(f"table {table} keeps no tokens: a repeated task would write twice; say at_least_once=True")
-    if token is not None and not 1 <= len(token) <= WRITER_CHARACTERS_MAX:
-        raise ValueError(f"a token has 1 to {WRITER_CHARACTERS_MAX} characters, not {len(token)}")
-    return token or f"spark-{uuid.uuid4()}"

@@ -1,112 +1,161 @@
-"""A frame written to a table: operations sent by the executors, and what became of them counted on the driver."""
+"""Operations sent by the executors, and what became of them counted on the driver."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from tableside_spark import failures
 from tableside_spark.batching import ChunkSize
 from tableside_spark.connection import Connection
 from tableside_spark.errors import TableWriteError
 from tableside_spark.facts import TableFacts, wire_keys
-from tableside_spark.frames import quoted, refuse_duplicates, share_in_flight
-from tableside_spark.sending import CODE, COUNTS, DETAIL, ROWS, Sending, internal
-from tableside_spark.summary import WriteSummary
+from tableside_spark.failures import Handler
+from tableside_spark.frames import is_remote, share_in_flight
+from tableside_spark.requests import PARTITION, ROWS, Keys, Token, internal
+from tableside_spark.sending import CODE, COUNTS, DETAIL, RETRIABLE, Sending
+from tableside_spark.summary import Totals, WriteSummary
 
-OnError = Literal["fail", "collect"]
+if TYPE_CHECKING:
+    from tableside_spark.table import Table
+
+_DESCRIPTION = "spark.job.description"
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write as a whole: what it does where, under which token, and what a failure means."""
+    """One write as a whole, but for its operations and its token: what it does where, and what a failure means."""
 
     connection: Connection
     table: str
     facts: TableFacts
     op: str
+    keys: tuple[str, ...]
     documents: tuple[str, ...]
-    writer: str | None
     ttl_s: float | None
     at_least_once: bool
-    on_error: OnError
+    on_error: "str | Handler | Table"
     in_flight_max: int
     size: ChunkSize
+    totals: Totals
 
 
-def refuse(frame: DataFrame, on_error: OnError) -> None:
-    """Refuse what no write takes: a streaming frame, columns with one name, an unknown way with failures."""
-    if frame.isStreaming:
-        raise ValueError("the frame is streaming: put, update and delete take batch frames; join takes both")
-    if on_error not in ("fail", "collect"):
-        raise ValueError(f"on_error is fail or collect, not {on_error!r}")
-    refuse_duplicates(frame.columns, frame)
-
-
-def run(write: Write, operations: DataFrame, keys: Sequence[str]) -> WriteSummary:
-    """Send the operations once, and say what became of them.
-
-    The outcomes are checkpointed before they are looked at, so that no later look sends anything again.
-    """
+def run(write: Write, operations: DataFrame, token: Token | None, batch_id: int | None = None) -> WriteSummary:
+    """Send the operations once, and say what became of them; failures that are not taken care of are raised."""
     began = time.monotonic()
-    outcomes = _outcomes(write, operations, keys).localCheckpoint(eager=True)
-    sums = [F.coalesce(F.sum(internal(name)), F.lit(0)).alias(name) for name in COUNTS]
-    counts = outcomes.agg(*sums).collect()[0].asDict()
-    failures = outcomes.where(F.col(CODE).isNotNull())
-    seconds = time.monotonic() - began
-    if write.on_error == "fail":
-        summary = WriteSummary(**counts, seconds=seconds)
-        if summary.failed:
-            raise _first_failure(write.table, failures, summary)
-        return summary
-    return WriteSummary(**counts, seconds=seconds, failures=_as_caller_sees(write, failures, keys))
+    with _described(operations, write, batch_id):
+        if write.on_error == "fail":
+            return _or_fail(write, operations, token, batch_id, began)
+        return _with_failures(write, operations, token, batch_id, began)
 
 
-def _outcomes(write: Write, operations: DataFrame, keys: Sequence[str]) -> DataFrame:
-    columns, names = wire_keys(write.facts, keys)
+def _or_fail(
+    write: Write, operations: DataFrame, token: Token | None, batch_id: int | None, began: float
+) -> WriteSummary:
+    found = _outcomes(write, operations, token, shown=()).collect()
+    summary = _summary(write, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], batch_id, began)
+    if summary.failed:
+        raise _commonest(write.table, [row for row in found if row[CODE] is not None], summary)
+    return summary
+
+
+def _with_failures(
+    write: Write, operations: DataFrame, token: Token | None, batch_id: int | None, began: float
+) -> WriteSummary:
+    """The outcomes are checkpointed before they are looked at, so that no later look sends anything again."""
+    shown = tuple(operations.columns)
+    outcomes = _outcomes(write, operations, token, shown=shown).localCheckpoint(eager=True)
+    sums = outcomes.agg(*[F.coalesce(F.sum(internal(name)), F.lit(0)).alias(name) for name in COUNTS]).collect()[0]
+    summary = _summary(write, list(sums), batch_id, began)
+    failed = failures.as_caller_sees(outcomes, write.keys, write.documents)
+    if write.on_error == "collect":
+        return replace(summary, failures=failed)
+    if summary.failed:
+        _refuse_what_may_pass(write.table, failed, summary)
+        _hand_over(write, failed, token, batch_id)
+    return summary
+
+
+def _refuse_what_may_pass(table: str, failed: DataFrame, summary: WriteSummary) -> None:
+    """A store that is away makes no dead letters: the write fails, and is repeated."""
+    passing = failed.where("retriable").groupBy("code", "detail").agg(F.sum("rows").alias("rows"))
+    found = passing.orderBy(F.desc("rows")).limit(1).collect()
+    if found:
+        raise TableWriteError(table, found[0]["code"], found[0]["detail"] or "", int(found[0]["rows"]), summary)
+
+
+def _hand_over(write: Write, failed: DataFrame, token: Token | None, batch_id: int | None) -> None:
+    if callable(write.on_error):
+        write.on_error(failed.drop("retriable"), batch_id)
+    elif not isinstance(write.on_error, str):
+        failures.into_table(write.on_error, failed, write.table, write.op, write.keys, token)
+
+
+def _outcomes(write: Write, operations: DataFrame, token: Token | None, *, shown: tuple[str, ...]) -> DataFrame:
     source, window = share_in_flight(operations, write.in_flight_max)
+    wanted = (*write.keys, PARTITION, *map(internal, write.documents))
+    shown = tuple(name for name in shown if name in wanted)
     sending = Sending(
         connection=write.connection,
         table=write.table,
         op=write.op,
-        key_columns=columns,
-        key_names=names,
+        keys=Keys(*wire_keys(write.facts, write.keys)),
+        shown=shown,
         documents=write.documents,
-        writer=write.writer,
+        token=token,
         ttl_s=write.ttl_s,
         at_least_once=write.at_least_once,
         stop_at_failure=write.on_error == "fail",
         size=write.size,
         window=window,
     )
-    return source.mapInArrow(lambda batches: sending(batches), _outcome_schema(operations, columns, write.documents))
-
-
-def _outcome_schema(operations: DataFrame, keys: Sequence[str], documents: Sequence[str]) -> StructType:
-    texts = [*map(internal, documents), CODE, DETAIL]
-    return StructType(
+    schema = StructType(
         [
             *(StructField(internal(name), LongType()) for name in COUNTS),
-            *(StructField(key, operations.schema[key].dataType) for key in keys),
+            *(StructField(name, operations.schema[name].dataType) for name in shown),
             StructField(ROWS, LongType()),
-            *(StructField(name, StringType()) for name in texts),
+            StructField(CODE, StringType()),
+            StructField(DETAIL, StringType()),
+            StructField(RETRIABLE, BooleanType()),
         ]
     )
+    return source.mapInArrow(lambda batches: sending(batches), schema)
 
 
-def _first_failure(table: str, failures: DataFrame, summary: WriteSummary) -> TableWriteError:
-    first = failures.groupBy(CODE, DETAIL).agg(F.sum(ROWS).alias(ROWS)).orderBy(F.desc(ROWS)).limit(1).collect()[0]
-    return TableWriteError(table, first[CODE], first[DETAIL] or "", int(first[ROWS]), summary)
+def _summary(write: Write, counts: Sequence[int], batch_id: int | None, began: float) -> WriteSummary:
+    numbers: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
+    summary = WriteSummary(**numbers, seconds=time.monotonic() - began, batch_id=batch_id)
+    write.totals.add(summary)
+    return summary
 
 
-def _as_caller_sees(write: Write, failures: DataFrame, keys: Sequence[str]) -> DataFrame:
-    return failures.select(
-        *[quoted(key) for key in keys],
-        *[F.col(internal(name)).alias(name) for name in write.documents],
-        F.col(ROWS).alias("rows"),
-        F.col(CODE).alias("code"),
-        F.col(DETAIL).alias("detail"),
-    )
+def _commonest(table: str, failed: list[Any], summary: WriteSummary) -> TableWriteError:
+    """The failure that stands for most rows."""
+    rows: dict[tuple[str, str], int] = {}
+    for row in failed:
+        alike = (row[CODE], row[DETAIL] or "")
+        rows[alike] = rows.get(alike, 0) + row[ROWS]
+    (code, detail), count = max(rows.items(), key=lambda entry: entry[1])
+    return TableWriteError(table, code, detail, count, summary)
+
+
+@contextmanager
+def _described(frame: DataFrame, write: Write, batch_id: int | None) -> Iterator[None]:
+    """Have Spark's UI say what the jobs are for, unless the caller has said it."""
+    if is_remote(frame):
+        yield
+        return
+    context = frame.sparkSession.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    if before is None or batch_id is not None:
+        part = "" if batch_id is None else f", micro-batch {batch_id}"
+        context.setLocalProperty(_DESCRIPTION, f"tableside: {write.op} {write.table}{part}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # null removes it

@@ -81,7 +81,9 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "b": 2}), "operators"),
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "$inc": {"a.b": 2}}), "two operators meet"),
         (lambda: table.update(frame, "k", {"$set": {"a": float("nan")}}), "JSON cannot hold nan"),
-        (lambda: table.put(spark.readStream.format("rate").load(), "value"), "streaming"),
+        (lambda: table.put(spark.readStream.format("rate").load(), "value", on_error="collect"), "nobody to collect"),
+        (lambda: table.put(frame, "k", delete_when=col("n") > 1), "delete_when needs order_by"),
+        (lambda: table.update(frame, "k", {"a": 1}, token="t", at_least_once=True), "token= is for"),
         (lambda: Table("t", "http://user:secret@host"), "use a token"),
     ]
     for refused, match in refusals:

@@ -1,0 +1,87 @@
+"""What the three verbs of `Table` have in common: checked arguments in, a summary or a stream's write out."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from tableside_spark import tokens, writes
+from tableside_spark.connection import Connection
+from tableside_spark.facts import TableFacts
+from tableside_spark.frames import refuse_duplicates
+from tableside_spark.operations import Prepared
+from tableside_spark.streams import StreamWrite
+from tableside_spark.summary import Totals, WriteSummary
+from tableside_spark.writes import Write
+
+if TYPE_CHECKING:
+    from tableside_spark.table import Given, OnError, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A write as it was asked for, but for what its rows become."""
+
+    table: "Table"
+    connection: Connection
+    facts: TableFacts
+    op: str
+    frame: DataFrame
+    keys: tuple[str, ...]
+    token: "Given"
+    at_least_once: bool
+    on_error: "OnError"
+    totals: Totals
+
+    def __post_init__(self) -> None:
+        """Refuse what no write takes."""
+        _refuse(self.frame, self.token, self.on_error)
+        if self.op != "put" or self.frame.isStreaming or self.token is not None:
+            tokens.refuse_without_tokens(
+                self.table.name, self.facts.tokens, self.token, at_least_once=self.at_least_once
+            )
+
+    def result(
+        self, prepared: Prepared, documents: tuple[str, ...], ttl_s: float | None = None
+    ) -> WriteSummary | StreamWrite:
+        """Write a batch frame now; prepare the write of a streaming one."""
+        write = self._write(documents, ttl_s)
+        if self.frame.isStreaming:
+            return StreamWrite(prepared.rows, prepared.grouping, write)
+        turn = self._turn()
+        with turn.held():
+            return writes.run(write, prepared.grouping(prepared.rows), turn.token)
+
+    def _turn(self) -> tokens.Turn:
+        if self.at_least_once:
+            return tokens.Turn()
+        return tokens.turn_of(self.frame, self.table.name, self.token, made=self.op != "put")
+
+    def _write(self, documents: tuple[str, ...], ttl_s: float | None) -> Write:
+        return Write(
+            connection=self.connection,
+            table=self.table.name,
+            facts=self.facts,
+            op=self.op,
+            keys=self.keys,
+            documents=documents,
+            ttl_s=ttl_s,
+            at_least_once=self.at_least_once,
+            on_error=self.on_error,
+            in_flight_max=self.table.in_flight_max,
+            size=self.table.chunk,
+            totals=self.totals,
+        )
+
+
+def _refuse(frame: DataFrame, token: "Given", on_error: "OnError") -> None:
+    """Refuse columns with one name, an unknown way with failures, and what a stream does not take."""
+    from tableside_spark.table import Table
+
+    if not (on_error in ("fail", "collect") or callable(on_error) or isinstance(on_error, Table)):
+        raise ValueError(f"on_error is fail, collect, a function or a Table, not {on_error!r}")
+    if frame.isStreaming and on_error == "collect":
+        raise ValueError("a stream has nobody to collect failures for: on_error is fail, a function or a Table")
+    if frame.isStreaming and token is not None:
+        raise ValueError("a streaming write has the token of its query and micro-batch: token= is for batch frames")
+    refuse_duplicates(frame.columns, frame)

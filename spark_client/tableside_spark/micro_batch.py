@@ -1,0 +1,116 @@
+"""Which micro-batch of which streaming query the driver is at, as far as Spark says so.
+
+In classic PySpark, `foreachBatch` runs on a thread that has the query's id and the number of the micro-batch as local
+properties; threads begun there have none, unless they are `pyspark.InheritableThread`s. Through Spark Connect there
+is nothing, but the checkpoint's `metadata` holds the query's id.
+"""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tableside_spark.frames import is_remote
+from tableside_spark.requests import Token
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"
+_CONNECT_WORKER = "foreach_batch_worker"
+_QUERIES_MAX = 1_000
+
+
+class UnsoundTokenError(ValueError):
+    """A write of a streaming query that nothing would recognise if the micro-batch ran again."""
+
+
+def query_id_in(checkpoint: str, session: SparkSession) -> str:
+    """The id of the query that this checkpoint belongs to, which a restart does not change."""
+    [row] = session.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
+    return str(json.loads(row["value"])["id"])
+
+
+def current(frame: DataFrame) -> tuple[str, Token] | None:
+    """The run and the token of the micro-batch that is being written; None outside of `foreachBatch`.
+
+    Raises `UnsoundTokenError` where the frame is one of a streaming query, and nothing says which.
+    """
+    if is_remote(frame):
+        if _in_connect_worker():
+            raise UnsoundTokenError(_advice("through Spark Connect, foreachBatch does not say which query it is in"))
+        return None
+    context = frame.sparkSession.sparkContext
+    query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if query is not None and batch is not None:
+        return str(context.getLocalProperty(_RUN_ID)), Token(str(query), int(batch))
+    if _of_streaming_query(frame):
+        raise UnsoundTokenError(_advice("a thread begun in foreachBatch does not know the query"))
+    return None
+
+
+def _advice(why: str) -> str:
+    return (
+        f'{why}: give token=("a name that stays", batch_id), write in foreachBatch itself or in a '
+        "pyspark.InheritableThread, or say at_least_once=True"
+    )
+
+
+def _in_connect_worker() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and str(spec.name).endswith(_CONNECT_WORKER)
+
+
+def _of_streaming_query(frame: DataFrame) -> bool:
+    """Whether the frame's session is the one that a running query has of its own."""
+    session = frame._jdf.sparkSession()  # noqa: SLF001 - there is no other way to tell
+    running = session.sharedState().activeStreamingQueries().values()
+    return any(query.sparkSessionForStream().equals(session) for query in running)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The micro-batch that a run of a query is at, and the tables that are, or have been, written in it."""
+
+    batch: int
+    tables: set[str] = field(default_factory=set)
+
+
+class Writes:
+    """Sees to it that a micro-batch writes a table once under one token: a second write would be taken for a replay."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one(self, run: str, token: Token, table: str) -> Iterator[None]:
+        """Write now; a write that fails may be tried again."""
+        self._begin(run, token, table)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._runs[run].tables.discard(table)
+            raise
+
+    def _begin(self, run: str, token: Token, table: str) -> None:
+        with self._lock:
+            known = self._runs.pop(run, None)
+            at = known if known is not None and known.batch == token.sequence else _Run(token.sequence)
+            self._runs[run] = at  # the latest is the last
+            while len(self._runs) > _QUERIES_MAX:
+                del self._runs[next(iter(self._runs))]
+            if table in at.tables:
+                raise UnsoundTokenError(
+                    f"table {table} is written a second time in micro-batch {token.sequence}: under the same token it "
+                    'would be taken for a replay; give each write its own token=("a name that stays", batch_id)'
+                )
+            at.tables.add(table)
+
+
+WRITES = Writes()
+"""Those of this process."""
