@@ -1,0 +1,50 @@
+"""What docs/multicast.md writes to Kafka arrives there: its program is run as it stands, with a broker's address."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kafka_topics import create_topic
+from spark_client.kafka_sessions import kafka_session
+from spark_client.kafka_streams import fill, held, stream_of
+from tableside_spark import default_partition
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "multicast.md").read_text(encoding="utf-8")
+ALERTS = [("EU", "storm"), ("US", "fog"), ("all", "strike"), (None, "noise"), ("Asia", "heat"), ("EU", "ice")]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with kafka_session("local[2]") as started:
+        yield started
+
+
+def test_the_program_sends_each_alert_where_the_page_says(
+    spark: SparkSession, kafka_address: str, tmp_path: Path
+) -> None:
+    source, target = create_topic(kafka_address, 1), create_topic(kafka_address, 12, name="alerts")
+    fill(kafka_address, source, ALERTS)
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+    for said, here in {"broker:9092": kafka_address, "/checkpoints/alerts": str(tmp_path)}.items():
+        assert program.count(f'"{said}"') == 1
+        program = program.replace(said, here)
+    names: dict[str, Any] = {"__name__": "__main__", "alerts": stream_of(spark, kafka_address, source)}
+    exec(program, names)
+    try:
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    copies = [
+        *((number, b"EU", value) for number in (0, 3) for value in (b"storm", b"ice")),
+        (1, b"US", b"fog"),
+        *((number, b"all", b"strike") for number in range(12)),
+        (default_partition("Asia", 12), b"Asia", b"heat"),
+    ]
+    assert held(kafka_address, target) == Counter(copies)
