@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a connection: an answer leaves in one piece, and what cannot be read as a request is a problem too.
+"""HTTP/1.1 on a connection: what cannot be read as a request is a problem too, and who says nothing is let go.
 
 Tells whoever serves a request that its caller has hung up, and each request that comes while the service is about to
 stop. Knows nothing of the application.
@@ -8,11 +8,14 @@ import asyncio
 import uuid
 from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import unquote
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from . import door, draining, hang_ups
+from .answering import Cycle
 from .errors import MalformedRequest, TableError, TooLarge
 from .listening import readable
 from .wire import problems
@@ -23,9 +26,6 @@ HEAD_BYTES_MAX = 65_536
 HEAD_MAX_S = 30.0
 """How long the head of a request may take, from when it begins, or from when somebody has connected."""
 
-JOINED_BYTES_MAX = 65_536
-"""Longer pieces are not copied to be sent together with what is before them."""
-
 
 class State(ServerState):
     """What the connections of a server share: whether it is about to stop."""
@@ -34,17 +34,21 @@ class State(ServerState):
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, which would send head and body apart, and its own refusal as plain text."""
+    """uvicorn's protocol, which would send head and body apart, and its own refusal as plain text.
+
+    It would also set a timer after every answer. Here the server looks now and then who is late.
+    """
 
     _answering: RequestResponseCycle | None = None
     _door: door.Door | None = None
     _state = State()  # of a server that is not told to drain
     _head_bytes = 0
     _head_since: float | None = None
+    _idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
-        super().connection_made(cast("asyncio.Transport", Joined(transport)))
+        super().connection_made(transport)
         self._door = door.installed(self.app_state)
         self._head_since = self.loop.time()
         if isinstance(self.server_state, State):
@@ -53,6 +57,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what has come, unless it is a head without end."""
         begun = self._in_head()
+        self._idle_since = None
         super().data_received(data)
         if not self._in_head():
             return
@@ -64,8 +69,10 @@ class Protocol(HttpToolsProtocol):
             self._end_with(TooLarge(f"the head of a request may have {HEAD_BYTES_MAX} bytes"))
 
     def is_late(self, now: float) -> bool:
-        """Whether a head that should have come has not, by the loop's clock."""
-        return self._head_since is not None and now - self._head_since > HEAD_MAX_S
+        """Whether a head that should have come has not, or no other request for long, by the loop's clock."""
+        if self._head_since is not None:
+            return now - self._head_since > HEAD_MAX_S
+        return self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a connection, and tell whoever works for it."""
@@ -84,12 +91,50 @@ class Protocol(HttpToolsProtocol):
             if body is not None:
                 self._refuse(body)
                 return
-        super().on_headers_complete()
+        before, self.cycle = self.cycle, self._begun()
         if self._state.draining:
             self.cycle.keep_alive = False
-            draining.mark(cast("dict[str, Any]", self.cycle.scope))
-        if self.expect_100_continue:
-            _close_if_not_asked_for(self.cycle)
+            draining.mark(cast("dict[str, Any]", self.scope))
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def on_response_complete(self) -> None:
+        """Go on with the request that has come meanwhile, or wait for another."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle_since = self.loop.time()
+
+    def _begun(self) -> Cycle:
+        """Return what a head that has come asks for. Raise what the parser takes for a request that cannot be read."""
+        scope, parser = cast("dict[str, Any]", self.scope), self.parser
+        version = scope["http_version"] = parser.get_http_version()
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        scope["method"] = parser.get_method().decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = url.path
+        scope["query_string"] = url.query or b""
+        return Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP and end the connection."""
@@ -176,47 +221,3 @@ class _Refused:
 
 
 _REFUSED = cast("RequestResponseCycle", _Refused())
-
-
-def _close_if_not_asked_for(cycle: RequestResponseCycle) -> None:
-    """End the connection with an answer that comes before the body was asked for: nobody knows whether it follows."""
-    send = cycle.send
-
-    async def send_or_close(message: Any) -> None:
-        if cycle.waiting_for_100_continue:
-            cycle.keep_alive = False
-        await send(message)
-
-    cycle.send = send_or_close  # type: ignore[method-assign]  # of this one request
-
-
-class Joined:
-    """A transport that sends together what is written within one turn of the loop: half the calls and packets."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._loop = asyncio.get_running_loop()
-        self._pieces: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, at the latest when the loop turns."""
-        if len(data) > JOINED_BYTES_MAX:
-            self._flush()
-            self._transport.write(data)
-            return
-        if not self._pieces:
-            self._loop.call_soon(self._flush)
-        self._pieces.append(data)
-
-    def close(self) -> None:
-        """Send what was written, then close."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._pieces:
-            data, self._pieces = b"".join(self._pieces), []
-            self._transport.write(data)
