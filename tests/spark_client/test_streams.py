@@ -1,0 +1,394 @@
+"""Streaming frames written to tables: every change counts once, whatever is repeated."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import InheritableThread
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.functions import col, lit
+from pyspark.sql.streaming.query import StreamingQuery
+
+from running import Service
+from spark_client.sessions import session
+from tableside_spark import Table, TableClient, TableError, progress
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+FILES, ROWS, KEYS = 3, 200, 20
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2,4]") as started:
+        yield started
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """Files of events, each to be one micro-batch: key, number, the operation of a change stream."""
+    directory = tmp_path / "events"
+    directory.mkdir()
+    for file in range(FILES):
+        rows = [{"k": f"k{at % KEYS}", "n": file * ROWS + at, "op": "cud"[at % 3]} for at in range(ROWS)]
+        path = directory / f"{file}.json"
+        path.write_text("\n".join(json.dumps(row) for row in rows))
+        os.utime(path, (file, file))  # the order in which a stream takes them
+    return directory
+
+
+def reading(spark: SparkSession, events: Path) -> DataFrame:
+    stream = spark.readStream.schema("k string, n long, op string").option("maxFilesPerTrigger", 1)
+    return stream.json(str(events))
+
+
+def finished(query: StreamingQuery) -> StreamingQuery:
+    query.awaitTermination(120)
+    assert not query.isActive
+    return query
+
+
+def stored(service: Service, table: str) -> dict[Any, Any]:
+    with TableClient(service.url) as client:
+        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    return {row["key"]: json.loads(row["value"]) for row in rows}
+
+
+def sums(times: int = 1) -> dict[str, dict[str, int]]:
+    """What counting every event so often makes of the table."""
+    found: dict[str, dict[str, int]] = {}
+    for n in range(FILES * ROWS):
+        record = found.setdefault(f"k{n % ROWS % KEYS}", {"count": 0, "sum": 0, "max": n})
+        record["count"] += times
+        record["sum"] += n * times
+        record["max"] = max(record["max"], n)
+    return found
+
+
+def counted() -> dict[str, Any]:
+    """The update that counts an event."""
+    return {"$inc": {"count": lit(1), "sum": col("n")}, "$max": {"max": col("n")}}
+
+
+ZERO = {"count": 0, "sum": 0}
+
+
+def uncommitted(checkpoint: Path) -> None:
+    """Make the query believe that its last micro-batch did not end: it will run again."""
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    for path in (last, last.with_name(f".{last.name}.crc")):
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_an_update_counts_once_over_repeated_micro_batches_and_restarts(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path, fold: bool
+) -> None:
+    table = Table(f"stream_update_{fold}", service.url)
+    counting = table.update(reading(spark, events), "k", counted(), default=ZERO, fold=fold)
+    checkpoint = tmp_path / "checkpoint"
+    query = finished(counting.start(str(checkpoint), availableNow=True))
+    assert stored(service, table.name) == sums()
+    done = progress(query)
+    assert [(batch.batch_id, batch.operations, batch.applied) for batch in done] == [
+        (number, KEYS, ROWS) for number in range(FILES)
+    ]
+    assert (table.stats.writes, table.stats.applied) == (FILES, FILES * ROWS)
+    for _ in range(2):
+        uncommitted(checkpoint)
+        again = finished(counting.start(str(checkpoint), availableNow=True))
+        assert [(batch.batch_id, batch.applied, batch.replayed) for batch in progress(again)] == [(FILES - 1, 0, ROWS)]
+    assert stored(service, table.name) == sums()
+
+
+def test_without_tokens_a_repeated_micro_batch_counts_twice(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("stream_twice", service.url)
+    counting = table.update(reading(spark, events), "k", counted(), default=ZERO, at_least_once=True)
+    finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
+    uncommitted(tmp_path / "checkpoint")
+    finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
+    assert sum(record["count"] for record in stored(service, table.name).values()) == (FILES + 1) * ROWS
+
+
+def test_the_writer_is_the_query_and_the_sequence_the_micro_batch(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("stream_token", service.url)
+    counting = table.update(reading(spark, events), "k", counted(), default=ZERO)
+    query = finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
+    with TableClient(service.url) as client:
+        last = client.update(table.name, "k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES - 1))
+        following = client.update(table.name, "k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES))
+    assert (last.replayed, following.replayed) == (True, False)
+
+
+def test_the_progress_of_the_query_counts_rows_and_those_refused(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    handed: list[tuple[int | None, list[Any]]] = []
+    stream = reading(spark, events).withColumn("k", F.when(col("n") % 100 != 7, col("k")))
+    counting = Table("stream_progress", service.url).update(
+        stream, "k", counted(), default=ZERO, on_error=lambda failed, batch: handed.append((batch, failed.collect()))
+    )
+    query = finished(counting.start(str(tmp_path / "checkpoint"), query_name="counting", availableNow=True))
+    observed = [each["observedMetrics"]["tableside_stream_progress"] for each in query.recentProgress]
+    assert [(each.rows, each.refused) for each in observed] == [(ROWS, 2)] * FILES
+    assert [(batch.applied, batch.failed) for batch in progress(query)] == [(ROWS - 2, 2)] * FILES
+    assert [batch for batch, _ in handed] == [0, 1, 2]
+    [row] = handed[0][1]
+    assert (row.k, row.rows, row.code, row.detail) == (None, 2, "invalid_operation", "key column k is null")
+
+
+def test_puts_of_a_stream_keep_the_last_row_of_a_key(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("stream_put", service.url)
+    putting = table.put(reading(spark, events), "k", columns=["n"], order_by="n")
+    finished(putting.start(str(tmp_path / "checkpoint"), availableNow=True))
+    expected = {f"k{at}": {"n": FILES * ROWS - KEYS + at} for at in range(KEYS)}
+    assert stored(service, table.name) == expected
+
+
+def test_results_of_an_aggregation_are_put_in_update_mode(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("stream_results", service.url)
+    counts = reading(spark, events).groupBy("k").agg(F.count(lit(1)).alias("count"), F.max("n").alias("max"))
+    putting = table.put(counts, "k")
+    finished(putting.start(str(tmp_path / "checkpoint"), output_mode="update", availableNow=True))
+    expected = {key: {"count": record["count"], "max": record["max"]} for key, record in sums().items()}
+    assert stored(service, table.name) == expected
+
+
+def test_deletes_of_a_stream(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
+    table = Table("stream_delete", service.url)
+    table.put(spark.range(KEYS + 1).select(F.concat(lit("k"), "id").alias("k")), "k")
+    deleting = table.delete(reading(spark, events), "k")
+    finished(deleting.start(str(tmp_path / "checkpoint"), availableNow=True))
+    assert stored(service, table.name) == {f"k{KEYS}": {}}
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("verb", ["put", "update"])
+def test_a_stream_of_changes_is_one_write(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path, verb: str, fold: bool
+) -> None:
+    table = Table(f"stream_changes_{verb}_{fold}", service.url)
+    changes = reading(spark, events)
+    gone = col("op") == "d"
+    if verb == "put":
+        writing = table.put(changes, "k", columns=["n"], order_by="n", delete_when=gone)
+    else:
+        update = {"$inc": {"count": lit(1)}, "$push": {"seen": col("n")}, "$set": {"last": col("n")}}
+        writing = table.update(changes, "k", update, default=ZERO, order_by="n", delete_when=gone, fold=fold)
+    expected: dict[str, dict[str, Any]] = {}
+    for n in range(FILES * ROWS):
+        key, op = f"k{n % ROWS % KEYS}", "cud"[n % ROWS % 3]
+        if op == "d":
+            expected.pop(key, None)
+        elif verb == "put":
+            expected[key] = {"n": n}
+        else:
+            record = expected.setdefault(key, {"count": 0, "sum": 0, "seen": []})
+            record["count"] += 1
+            record["seen"].append(n)
+            record["last"] = n
+    query = finished(writing.start(str(tmp_path / "checkpoint"), availableNow=True))
+    assert stored(service, table.name) == expected
+    assert [batch.applied for batch in progress(query)] == [ROWS] * FILES
+    uncommitted(tmp_path / "checkpoint")
+    finished(writing.start(str(tmp_path / "checkpoint"), availableNow=True))
+    assert stored(service, table.name) == expected
+
+
+def test_a_failure_fails_the_query_and_names_it(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    updating = Table("stream_absent", service.url).update(reading(spark, events), "k", counted())
+    with pytest.raises(StreamingQueryException, match=r"table stream_absent: .* rows failed.*(record|table)_not_found"):
+        finished(updating.start(str(tmp_path / "checkpoint"), availableNow=True))
+
+
+def test_dead_letters_are_kept_once_with_what_was_sent_and_why(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table, letters = Table("stream_partly", service.url), Table("stream_letters", service.url)
+    table.put(spark.range(KEYS // 2).select(F.concat(lit("k"), "id").alias("k"), lit("text").alias("count")), "k")
+    updating = table.update(reading(spark, events), "k", {"$inc": {"count": lit(1)}}, default=ZERO, on_error=letters)
+    query = finished(updating.start(str(tmp_path / "checkpoint"), availableNow=True))
+    kept = list(stored(service, "stream_letters").values())
+    assert sorted((letter["sequence"], json.loads(letter["key"])["k"]) for letter in kept) == sorted(
+        (batch, f"k{number}") for batch in range(FILES) for number in range(KEYS // 2)
+    )
+    one = kept[0]
+    assert (one["table"], one["op"], one["code"], one["rows"]) == ("stream_partly", "update", "invalid_operation", 10)
+    assert (one["writer"], json.loads(one["update"])) == (str(query.id), {"$inc": {"count": 10}})
+    assert {record["count"] for record in stored(service, "stream_partly").values()} == {"text", FILES * ROWS // KEYS}
+    uncommitted(tmp_path / "checkpoint")
+    finished(updating.start(str(tmp_path / "checkpoint"), availableNow=True))
+    assert stored(service, "stream_letters") == {**stored(service, "stream_letters")}
+    assert len(stored(service, "stream_letters")) == len(kept)
+
+
+def test_a_service_that_is_away_makes_no_dead_letters(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    from tableside_spark.retries import Retries
+
+    table = Table("stream_away", service.url, retries=Retries(attempts_max=1))
+    handed: list[int | None] = []
+    updating = table.update(
+        reading(spark, events), "k", counted(), default=ZERO, on_error=lambda failed, batch: handed.append(batch)
+    )
+    object.__setattr__(updating.write.connection, "url", "http://127.0.0.1:9")
+    with pytest.raises(StreamingQueryException, match="service_unreachable"):
+        finished(updating.start(str(tmp_path / "checkpoint"), availableNow=True))
+    assert handed == []
+
+
+def in_each_batch(
+    spark: SparkSession, events: Path, checkpoint: Path, write: Callable[[DataFrame, int], None], mode: str = "append"
+) -> StreamingQuery:
+    stream = reading(spark, events)
+    frame = stream.groupBy("k").agg(F.max("n").alias("n")) if mode == "complete" else stream
+    writer = frame.writeStream.foreachBatch(write).outputMode(mode).option("checkpointLocation", str(checkpoint))
+    return finished(writer.trigger(availableNow=True).start())
+
+
+def test_inside_foreach_batch_several_tables_have_the_token_of_the_query(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    counts, latest = Table("batch_counts", service.url), Table("batch_latest", service.url)
+    replayed: list[int] = []
+
+    def write(frame: DataFrame, number: int) -> None:
+        replayed.append(counts.update(frame, "k", counted(), default=ZERO).replayed)
+        thread = InheritableThread(lambda: replayed.append(latest.put(frame, "k", order_by="n").replayed))
+        thread.start()
+        thread.join()
+
+    query = in_each_batch(spark, events, tmp_path / "checkpoint", write)
+    assert replayed == [0] * 2 * FILES
+    uncommitted(tmp_path / "checkpoint")
+    in_each_batch(spark, events, tmp_path / "checkpoint", write)
+    assert replayed[2 * FILES :] == [ROWS, ROWS]
+    assert stored(service, "batch_counts") == sums()
+    with TableClient(service.url) as client:
+        assert client.put("batch_latest", "k1", {}, token=(str(query.id), FILES - 1)).replayed
+
+
+def test_complete_mode_is_written_inside_foreach_batch(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("batch_complete", service.url)
+    in_each_batch(spark, events, tmp_path / "checkpoint", lambda frame, _: table.put(frame, "k"), "complete")
+    assert stored(service, table.name) == {key: {"n": record["max"]} for key, record in sums().items()}
+
+
+def refused_inside(spark: SparkSession, events: Path, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> str:
+    with pytest.raises(StreamingQueryException) as refused:
+        in_each_batch(spark, events, checkpoint, write)
+    return str(refused.value)
+
+
+def test_a_write_that_can_have_no_sound_token_is_refused(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("batch_refused", service.url)
+    errors: list[str] = []
+
+    def update(frame: DataFrame, **how: Any) -> None:
+        try:
+            table.update(frame, "k", counted(), default=ZERO, **how)
+        except ValueError as error:
+            errors.append(str(error))
+
+    def in_a_thread(frame: DataFrame, number: int, **how: Any) -> None:
+        thread = threading.Thread(target=update, args=(frame,), kwargs=how)
+        thread.start()
+        thread.join()
+
+    in_each_batch(spark, events, tmp_path / "1", in_a_thread)
+    assert len(errors) == FILES
+    assert "a thread begun in foreachBatch does not know the query" in errors[0]
+    with pytest.raises(TableError):
+        stored(service, table.name)
+    in_each_batch(spark, events, tmp_path / "2", lambda frame, at: in_a_thread(frame, at, token=("mine", at)))
+    assert (len(errors), stored(service, table.name)) == (FILES, sums())
+    in_each_batch(spark, events, tmp_path / "3", lambda frame, at: in_a_thread(frame, at, at_least_once=True))
+    assert stored(service, table.name) == sums(2)
+
+
+def test_a_second_write_to_a_table_in_one_micro_batch_is_refused_unless_it_has_a_token_of_its_own(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("batch_second", service.url)
+
+    def twice(frame: DataFrame, number: int) -> None:
+        table.update(frame, "k", counted(), default=ZERO)
+        table.update(frame, "k", counted(), default=ZERO)
+
+    def with_its_own(frame: DataFrame, number: int) -> None:
+        table.update(frame, "k", counted(), default=ZERO)
+        table.update(frame, "k", counted(), default=ZERO, token=("second", number))
+
+    assert "written a second time in micro-batch 0" in refused_inside(spark, events, tmp_path / "1", twice)
+    table.delete(spark.createDataFrame([(f"k{at}",) for at in range(KEYS)], "k string"), "k")
+    in_each_batch(spark, events, tmp_path / "2", with_its_own)
+    assert stored(service, table.name) == sums(2)
+
+
+def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table, away = Table("batch_again", service.url), Table("batch_again", "http://127.0.0.1:9")
+
+    def stubborn(frame: DataFrame, number: int) -> None:
+        from tableside_spark.tokens import turn_of
+
+        with pytest.raises(RuntimeError), turn_of(frame, "batch_again", None, made=True).held():
+            raise RuntimeError("the first try")
+        assert away.name == table.name
+        table.update(frame, "k", counted(), default=ZERO)
+
+    in_each_batch(spark, events, tmp_path / "checkpoint", stubborn)
+    assert stored(service, table.name) == sums()
+
+
+def test_what_no_stream_can_do_is_refused_before_it_starts(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table, stream = Table("stream_refused", service.url), reading(spark, events)
+    counting = table.update(stream, "k", counted())
+    refusals: list[tuple[Callable[[], object], str]] = [
+        (lambda: counting.start("c", output_mode="complete"), "write them inside foreachBatch"),
+        (lambda: counting.start("c", continuous="1 second"), "no trigger of the kind continuous"),
+        (lambda: table.update(stream, "k", counted(), token="t"), "has the token of its query"),
+        (lambda: table.put(stream, "k", on_error="collect"), "nobody to collect"),
+        (lambda: table.put(stream, "k", delete_when="n", order_by="n"), "delete_when is bigint"),
+    ]
+    for refused, match in refusals:
+        with pytest.raises(ValueError, match=match):
+            refused()
+
+
+def test_a_batch_job_that_runs_again_under_its_token_changes_nothing(spark: SparkSession, service: Service) -> None:
+    table = Table("job_token", service.url)
+    frame = spark.range(100).select((col("id") % 10).cast("string").alias("k"), "id")
+    for first in (True, False):
+        put = table.put(frame, "k", order_by="id", token="load/2026-11-20")
+        update = table.update(frame, "k", {"$inc": {"n": lit(1)}}, token="count/2026-11-20")
+        assert (put.applied, update.applied) == ((100, 100) if first else (0, 0))
+        assert (put.replayed, update.replayed) == ((0, 0) if first else (100, 100))
+    assert {record["n"] for record in stored(service, "job_token").values()} == {10}
+    assert table.stats.applied == 200
+    rising = [table.update(frame, "k", {"$inc": {"n": lit(1)}}, token=("hourly", hour)).applied for hour in (3, 4, 4)]
+    assert rising == [100, 100, 0]
