@@ -34,9 +34,10 @@ from .operations import Get, Operation, Outcome, Record
 from .settings import NAME
 from .store import Scan, TableSpec
 from .table import Table
-from .wire import arrow_batch, headers, json_batch, members, pages, problems
+from .wire import arrow_answers, arrow_batch, headers, json_batch, members, pages, problems
 from .wire.answers import ABSENT, Answer, answer, answers, limited_to, rfc3339, valid, with_refused
 from .wire.cursors import open_sealed, seal
+from .wire.partitions import choice, from_query, of_scan, places
 from .wire.problems import NotFound
 from .wire.tables import describe
 
@@ -129,14 +130,17 @@ async def get_record(request: Request) -> Response:
     """Answer one record."""
     name, segments = _path(request)
     found_table = await _catalog(request).table(name)
-    query = headers.query(request, ("fields",))
+    query = headers.query(request, ("fields", "partitions"))
     headers.check_accepts(request, JSON)
-    operation = Get(found_table.spec.key.from_path(segments), headers.max_age_s(request))
+    spec = found_table.spec
+    operation = Get(spec.key.from_path(segments), headers.max_age_s(request))
+    if "partitions" in query:
+        operation = Get(operation.key, operation.max_age_s, choice(spec, from_query(query["partitions"])))
     outcome = await found_table.one(operation, headers.preferences(request).wait_s)
     found = answer(outcome, headers.fields(query.get("fields")))
     if found.etag is not None and headers.none_match(request, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
-    response = _single(found)
+    response = _single(found, places(spec, operation))
     if isinstance(outcome, Record) and outcome.age_s is not None:
         response.raw_headers.append((b"age", b"%d" % outcome.age_s))
     return response
@@ -190,9 +194,12 @@ async def _write(request: Request, given: dict[str, Any]) -> Response:
     operation = members.build(
         spec, given["op"], spec.key.from_path(segments), _with_headers(request, given, preferences)
     )
+    went_to = places(spec, operation)
+    if preferences.representation and len(went_to) > 1:
+        raise InvalidOperation("a value cannot be returned from several partitions: ask for it in a batch")
     found = await _catalog(request).table_to_write(name)
     outcome = await found.one(operation, preferences.wait_s)
-    response = _single(answer(outcome))
+    response = _single(answer(outcome), went_to)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
@@ -202,10 +209,12 @@ def _with_headers(request: Request, given: dict[str, Any], preferences: headers.
     """Add what headers and query say to the members of a write."""
     given["if_match"] = headers.if_match(request)
     given["token"] = headers.token(request)
+    query = headers.query(request, ("partitions",) if given["op"] == "delete" else ("partitions", "ttl_s"))
+    if "partitions" in query:
+        given["partitions"] = from_query(query["partitions"])
     if given["op"] == "delete":
-        headers.query(request, ())
         return given
-    if (ttl_s := headers.ttl_s(headers.query(request, ("ttl_s",)).get("ttl_s"))) is not None:
+    if (ttl_s := headers.ttl_s(query.get("ttl_s"))) is not None:
         given["ttl_s"] = ttl_s
     given["return"] = preferences.representation
     if preferences.representation:
@@ -219,8 +228,18 @@ def _envelope(document: values.Json) -> dict[str, Any]:
     return document
 
 
-def _single(found: Answer) -> Response:
-    return _RecordResponse(found) if found.error is None else problem_response(found.error)
+def _single(found: Answer, went_to: Sequence[int]) -> Response:
+    """Answer one operation; of a partitioned table, also which partitions it went to."""
+    if found.error is None:
+        response: Response = _RecordResponse(found)
+    elif found.partitions is None:
+        response = problem_response(found.error)
+    else:
+        each = orjson.Fragment(json_batch.encoded_parts(found.partitions))
+        response = problem_response(found.error, members={"partitions": each})
+    if went_to:
+        response.raw_headers.append((b"tableside-partitions", ",".join(map(str, went_to)).encode()))
+    return response
 
 
 class _RecordResponse(Response):
@@ -239,6 +258,8 @@ class _RecordResponse(Response):
             self.raw_headers.append((b"tableside-expires-at", rfc3339(found.expires_ms).encode()))
         if found.replayed:
             self.raw_headers.append((b"tableside-replayed", b"true"))
+        if found.dropped:
+            self.raw_headers.append((b"tableside-dropped", b"true"))
 
 
 # Batches
@@ -263,11 +284,13 @@ async def batch(request: Request) -> Response:
     if len(operations) != len(given):
         outcomes = with_refused(given, outcomes)
     bytes_max = _limits(request).response_bytes_max
+    partitioned = bool(spec.partitions)
     if media == ARROW and asked.fields is None and (records := _all_found(outcomes, bytes_max)):
-        return Response(arrow_batch.encode_records(records), media_type=ARROW)
+        return Response(arrow_answers.encode_records(records, partitioned=partitioned), media_type=ARROW)
     found = answers(outcomes, asked.fields, bytes_max=bytes_max, operations=asked.operations)
     noted.failed = sum(one.error is not None and one.error is not ABSENT for one in found)
-    return Response(json_batch.encode(found) if media == JSON else arrow_batch.encode(found), media_type=media)
+    encoded = json_batch.encode(found) if media == JSON else arrow_answers.encode(found, partitioned=partitioned)
+    return Response(encoded, media_type=media)
 
 
 def _default_media(request: Request) -> str | None:
@@ -321,9 +344,11 @@ async def scan(request: Request) -> Response:
     """Answer one page of a table's records."""
     name, _ = _path(request)
     found = await _catalog(request).table(name)
-    query = headers.query(request, ("prefix", "partition", "fields", "limit", "cursor", "split"))
+    query = headers.query(request, ("prefix", "partition", "partitions", "fields", "limit", "cursor", "split"))
     media = headers.preferred(request, (JSON, ARROW))
-    scope = (name, query.get("prefix"), query.get("partition"), query.get("split"))
+    scope: tuple[str | None, ...] = (name, query.get("prefix"), query.get("partition"), query.get("split"))
+    if "partitions" in query:
+        scope = (*scope, query["partitions"])
     page = await found.scan(_scan(found.spec, query, scope), headers.preferences(request).wait_s)
     cursor = None if page.position is None else seal(page.position, "scan", *scope)
     fields = headers.fields(query.get("fields"))
@@ -345,6 +370,7 @@ def _scan(spec: TableSpec, query: Any, scope: tuple[object, ...]) -> Scan:
         None if split is None else open_sealed(split, "split", "split", spec.name),
         None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope),
         PAGE_BYTES_MAX,
+        of_scan(spec, query.get("partitions")),
     )
 
 

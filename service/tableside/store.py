@@ -81,12 +81,12 @@ class Scan(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """Some records of a scan, and the position to go on from; None when there is nothing more.
 
-    `partition` is where they are, of a partitioned table: those of one page are in one partition.
+    `partitions` says of each record of a partitioned table where it is.
     """
 
     records: list[tuple[Key, Record]]
     position: bytes | None
-    partition: int | None = None
+    partitions: list[int] | None = None
 
 
 class Store(Protocol):

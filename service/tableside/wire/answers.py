@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import RecordNotFound, TableError, TooLarge
-from ..operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
+from ..operations import Delete, Get, Operation, Outcome, Placed, Put, Record, Update, Written
 from ..values import project
 from .problems import status
 
@@ -14,7 +15,10 @@ Fields = frozenset[str] | None
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """The status that the single request would have had, and what goes with it."""
+    """The status that the single request would have had, and what goes with it.
+
+    `partitions` says the same of a write to a partitioned table for each that it went to; of none, it was dropped.
+    """
 
     status: int
     value: bytes | None = None
@@ -22,6 +26,18 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     expires_ms: int = 0
     replayed: bool = False
     error: TableError | None = None
+    partitions: "tuple[tuple[int, Answer], ...] | None" = None
+
+    @property
+    def dropped(self) -> bool:
+        """Whether it was a write for no partition."""
+        return self.partitions == ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes its values have, those of its partitions included."""
+        own = 0 if self.value is None else len(self.value)
+        return own + sum(part.size_bytes for _, part in self.partitions or ())
 
 
 ABSENT = RecordNotFound("there is no such record")
@@ -41,7 +57,8 @@ def answer(outcome: Outcome, fields: Fields = None) -> Answer:
         case Written():
             return _written(outcome, fields)
         case TableError():
-            return Answer(status(outcome), error=outcome)
+            parts = None if outcome.partitions is None else _parts(outcome.partitions, fields)
+            return Answer(status(outcome), error=outcome, partitions=parts)
 
 
 def answers(
@@ -52,7 +69,10 @@ def answers(
         found = [answer(outcome) for outcome in outcomes]
     else:
         found = [answer(outcome, only) for outcome, only in zip(outcomes, fields, strict=True)]
-    if sum(len(one.value) for one in found if one.value is not None) > bytes_max:
+    total = sum(len(one.value) for one in found if one.value is not None)
+    if any(one.partitions for one in found):
+        total = sum(one.size_bytes for one in found)
+    if total > bytes_max:
         return _bounded(found, operations, bytes_max)
     return found
 
@@ -65,21 +85,35 @@ def rfc3339(expires_ms: int) -> str:
 
 def _written(written: Written, fields: Fields) -> Answer:
     value = written.value if written.value is None or fields is None else project(written.value, fields)
-    code = 201 if written.created else 204 if value is None else 200
-    return Answer(code, value, written.etag, written.expires_ms if value is not None else 0, written.replayed)
+    parts = None if written.partitions is None else _parts(written.partitions, fields)
+    returned = value is not None or any(part.value is not None for _, part in parts or ())
+    code = 201 if written.created else 200 if returned else 204
+    expires_ms = written.expires_ms if value is not None else 0
+    return Answer(code, value, written.etag, expires_ms, written.replayed, partitions=parts)
+
+
+def _parts(placed: Iterable[Placed], fields: Fields) -> tuple[tuple[int, Answer], ...]:
+    return tuple((one.partition, answer(one.outcome, fields)) for one in placed)
 
 
 def _bounded(found: list[Answer], operations: Sequence[object], bytes_max: int) -> list[Answer]:
     total, bounded = 0, []
     for one, operation in zip(found, operations, strict=True):
-        total += len(one.value or b"")
-        if one.value is None or total <= bytes_max:
+        size_bytes = one.size_bytes
+        total += size_bytes
+        if not size_bytes or total <= bytes_max:
             bounded.append(one)
         elif isinstance(operation, Get):
             bounded.append(Answer(413, error=_BEYOND))
-        else:  # The write was done: its value is left out, as if it had not been asked for.
-            bounded.append(Answer(204 if one.status == 200 else one.status, None, one.etag, 0, one.replayed))
+        else:
+            bounded.append(_without_values(one))
     return bounded
+
+
+def _without_values(one: Answer) -> Answer:
+    """Leave the value of a write out that was done, as if it had not been asked for."""
+    parts = None if one.partitions is None else tuple((index, _without_values(part)) for index, part in one.partitions)
+    return replace(one, status=204 if one.status == 200 else one.status, value=None, expires_ms=0, partitions=parts)
 
 
 def valid(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:
@@ -93,7 +127,7 @@ def limited_to(max_age_s: float | None, operations: Sequence[Operation]) -> Sequ
     """Let the gets among operations take no older answers from a cache than that; None sets no limit."""
     if max_age_s is None:
         return operations
-    return [Get(asked.key, max_age_s) if isinstance(asked, Get) else asked for asked in operations]
+    return [Get(asked.key, max_age_s, asked.partitions) if isinstance(asked, Get) else asked for asked in operations]
 
 
 def with_refused(operations: Sequence[Operation | TableError], outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -1,21 +1,21 @@
-"""A batch as an Arrow IPC stream: the body to operations, and answers to the body.
+"""A batch as an Arrow IPC stream: the body to operations.
 
 One row is one operation. A column that is null in a row was not given for it, so a row means what the object with
-its other columns would mean in JSON.
+its other columns would mean in JSON. There as here, partitions that are null are all of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from .. import updates, values
 from ..errors import MalformedRequest, TableError, TooLarge
-from ..operations import Get, Operation, Put, Record
+from ..operations import Get, Operation, Put
 from ..store import TableSpec
 from ..updates import Changes
 from . import members
-from .answers import Answer, Fields, rfc3339
+from .answers import Fields
 from .arrow_buffers import decompressed_bytes
 from .arrow_size import size_bytes
 from .json_batch import Batch
@@ -23,21 +23,6 @@ from .json_batch import Batch
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 _TEXT = ("value", "update", "default")
-
-ANSWER = pa.schema(
-    [
-        ("status", pa.uint16()),
-        ("value", pa.binary()),
-        ("etag", pa.utf8()),
-        ("code", pa.utf8()),
-        ("detail", pa.utf8()),
-        ("retriable", pa.bool_()),
-        ("applied", pa.utf8()),
-        ("replayed", pa.bool_()),
-    ]
-)
-EXPIRES_AT = pa.field("expires_at", pa.utf8())
-"""Stands after the others where a record in the answer has an expiry."""
 
 
 def read(body: bytes, bytes_max: int) -> pa.Table:
@@ -76,56 +61,6 @@ def decode(
     return Batch(_operations(table, keys, spec, op, writer, returning), only)
 
 
-def encode(answers: Sequence[Answer]) -> bytes:
-    """Write the answers, one row each."""
-    errors = [answer.error for answer in answers]
-    some = any(error is not None for error in errors)
-    columns = [
-        pa.array([answer.status for answer in answers], pa.uint16()),
-        pa.array([answer.value for answer in answers], pa.binary()),
-        pa.array([answer.etag for answer in answers], pa.utf8()),
-        _of_errors(errors, some, pa.utf8(), lambda error: error.code),
-        _of_errors(errors, some, pa.utf8(), lambda error: error.detail),
-        _of_errors(errors, some, pa.bool_(), lambda error: error.retriable),
-        _of_errors(errors, some, pa.utf8(), lambda error: error.applied),
-        pa.array([answer.replayed for answer in answers], pa.bool_()),
-    ]
-    if not any(answer.expires_ms for answer in answers):
-        return write(pa.record_batch(columns, schema=ANSWER))
-    columns.append(expiries([answer.expires_ms for answer in answers]))
-    return write(pa.record_batch(columns, schema=ANSWER.append(EXPIRES_AT)))
-
-
-def encode_records(records: Sequence[Record]) -> bytes:
-    """Write the answers to gets that all found their record: what `encode` writes, made of whole columns."""
-    count = len(records)
-    nothing, no_flag = pa.nulls(count, pa.utf8()), pa.nulls(count, pa.bool_())
-    columns = [
-        pa.repeat(pa.scalar(200, pa.uint16()), count),
-        pa.array([record.value for record in records], pa.binary()),
-        pa.array([record.etag for record in records], pa.utf8()),
-        nothing,
-        nothing,
-        no_flag,
-        nothing,
-        pa.repeat(pa.scalar(False), count),
-    ]
-    return write(pa.record_batch(columns, schema=ANSWER))
-
-
-def expiries(expires_ms: Sequence[int]) -> pa.Array:
-    """Return a column of times in RFC 3339, null for never."""
-    return pa.array([rfc3339(time) if time else None for time in expires_ms], pa.utf8())
-
-
-def write(batch: pa.RecordBatch) -> bytes:
-    """Return one batch as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
 def _read_names(fields: Iterable[pa.Field]) -> None:
     """Read the names of columns and of what is in them: they need not be UTF-8, and show that only now."""
     for field in fields:
@@ -155,14 +90,17 @@ def _check_columns(table: pa.Table, op: str | None, writer: str | None) -> None:
     for name in names:
         if name not in _COLUMNS:
             raise MalformedRequest(f"there is no column {name[:64]!r} in a batch")
-        if not _COLUMNS[name](_plain(table.schema.field(name).type)):
+        kind = table.schema.field(name).type
+        if not _COLUMNS[name](kind if name == "partitions" else _plain(kind)):
             raise MalformedRequest(f"column {name!r} has the wrong type")
     if "key" not in names:
         raise MalformedRequest("a batch has a column key")
     if ("op" in names) == (op is not None):
         raise MalformedRequest("op is a column or a parameter, one of the two")
-    if ("sequence" in names) != (writer is not None):
-        raise MalformedRequest("a column sequence and a parameter writer go together")
+    if "writer" in names and writer is not None:
+        raise MalformedRequest("writer is a column or a parameter, one of the two")
+    if ("sequence" in names) != ("writer" in names or writer is not None):
+        raise MalformedRequest("a column sequence goes together with a column or a parameter writer")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -182,6 +120,10 @@ def _is_json(kind: pa.DataType) -> bool:
     return bool(binary) or _is_text(kind)
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 _COLUMNS: dict[str, Callable[[pa.DataType], bool]] = {
     "key": lambda kind: _is_part(kind) or (pa.types.is_struct(kind) and all(_is_part(_plain(f.type)) for f in kind)),
     "op": _is_text,
@@ -192,6 +134,8 @@ _COLUMNS: dict[str, Callable[[pa.DataType], bool]] = {
     "if_absent": pa.types.is_boolean,
     "ttl_s": lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
     "sequence": pa.types.is_integer,
+    "writer": _is_text,
+    "partitions": lambda kind: _is_list(kind) and pa.types.is_integer(kind.value_type),
 }
 
 
@@ -234,12 +178,12 @@ def _operations(
     operations: list[Operation | TableError] = []
     checked: dict[Any, Changes] = {}  # by text: a batch often says the same of many records
     for key, row in zip(keys, rows, strict=True):
-        given = {name: cell for name, cell in zip(names, row, strict=True) if cell is not None}
+        given = {name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"}
         given["key"] = key
         if op is not None:
             given["op"] = op
-        if "sequence" in given:
-            given["token"] = {"writer": writer, "sequence": given.pop("sequence")}
+        if "sequence" in given or "writer" in given:
+            given["token"] = {"writer": given.pop("writer", writer), "sequence": given.pop("sequence", None)}
         if returning and given.get("op") != "get":
             given["return"] = True
         operations.append(_operation(spec, given, checked))
@@ -270,11 +214,3 @@ def _changes(text: Any, checked: dict[Any, Changes]) -> Any:
         except TableError:
             return text
     return changes
-
-
-def _of_errors(
-    errors: Sequence[TableError | None], some: bool, kind: pa.DataType, member: Callable[[TableError], object]
-) -> pa.Array:
-    if not some:
-        return pa.nulls(len(errors), kind)
-    return pa.array([None if error is None else member(error) for error in errors], kind)

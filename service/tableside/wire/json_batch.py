@@ -1,6 +1,6 @@
 """A batch as JSON: the body to operations, and answers to the body."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import orjson
@@ -64,15 +64,28 @@ def _decoded(raws: list[values.Json], spec: TableSpec) -> Batch:
 
 
 def _encoded(answer: Answer) -> bytes:
+    return b"{%b}" % _members(answer)
+
+
+def encoded_parts(parts: Iterable[tuple[int, Answer]]) -> bytes:
+    """Write what a write came to in each of its partitions, by index."""
+    return b"[" + b",".join([b'{"partition":%d,%b}' % (index, _members(part)) for index, part in parts]) + b"]"
+
+
+def _members(answer: Answer) -> bytes:
+    members = [b'"status":%d' % answer.status]
     if answer.error is not None:
-        return b'{"status":%d,"error":%b}' % (answer.status, orjson.dumps(problem(answer.error)))
-    parts = [b'{"status":%d' % answer.status]
+        members.append(b'"error":' + orjson.dumps(problem(answer.error)))
     if answer.value is not None:
-        parts.append(b',"value":' + answer.value)
+        members.append(b'"value":' + answer.value)
     if answer.etag is not None:
-        parts.append(b',"etag":"' + answer.etag.encode() + b'"')
+        members.append(b'"etag":"' + answer.etag.encode() + b'"')
     if answer.expires_ms:
-        parts.append(b',"expires_at":"' + rfc3339(answer.expires_ms).encode() + b'"')
+        members.append(b'"expires_at":"' + rfc3339(answer.expires_ms).encode() + b'"')
     if answer.replayed:
-        parts.append(b',"replayed":true')
-    return b"".join(parts) + b"}"
+        members.append(b'"replayed":true')
+    if answer.partitions is not None:
+        members.append(b'"partitions":' + encoded_parts(answer.partitions))
+        if answer.dropped:
+            members.append(b'"dropped":true')
+    return b",".join(members)

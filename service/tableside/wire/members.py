@@ -3,25 +3,30 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from .. import updates, values
 from ..errors import InvalidOperation
 from ..operations import Delete, Get, Key, Operation, Put, Token, Update
 from ..store import TableSpec
 from ..transition import checked_ttl_s
 from ..values import INTEGER_MAX, Json
+from . import partitions
 from .answers import Fields
 
 Members = Mapping[str, Any]
-"""Names to what JSON, Arrow or headers gave for them; a member that is None was not given."""
+"""Names to what JSON, Arrow or headers gave for them; one that is None was not given, save partitions: that is all."""
 
 WRITER_CHARACTERS_MAX = 128
 FIELDS_MAX = 1000
 
+_COMMON = frozenset({"op", "key", "fields", "partitions"})
+
 _MEMBERS = {
-    "get": frozenset({"op", "key", "fields"}),
-    "put": frozenset({"op", "key", "fields", "value", "if_match", "if_absent", "ttl_s", "token", "return"}),
-    "update": frozenset({"op", "key", "fields", "update", "default", "if_match", "ttl_s", "token", "return"}),
-    "delete": frozenset({"op", "key", "fields", "if_match", "token", "return"}),
+    "get": _COMMON,
+    "put": _COMMON | {"value", "if_match", "if_absent", "ttl_s", "token", "return"},
+    "update": _COMMON | {"update", "default", "if_match", "ttl_s", "token", "return"},
+    "delete": _COMMON | {"if_match", "token", "return"},
 }
 
 _BARE_PUT = frozenset({"op", "key", "fields", "value"})
@@ -37,12 +42,15 @@ def operation(spec: TableSpec, members: Members) -> Operation:
         raise InvalidOperation(f"a {kind} has no member {_first_unknown(members, allowed)!r}")
     if "key" not in members:
         raise InvalidOperation("an operation has a key")
-    return _BUILD[str(kind)](spec, spec.key.from_json(members["key"]), members)
+    return build(spec, str(kind), spec.key.from_json(members["key"]), members)
 
 
 def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     """Return an operation on a key that was checked already."""
-    return _BUILD[kind](spec, key, members)
+    built = _BUILD[kind](spec, key, members)
+    if "partitions" not in members:
+        return built
+    return msgspec.structs.replace(built, partitions=partitions.choice(spec, members["partitions"]))
 
 
 def fields(raw: object) -> Fields:

@@ -6,18 +6,26 @@ import pyarrow as pa
 from ..operations import Key, Record
 from ..store import Page, TableSpec
 from ..values import project
-from . import arrow_batch
+from . import arrow_answers
 from .answers import Fields, rfc3339
 
 
 def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:
     """Write a page as an object with the members records and cursor."""
-    records = b",".join([_encoded(key, record, fields) for key, record in page.records])
+    if page.partitions is None:
+        encoded = [_encoded(key, record, fields) for key, record in page.records]
+    else:
+        placed = zip(page.records, page.partitions, strict=True)
+        encoded = [_encoded(*record, fields, b',"partition":%d' % index) for record, index in placed]
+    records = b",".join(encoded)
     return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
 
 
 def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields) -> bytes:
-    """Write a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata."""
+    """Write a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
+
+    Where records expire there is a column `expires_at`, and of a partitioned table, as the last, `partition`.
+    """
     values = [_projected(record.value, fields) for _, record in page.records]
     columns = [
         pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec)),
@@ -26,10 +34,13 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields
     ]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
     if any(record.expires_ms for _, record in page.records):
-        columns.append(arrow_batch.expiries([record.expires_ms for _, record in page.records]))
-        schema = schema.append(arrow_batch.EXPIRES_AT)
+        columns.append(arrow_answers.expiries([record.expires_ms for _, record in page.records]))
+        schema = schema.append(arrow_answers.EXPIRES_AT)
+    if spec.partitions:
+        columns.append(pa.array(page.partitions or [], pa.int32()))
+        schema = schema.append(pa.field("partition", pa.int32()))
     metadata = {} if cursor is None else {"cursor": cursor}
-    return arrow_batch.write(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+    return arrow_answers.write(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
 
 
 def key_type(spec: TableSpec) -> pa.DataType:
@@ -48,10 +59,10 @@ def _part_name(spec: TableSpec, index: int) -> str:
     return spec.key.fields[index].name or str(index)
 
 
-def _encoded(key: Key, record: Record, fields: Fields) -> bytes:
+def _encoded(key: Key, record: Record, fields: Fields, where: bytes = b"") -> bytes:
     head = b'{"key":' + orjson.dumps(key) + b',"value":' + _projected(record.value, fields)
     expiry = b',"expires_at":"' + rfc3339(record.expires_ms).encode() + b'"' if record.expires_ms else b""
-    return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + b"}"
+    return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + where + b"}"
 
 
 def _projected(value: bytes, fields: Fields) -> bytes:

@@ -14,6 +14,7 @@ def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
     """Return a table's description; `capabilities` is empty until its store could first be asked."""
     spec, table = entry.spec, entry.table
     return {
+        **({"partitions": spec.partitions} if spec.partitions else {}),
         "name": spec.name,
         "store": {"name": entry.store, "kind": entry.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],

@@ -30,10 +30,15 @@ def path_of(table: str, *parts: object) -> str:
 
 
 class Asking:
-    """A client of one service."""
+    """A client of one service; of a partitioned store, it sees to it that what is said of partitions is the whole."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, *, partitioned: bool = False) -> None:
         self.client = client
+        self.partitioned = partitioned
+
+    def in_order(self, keys: Sequence[Any]) -> list[Any]:
+        """Return keys as they were scanned, in an order that is theirs where the store has none."""
+        return sorted(keys) if self.partitioned else list(keys)
 
     def get(self, table: str, *key: object, **options: Any) -> httpx.Response:
         """Get a record."""
@@ -87,7 +92,7 @@ class Asking:
         response = self.client.post(f"/v1/tables/{table}/batch", json={"operations": list(operations)}, headers=headers)
         assert response.status_code == 200, response.text
         found: list[Result] = response.json()["results"]
-        return found
+        return [without_one_partition(result) for result in found] if self.partitioned else found
 
     def rows(self, table: str, columns: Mapping[str, Any], **query: Any) -> list[Result]:
         """Return the rows that answer a batch sent as Arrow."""
@@ -95,11 +100,22 @@ class Asking:
         assert response.status_code == 200, response.text
         assert response.headers["Content-Type"] == ARROW
         found: list[Result] = read(response.content).to_pylist()
-        return found
+        return [without_one_partition(row) for row in found] if self.partitioned else found
 
 
 def _parts(key: object) -> Sequence[object]:
     return key if isinstance(key, tuple) else (key,)
+
+
+def without_one_partition(result: Result) -> Result:
+    """Return a result as an ordinary table's, when the one partition that it names says the same."""
+    own = dict(result)
+    assert not own.pop("dropped", False)
+    for part in own.pop("partitions", None) or []:
+        index = part.pop("partition")
+        assert index in (0, 1)
+        assert part == {name: member for name, member in own.items() if name in part or name != "expires_at"}
+    return own
 
 
 def stream(columns: Mapping[str, Any], compression: str | None = None) -> bytes:
@@ -141,6 +157,7 @@ def check_problem(problem: Mapping[str, Any], status: int, code: str) -> None:
         "applied",
         "retry_after_s",
         "stores",
+        "partitions",
     }
 
 

@@ -9,12 +9,18 @@ import pytest
 from running import running
 from service.http.asking import Asking
 
-STORES = {"memory": "{kind: memory}", "rocksdb": "{kind: rocksdb, path: ./data}"}
+STORES = {
+    "memory": "{kind: memory}",
+    "rocksdb": "{kind: rocksdb, path: ./data}",
+    "partitioned": "{kind: partitioned, partitions: [one, other]}\n  one: {kind: memory}\n"
+    "  other: {kind: rocksdb, path: ./data}",
+}
 
 CONFIG = """
 stores:
   local: %s
 auto_create: true
+default_store: local
 tables:
   hour: {store: local, ttl_s: 3600}
   numbers: {store: local, key: {id: integer}}
@@ -32,4 +38,4 @@ def asking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     config = directory / "tableside.yaml"
     config.write_text(CONFIG % STORES[request.param])
     with running(directory, config) as started, httpx.Client(base_url=started.url, timeout=30) as client:
-        yield Asking(client)
+        yield Asking(client, partitioned=request.param == "partitioned")

@@ -22,6 +22,9 @@ ANSWER = {
     "replayed": pa.bool_(),
 }
 
+PART = pa.struct([("partition", pa.int32()), *ANSWER.items()])
+OF_PARTITIONS = {"partitions": pa.list_(PART), "dropped": pa.bool_()}
+
 
 def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(asking: Asking) -> None:
     key, absent = fresh(), fresh()
@@ -31,7 +34,10 @@ def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(as
         assert response.status_code == 200
         assert response.headers["Content-Type"] == ARROW
         table = read(response.content)
-        assert {field.name: field.type for field in table.schema} == ANSWER
+        assert {field.name: field.type for field in table.schema} == {
+            **ANSWER,
+            **(OF_PARTITIONS if asking.partitioned else {}),
+        }
         assert table.num_rows == len(keys)
 
 

@@ -191,7 +191,8 @@ def test_probes_answer(asking: Asking) -> None:
     assert asking.client.get("/livez").json() == {"status": "alive"}
     ready = asking.client.get("/readyz")
     assert ready.status_code == 200
-    assert ready.json()["stores"] == {"local": {"ready": True, "detail": None}}
+    stores = ["local", "one", "other"] if asking.partitioned else ["local"]
+    assert ready.json()["stores"] == {store: {"ready": True, "detail": None} for store in stores}
 
 
 def test_tables_are_described(asking: Asking) -> None:
@@ -200,7 +201,9 @@ def test_tables_are_described(asking: Asking) -> None:
     visits = tables["visits"]
     assert visits == asking.client.get("/v1/tables/visits").json()
     assert visits["key"] == [{"name": "user", "type": "string"}, {"name": "day", "type": "string"}]
-    assert visits["store"]["kind"] in ("memory", "rocksdb")
+    assert visits["store"]["kind"] in ("memory", "rocksdb", "partitioned")
+    assert visits["capabilities"]["partitions"] == asking.partitioned
+    assert visits.get("partitions") == (2 if asking.partitioned else None)
     assert set(visits["capabilities"]) >= {"if_match", "ttl", "tokens", "prefix_scan", "sorted_scan", "splits"}
     assert all(value in (True, False) for value in visits["capabilities"].values())
     assert visits["limits"]["operations_max"] == 200

@@ -34,11 +34,16 @@ def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None
     assert response.headers["Content-Type"] == JSON
     page = response.json()
     assert page.keys() == {"records", "cursor"}
-    assert keys(page["records"]) == ["record-000", "record-001", "record-002"]
     first = page["records"][0]
+    if asking.partitioned:
+        assert first.pop("partition") in (0, 1)
+    else:
+        assert keys(page["records"]) == ["record-000", "record-001", "record-002"]
+    assert len(page["records"]) == 3
     assert first.keys() == {"key", "value", "etag"}
-    assert first["value"] == {"n": 0, "m": 0}
-    assert asking.get(filled, "record-000").headers["ETag"] == f'"{first["etag"]}"'
+    n = int(first["key"].removeprefix("record-"))
+    assert first["value"] == {"n": n, "m": -n}
+    assert asking.get(filled, first["key"]).headers["ETag"] == f'"{first["etag"]}"'
     assert response.headers["Tableside-Cursor"] == page["cursor"]
 
 
@@ -46,7 +51,8 @@ def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None
 def test_pages_walk_through_every_record_once(asking: Asking, filled: str, limit: int) -> None:
     records = asking.walk(filled, limit=limit)
     assert len(records) == COUNT + 6
-    assert keys(records) == sorted(keys(records), key=lambda key: str(key).encode())
+    if not asking.partitioned:
+        assert keys(records) == sorted(keys(records), key=lambda key: str(key).encode())
     assert len(set(keys(records))) == COUNT + 6
 
 
@@ -207,7 +213,7 @@ def test_a_record_written_after_the_splits_were_made_is_in_one_of_them(asking: A
 def test_a_split_and_a_prefix_hold_together(asking: Asking, filled: str) -> None:
     splits = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
     found = [key for split in splits for key in keys(asking.walk(filled, split=split, prefix="record-1"))]
-    assert found == [f"record-{n}" for n in range(100, COUNT)]
+    assert asking.in_order(found) == [f"record-{n}" for n in range(100, COUNT)]
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "1.5", ""])
@@ -219,7 +225,7 @@ def test_a_count_of_splits_is_an_integer_from_1_on(asking: Asking, filled: str, 
 def test_the_split_of_another_table_is_malformed(asking: Asking, filled: str) -> None:
     other = fresh("other")
     asking.put(other, "a", {})
-    [split] = asking.client.get(f"/v1/tables/{other}/splits").json()["splits"]
+    [split] = asking.client.get(f"/v1/tables/{other}/splits", params={"count": 1}).json()["splits"]
     for wrong in (split, "x", "", split[:-1]):
         check_refused(asking.scan(filled, split=wrong), 400, "malformed_request")
 
@@ -244,6 +250,7 @@ def test_arrow_pages_hold_what_json_pages_hold(asking: Asking, filled: str) -> N
         "key": pa.utf8(),
         "value": pa.binary(),
         "etag": pa.utf8(),
+        **({"partition": pa.int32()} if asking.partitioned else {}),
     }
     records = rows.to_pylist()
     while cursor is not None:
@@ -258,7 +265,7 @@ def test_an_empty_arrow_page_has_its_columns(asking: Asking, filled: str) -> Non
     page, cursor = arrow_page(asking, filled, prefix="nothing")
     assert cursor is None
     assert page.num_rows == 0
-    assert page.column_names == ["key", "value", "etag"]
+    assert page.column_names == ["key", "value", "etag", *(["partition"] if asking.partitioned else [])]
 
 
 def test_keys_in_arrow_pages_have_the_types_of_the_table(asking: Asking) -> None:
@@ -273,7 +280,7 @@ def test_arrow_pages_show_expiries_and_choose_fields(asking: Asking) -> None:
     table = fresh("expiring")
     asking.put(table, "a", {"n": 1, "m": 2}, params={"ttl_s": 100})
     asking.put(table, "b", {"n": 1, "m": 2})
-    first, second = arrow_page(asking, table, fields="n")[0].to_pylist()
+    first, second = sorted(arrow_page(asking, table, fields="n")[0].to_pylist(), key=lambda row: str(row["key"]))
     assert first["value"] == b'{"n":1}'
     assert first["expires_at"] == asking.get(table, "a").headers["Tableside-Expires-At"]
     assert second["expires_at"] is None

@@ -1,4 +1,4 @@
-"""Positions and splits of a table of several partitions: which of them, and where in it. Pure.
+"""Positions, pages and splits of a table of several partitions: which of them, and where in it.
 
 A split is some partitions as a whole, or a part of one.
 """
@@ -9,6 +9,8 @@ from itertools import pairwise
 import msgspec
 
 from ...errors import MalformedRequest
+from ...operations import Key, Record
+from ...store import Page, Scan
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -16,6 +18,42 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
     partition: int
     inner: bytes | None = None
+
+
+class Filled:
+    """What a page holds so far, of what a scan asks for."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._size_bytes = 0
+        self.records: list[tuple[Key, Record]] = []
+        self._partitions: list[int] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more fits."""
+        return len(self.records) >= self._scan.limit or self._size_bytes > self._scan.bytes_max
+
+    def rest(self, inner_split: bytes | None, inner_position: bytes | None) -> Scan:
+        """Return what is still to be read, of one partition."""
+        return msgspec.structs.replace(
+            self._scan,
+            limit=self._scan.limit - len(self.records),
+            bytes_max=self._scan.bytes_max - self._size_bytes,
+            split=inner_split,
+            position=inner_position,
+            partitions=None,
+        )
+
+    def add(self, page: Page, partition: int) -> None:
+        """Add what was read of one partition."""
+        self.records += page.records
+        self._partitions += [partition] * len(page.records)
+        self._size_bytes += sum(len(record.value) for _, record in page.records)
+
+    def page(self, then: Position | None) -> Page:
+        """Return the page, and where to go on."""
+        return Page(self.records, None if then is None else encoded(then), self._partitions)
 
 
 class Split(msgspec.Struct, frozen=True, array_like=True):

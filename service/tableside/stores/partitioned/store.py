@@ -17,7 +17,7 @@ from ...store import Capabilities, Page, Scan, Store, TableSpec
 from ...together import together
 from ...within import within
 from .opening import Opening
-from .scans import Position, Split, encoded, position, runs, shares, split
+from .scans import Filled, Position, Split, encoded, position, runs, shares, split
 from .whole import whole
 
 GRACE_S = 0.05
@@ -65,23 +65,29 @@ class PartitionedStore:
         return _assembled(operations, places, dict(zip(asked, map(iter, answers), strict=True)))
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page of one partition, which says where to go on: there, or in the next one."""
+        """Read a page: of one partition, and once that has no more, of those that follow.
+
+        What cannot be read ends a page that has records already; the next one says why.
+        """
         count = len(self._parts)
         part = Split(0, count - 1) if scan.split is None else split(scan.split)
+        at = Position(part.first) if scan.position is None else position(scan.position)
         wanted = range(count) if scan.partitions is None else scan.partitions
-        begin = Position(0) if scan.position is None else position(scan.position)
-        left = [index for index in wanted if max(begin.partition, part.first) <= index <= part.last]
-        if not left:
-            return Page([], None)
-        index, *following = left
-        inner = begin.inner if index == begin.partition else None
-        page = await self._parts[index].scan(
-            msgspec.structs.replace(scan, split=part.inner, position=inner, partitions=None)
-        )
-        then = None if page.position is None else Position(index, page.position)
-        if then is None and following:
-            then = Position(following[0])
-        return Page(page.records, None if then is None else encoded(then), index)
+        filled = Filled(scan)
+        for index in (index for index in wanted if max(at.partition, part.first) <= index <= part.last):
+            inner = at.inner if index == at.partition else None
+            if filled.full:
+                return filled.page(Position(index))
+            try:
+                page = await self._parts[index].scan(filled.rest(part.inner, inner))
+            except TableError:
+                if not filled.records:
+                    raise
+                return filled.page(Position(index, inner))
+            filled.add(page, index)
+            if page.position is not None:
+                return filled.page(Position(index, page.position))
+        return filled.page(None)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Return the splits of every partition; with fewer than there are partitions, some of these together."""
