@@ -4,6 +4,7 @@ Knows nothing of routes or of what is asked.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from starlette.types import Message, Receive, Send
 
@@ -49,15 +50,15 @@ class Exchange:
             self._operations.check()  # again: what is refused later has been decoded for nothing
         return message
 
-    async def send(self, message: Message) -> None:
-        """Send a part of the answer."""
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a part of the answer. It is the server's own coroutine that is returned: one less for each part."""
         notes = self.notes
         if message["type"] == "http.response.start":
             notes.status = message["status"]
             message["headers"].append((b"x-request-id", notes.request_id.encode()))
         else:
             notes.bytes_out += len(message.get("body", b""))
-        await self._send(message)
+        return self._send(message)
 
     def left(self) -> None:
         """Give up what nobody waits for any more, if it only reads; a write is finished."""
