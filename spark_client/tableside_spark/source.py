@@ -10,19 +10,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceArrowWriter,
     DataSourceReader,
     InputPartition,
-    WriterCommitMessage,
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tableside_spark.connection import Connection, shared_client
-from tableside_spark.credential import Credential
-from tableside_spark.facts import TableFacts, table_facts
-from tableside_spark.table import service_url
+from tableside_spark.connection import shared_client
+from tableside_spark.source_place import Place, flag, place_of
+from tableside_spark.source_writers import Puts, StreamWriter, TableWriter
 
-_KNOWN = {"path", "url", "table", "key", "token_file", "splits", "prefix", "partition", "decimals"}
 _SPLITS = 16
 _PAGE_ROWS = 5_000
 
@@ -32,7 +28,8 @@ class TablesideSource(DataSource):
 
     `token_file` names a file on every executor; without it, `TABLESIDE_TOKEN` of the executors is used. A token
     is no option, since plans and logs show options. Reading: `splits` (how many parts at most), `prefix`,
-    `partition`. Writing: mode `append` only, `decimals` (`string` allows more than 15 digits).
+    `partition`. Writing: mode `append` only, `decimals` (`string` allows more than 15 digits). A stream's puts have the
+    token of their micro-batch, unless `at_least_once` is `true`, which a table that keeps no tokens needs.
 
     Without a schema, a table is read as its key and the column `value`, JSON text. With one, the members of
     those names are read; what does not fit fails the query.
@@ -45,7 +42,7 @@ class TablesideSource(DataSource):
 
     def schema(self) -> StructType:
         """The key's fields and `value`."""
-        place = _place(self.options)
+        place = place_of(self.options)
         kinds = [LongType() if kind == "integer" else StringType() for kind in place.facts.key_types]
         keys = [StructField(name, kind) for name, kind in zip(place.keys, kinds, strict=True)]
         return StructType([*keys, StructField("value", StringType())])
@@ -54,29 +51,35 @@ class TablesideSource(DataSource):
         """A reader of this schema."""
         from tableside_spark.decoding import Decoder
 
-        place = _place(self.options)
+        place = place_of(self.options)
         return TableReader(place, Decoder.of(schema, place.keys), self.options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> "TableWriter":
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """A writer that puts one record per row."""
-        from tableside_spark.encoding import Encoder
-
         if overwrite:
             raise ValueError('a table is not overwritten as a whole: write with mode("append")')
+        place = self._place_to_write()
+        return TableWriter(Puts(place, self._encoder(schema, place)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        """A writer of micro-batches, each row of which is put once."""
+        if overwrite:
+            raise ValueError("complete mode sends all results each time: write them inside foreachBatch with Table.put")
+        place = self._place_to_write()
+        at_least_once = flag(self.options, "at_least_once")
+        if not (place.facts.tokens or at_least_once):
+            raise ValueError(f"table {place.table} keeps no tokens: say at_least_once, if writing twice does no harm")
+        return StreamWriter(Puts(place, self._encoder(schema, place)), at_least_once)
+
+    def _place_to_write(self) -> Place:
         if not self.options.get("key"):
             raise ValueError("the option key names the columns that hold the key")
-        place = _place(self.options)
-        return TableWriter(place, Encoder.of(schema, place.keys, self.options.get("decimals", "number")))
+        return place_of(self.options)
 
+    def _encoder(self, schema: StructType, place: Place) -> Any:
+        from tableside_spark.encoding import Encoder
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which table of which service, and the names of its key's columns, in order."""
-
-    connection: Connection
-    table: str
-    keys: tuple[str, ...]
-    facts: TableFacts
+        return Encoder.of(schema, place.keys, self.options.get("decimals", "number"))
 
 
 @dataclass(frozen=True)
@@ -107,51 +110,3 @@ class TableReader(DataSourceReader):
         for page in pages:
             if len(page):
                 yield self._decoder.decode(page)
-
-
-@dataclass
-class Committed(WriterCommitMessage):
-    """How many rows a task has written."""
-
-    rows: int
-
-
-class TableWriter(DataSourceArrowWriter):
-    """Puts rows as they come. Repeating a task is harmless: the same rows are put again."""
-
-    def __init__(self, place: Place, encoder: Any) -> None:
-        self._place = place
-        self._encoder = encoder
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send a task's rows; the first that fails ends the task."""
-        from tableside_spark.batching import ChunkSize, chunks
-        from tableside_spark.window import in_order
-
-        return Committed(sum(in_order(chunks(iterator, ChunkSize()), self._put, 4)))
-
-    def _put(self, chunk: pa.RecordBatch) -> int:
-        from tableside_spark.lookup import refuse_failures
-
-        place = self._place
-        answer = shared_client(place.connection).batch(place.table, self._encoder.encode(chunk), op="put")
-        refuse_failures(place.table, answer)
-        return int(chunk.num_rows)
-
-
-def _place(options: Mapping[str, str]) -> Place:
-    """The place the options name; unknown ones, and secrets, are refused."""
-    given = {name.lower(): option for name, option in options.items()}
-    if "token" in given:
-        raise ValueError("a token is no option, since plans and logs show options: use token_file or TABLESIDE_TOKEN")
-    unknown = sorted(set(given) - _KNOWN)
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
-    table = given.get("table") or given.get("path", "")
-    if not table:
-        raise ValueError("the option table names the table")
-    connection = Connection(service_url(given.get("url", "")), Credential(path=given.get("token_file")))
-    facts = table_facts(connection, table)
-    named = tuple(name.strip() for name in given.get("key", "").split(",") if name.strip())
-    keys = named or tuple(name or "key" for name in facts.key_names)
-    return Place(connection, table, keys, facts)

@@ -1,14 +1,16 @@
 """What `test_spark_connect` runs in a process of its own: a Connect session cannot live beside a classic one."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
-from tableside_spark import Table, TableWriteError
+from tableside_spark import Table, TableWriteError, progress
 
 
 def main(url: str, directory: Path) -> None:
@@ -43,10 +45,44 @@ def main(url: str, directory: Path) -> None:
     query.trigger(availableNow=True).start(str(directory / "out")).awaitTermination()
     assert spark.read.parquet(str(directory / "out")).count() == 1_000
 
+    streams(spark, url, directory)
+
     assert table.delete(rows, "k").applied == 1_000
     assert table.join(rows, "k", how="left_semi").count() == 0
     spark.stop()
     print("every verb works through Connect")
+
+
+def streams(spark: SparkSession, url: str, directory: Path) -> None:
+    """A stream counts once, though its last micro-batch runs twice; inside `foreachBatch` a token has to be given."""
+    counts = Table("connect_stream", url)
+    events = spark.readStream.schema("k string, n long").parquet(str(directory / "in"))
+    events = events.withColumn("n", lit(1))
+    counting = counts.update(events, "k", {"$inc": {"n": events["n"]}}, default={"n": 0})
+    for first in (True, False):
+        query = counting.start(str(directory / "counting"), availableNow=True)
+        assert query.awaitTermination(120)
+        [batch] = progress(query)
+        assert (batch.applied, batch.replayed) == ((1_000, 0) if first else (0, 1_000)), batch
+        for file in (directory / "counting" / "commits").glob("*0*"):
+            file.unlink()
+    found = counts.join(spark.range(50).select(col("id").cast("string").alias("k")), "k", "n long", "inner")
+    assert found.agg(F.sum("n")).collect()[0][0] == 1_000
+
+    def without_a_token(frame: DataFrame, number: int) -> None:
+        Table("connect_stream", url).update(frame, "k", {"$inc": {"n": lit(1)}})
+
+    def with_a_token(frame: DataFrame, number: int) -> None:
+        Table("connect_stream", url).update(frame, "k", {"$inc": {"n": lit(1)}}, token=("connect", number))
+
+    def run(name: str, write: Callable[[DataFrame, int], None]) -> None:
+        writer = events.writeStream.foreachBatch(write).option("checkpointLocation", str(directory / name))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    with pytest.raises(StreamingQueryException, match="foreachBatch does not say which query it is in"):
+        run("without", without_a_token)
+    run("with", with_a_token)
+    assert found.agg(F.sum("n")).collect()[0][0] == 2_000
 
 
 if __name__ == "__main__":

@@ -1,0 +1,89 @@
+"""`writeStream.format("tableside")`: rows of a stream put once, the last of a key in its task."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from running import Service
+from spark_client.sessions import session
+from tableside_spark import TableClient
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+ROWS, KEYS = 12_000, 7_000
+"""More keys than a chunk has rows, so that a key stands in several chunks of a task, and in one of them twice."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2,4]") as started:
+        yield started
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    directory = tmp_path / "events"
+    directory.mkdir()
+    for file in range(2):
+        path = directory / f"{file}.json"
+        numbers = [*range(ROWS), *range(ROWS - 10, ROWS)]
+        rows = [{"k": f"k{n % KEYS}", "n": file * 100_000 + at} for at, n in enumerate(numbers)]
+        path.write_text("\n".join(json.dumps(row) for row in rows))
+        os.utime(path, (file, file))
+    return directory
+
+
+def reading(spark: SparkSession, events: Path) -> DataFrame:
+    return spark.readStream.schema("k string, n long").option("maxFilesPerTrigger", 1).json(str(events))
+
+
+def put(frame: DataFrame, service: Service, table: str, checkpoint: Path, mode: str = "append", **more: str) -> None:
+    options = {"url": service.url, "table": table, "key": "k", "checkpointLocation": str(checkpoint), **more}
+    writer = frame.writeStream.format("tableside").options(**options).outputMode(mode)
+    writer.trigger(availableNow=True).start().awaitTermination(120)
+
+
+def stored(service: Service, table: str) -> dict[Any, Any]:
+    with TableClient(service.url) as client:
+        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    return {row["key"]: json.loads(row["value"]) for row in rows}
+
+
+def test_the_last_row_of_a_key_stays_and_a_task_of_an_earlier_micro_batch_changes_nothing(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    put(reading(spark, events), service, "format_stream", checkpoint)
+    expected: dict[str, dict[str, int]] = {}
+    for at, n in enumerate([*range(ROWS), *range(ROWS - 10, ROWS)]):
+        expected[f"k{n % KEYS}"] = {"n": 100_000 + at}
+    assert stored(service, "format_stream") == expected
+    writer = json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"]
+    with TableClient(service.url) as client:
+        late = client.put("format_stream", "k1", {"n": -1}, token=(writer, 2**20 - 1))
+    assert late.replayed
+    assert stored(service, "format_stream") == expected
+
+
+def test_what_it_cannot_do_is_refused(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
+    grouped = reading(spark, events).groupBy("k").count()
+    for at, (frame, mode, more, match) in enumerate(
+        [
+            (grouped, "update", {}, "does not support Update mode"),
+            (grouped, "complete", {}, "write them inside foreachBatch"),
+            (reading(spark, events), "append", {"at_least_once": "perhaps"}, "is true or false"),
+            (reading(spark, events), "append", {"token": "secret"}, "a token is no option"),
+        ]
+    ):
+        with pytest.raises(Exception, match=match):
+            put(frame, service, "format_refused", tmp_path / str(at), mode, **more)
+
+
+def test_at_least_once_sends_no_token(spark: SparkSession, service: Service, events: Path, tmp_path: Path) -> None:
+    put(reading(spark, events), service, "format_plain", tmp_path / "c", at_least_once="true")
+    assert len(stored(service, "format_plain")) == KEYS
