@@ -23,11 +23,6 @@ def direction(operation: Operation) -> Direction:
     return "read" if isinstance(operation, Get) else "write"
 
 
-def reads(operations: Sequence[Operation]) -> int:
-    """Count the reads."""
-    return list(map(type, operations)).count(Get)
-
-
 def applied_if_unanswered(operation: Operation) -> Applied:
     """Return whether an operation that was sent and not answered may have changed anything."""
     return "no" if isinstance(operation, Get) else "unknown"

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from . import tallies
 from .errors import TableError
+from .known import reads
 from .operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from .tallies import Histogram
 
@@ -89,8 +90,9 @@ class Measure:
 
 
 def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
-    if set(map(type, operations)) == {Get} and (found := list(map(type, outcomes)).count(Record)) == len(outcomes):
-        return {("get", "found"): found}
+    count = len(operations)
+    if reads(operations) == count and list(map(type, outcomes)).count(Record) == count:
+        return {("get", "found"): count}
     counted: Counter[tuple[str, str]] = Counter()
     for (kind, outcome), count in Counter(zip(map(type, operations), map(type, outcomes), strict=True)).items():
         if outcome is Record or outcome is type(None):

@@ -19,7 +19,7 @@ ORDER = [
     ["updates"],
     ["operations"],
     ["keys", "placement"],
-    ["store"],
+    ["known", "store"],
     ["transition", "ranges", "together", "within"],
     ["compare_and_set", "directions", "measure"],
     ["stores", "policies"],

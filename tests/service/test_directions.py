@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from store_contract import put, update
-from tableside.directions import apart, applied_if_unanswered, direction, reads
+from tableside.directions import apart, applied_if_unanswered, direction
 from tableside.operations import Delete, Get, Operation, Outcome, Written
 
 MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})]
@@ -14,8 +14,6 @@ MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e",
 def test_a_get_is_a_read_and_all_else_a_write() -> None:
     assert [direction(operation) for operation in MIXED] == ["write", "read", "write", "read", "write"]
     assert [applied_if_unanswered(operation) for operation in MIXED] == ["unknown", "no", "unknown", "no", "unknown"]
-    assert reads(MIXED) == 2
-    assert reads([]) == 0
 
 
 async def test_what_is_done_apart_is_answered_in_order() -> None:

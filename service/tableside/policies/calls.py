@@ -13,7 +13,8 @@ from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry
 
 from ..errors import TableError
-from ..operations import Operation, Outcome, Record, Written
+from ..known import Succeeded, all_succeeded
+from ..operations import Operation, Outcome
 from ..store import Page, Policy, Scan, Store
 from ..tallies import Histogram
 from ..tracing import Attribute, Traces, current_context
@@ -22,7 +23,6 @@ Answer = TypeVar("Answer")
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-_SUCCESSES = frozenset({Record, Written, type(None)})
 
 
 class Metrics:
@@ -67,7 +67,7 @@ class Calls(Policy):
             else:
                 outcomes = await self._traced(self._traces, operations, until)
             outcome = _outcome(outcomes)
-            return outcomes
+            return Succeeded(outcomes) if outcome == "ok" and len(outcomes) > 1 else outcomes
         finally:
             self._observe("apply", outcome, started)
 
@@ -111,6 +111,6 @@ class Calls(Policy):
 
 
 def _outcome(outcomes: Sequence[Outcome]) -> str:
-    if _SUCCESSES.issuperset(map(type, outcomes)):
+    if all_succeeded(outcomes):
         return "ok"
     return next(outcome.code for outcome in outcomes if isinstance(outcome, TableError))

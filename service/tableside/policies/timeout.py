@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from ..directions import DIRECTIONS, apart, applied_if_unanswered, direction, reads
+from ..directions import DIRECTIONS, apart, applied_if_unanswered, direction
 from ..errors import DeadlineExceeded, StoreUnavailable, TableError
+from ..known import all_succeeded, reads
 from ..operations import Operation, Outcome
 from ..store import Policy, Store
 
@@ -78,7 +79,7 @@ class Timeout(Policy):
             if not bound.expired():
                 raise
             outcomes = [self._too_late(operation) for operation in operations]
-        if limit == until or set(map(type, outcomes)).isdisjoint((DeadlineExceeded,)):
+        if limit == until or all_succeeded(outcomes):
             return outcomes
         return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...errors import Applied, DeadlineExceeded, Internal
+from ...known import reads
 from ...operations import Get, Operation, Outcome, Put, Update
 from ...store import Store
 
@@ -40,8 +41,7 @@ def in_doubt(operation: Operation) -> Applied:
 
 def write(operations: Sequence[Operation]) -> bool:
     """Whether any of them may change something."""
-    kinds = set(map(type, operations))
-    return bool(kinds) and kinds != {Get}
+    return reads(operations) != len(operations)
 
 
 def size_bytes(operation: Operation) -> int:

@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ...caller import CALLER
-from ...directions import Direction, apart, reads
+from ...directions import Direction, apart
+from ...known import Reads, reads
 from ...operations import Operation, Outcome
 from ...store import Policy, Store
 from ...tracing import Traces
@@ -50,7 +51,7 @@ class CallerLimit(Policy):
         """Hand the operations on as the caller's credits come; Throttled where none comes in time."""
         gets = reads(operations)
         if gets == len(operations):
-            return await self._by(self._read, operations, until)
+            return await self._by(self._read, operations if gets == 1 else Reads(operations), until)
         if gets == 0:
             return await self._by(self._write, operations, until)
         if self._all_paid(gets, len(operations) - gets):

@@ -6,7 +6,8 @@ from typing import Protocol
 
 import msgspec
 
-from ...directions import Direction, apart, reads
+from ...directions import Direction, apart
+from ...known import reads
 from ...operations import Get, Operation, Outcome
 from ...store import Policy, Store
 from ...tracing import Traces

@@ -7,16 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from ...directions import DIRECTIONS, Direction, apart, direction, reads
+from ...directions import DIRECTIONS, Direction, apart, direction
 from ...errors import DeadlineExceeded, Overloaded, StoreUnavailable, TableError
-from ...operations import Get, Operation, Outcome, Record, Written
+from ...known import all_succeeded, reads
+from ...operations import Get, Operation, Outcome
 from ...store import Policy, Store
 from ...tracing import Traces, waiting
 from .attempts import Attempts
 from .budget import RetryBudget
 from .metrics import Counts, Metrics, Reason
-
-_SUCCESSES = frozenset({Record, Written, type(None)})
 
 
 class _Ends(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +61,7 @@ class Retry(Policy):
         self._budget.earn(len(operations), now)
         if self._endless:
             outcomes = await self._inner.apply(operations, until)
-            if _SUCCESSES.issuperset(map(type, outcomes)):
+            if all_succeeded(outcomes):
                 return outcomes
             return await self._again(operations, outcomes, _Ends(until, math.inf))
         read, write = (_Ends(until, self._attempts[name].ends_at(now)) for name in DIRECTIONS)
@@ -74,7 +73,7 @@ class Retry(Policy):
 
     async def _tried(self, operations: Sequence[Operation], ends: _Ends) -> list[Outcome]:
         outcomes = await self._attempt(operations, ends)
-        if _SUCCESSES.issuperset(map(type, outcomes)):
+        if all_succeeded(outcomes):
             return outcomes
         return await self._again(operations, outcomes, ends)
 
@@ -93,7 +92,7 @@ class Retry(Policy):
         if ends.deadline <= ends.total:
             return await self._inner.apply(operations, ends.deadline)
         outcomes = await self._inner.apply(operations, ends.total)
-        if set(map(type, outcomes)).isdisjoint((DeadlineExceeded,)):
+        if all_succeeded(outcomes):
             return outcomes
         return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
 

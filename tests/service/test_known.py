@@ -1,0 +1,72 @@
+"""What was seen of a call is believed, and what was not is looked at."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from scripted import Scripted
+from store_contract import put, update
+from tableside.errors import RecordNotFound, Throttled
+from tableside.known import Reads, Succeeded, all_succeeded, reads
+from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.policies import calls
+from tableside.policies.calls import Calls
+from tableside.policies.rate_limit import CallerLimit, Rate
+from tableside.store import Policy, TableSpec
+from tableside.stores.memory import MemoryStore
+
+GETS: list[Operation] = [Get("a"), Get("b")]
+
+
+class Seen(Policy):
+    """A store that remembers how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(Scripted())
+        self.asked: list[Sequence[Operation]] = []
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        self.asked.append(operations)
+        return await self._inner.apply(operations, until)
+
+
+@pytest.mark.parametrize(
+    ("operations", "count"),
+    [([], 0), (GETS, 2), (Reads(GETS), 2), ([put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})], 2)],
+)
+def test_reads_are_counted(operations: Sequence[Operation], count: int) -> None:
+    assert reads(operations) == count
+
+
+@pytest.mark.parametrize("error", [RecordNotFound("none"), Throttled("slow")])
+def test_one_error_is_enough_not_to_have_succeeded(error: Outcome) -> None:
+    outcomes: list[Outcome] = [Record(b"{}", "1"), None, Written("2")]
+    assert all_succeeded([])
+    assert all_succeeded(outcomes)
+    assert all_succeeded(Succeeded(outcomes))
+    assert not all_succeeded([*outcomes, error])
+
+
+def test_what_is_made_of_parts_is_looked_at_again() -> None:
+    assert type(Reads(GETS)[:1]) is list
+    assert type([*Succeeded([None]), Throttled("slow")]) is list
+
+
+async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
+    seen = Seen()
+    limit = CallerLimit(seen, read=Rate(1000), write=Rate(1000))
+    await limit.apply(GETS)
+    await limit.apply([put("a"), Get("b")])
+    assert [type(asked) for asked in seen.asked] == [Reads, list]
+    assert [*seen.asked[0]] == GETS
+
+
+async def test_who_times_the_store_tells_others_that_all_succeeded() -> None:
+    store = Calls(MemoryStore(TableSpec("t")), "memory", metrics=calls.Metrics(CollectorRegistry()))
+    fine = await store.apply([put("a"), Get("b")])
+    assert type(fine) is Succeeded
+    mixed = await store.apply([Get("a"), update("c", {})])
+    assert type(mixed) is list
+    assert isinstance(mixed[1], RecordNotFound)
