@@ -253,3 +253,110 @@ def test_a_file_whose_values_cannot_be_read_is_a_fault_and_no_traceback(tmp_path
     with pytest.raises(SettingsError) as refused:
         load(file)
     assert str(file) in refused.value.faults[0].message
+
+
+# Stores made of others
+
+
+def test_a_store_may_be_made_of_others(tmp_path: Path) -> None:
+    settings = loaded(
+        tmp_path,
+        """
+        stores:
+          shards: {kind: partitioned, partitions: [b, a]}
+          a: {kind: memory}
+          b: {kind: redis, url: "redis://127.0.0.1:6379/0"}
+        tables: {t: {store: shards, name: kept}}
+        """,
+    )
+    assert list(settings.stores) == ["shards", "a", "b"]
+    assert [settings.partitions(store) for store in ("shards", "a", "none")] == [2, 0, 0]
+    assert settings.places("shards", "kept") == {("a", "kept"), ("b", "kept")}
+    assert settings.places("a", "kept") == {("a", "kept")}
+    assert settings.single_process
+    assert settings.refusal_of(2)
+
+
+def test_several_workers_serve_partitions_that_they_can_share(tmp_path: Path) -> None:
+    settings = loaded(
+        tmp_path,
+        """
+        stores:
+          shards: {kind: partitioned, partitions: [a, b]}
+          a: {kind: redis, url: "redis://127.0.0.1:6379/0"}
+          b: {kind: redis, url: "redis://127.0.0.1:6379/1"}
+        tables: {t: {store: shards, prefix: "x:"}}
+        """,
+    )
+    assert settings.refusal_of(2) is None
+    assert settings.options["t"].model_dump() == {"prefix": "x:"}
+
+
+def test_what_a_store_cannot_be_made_of_is_listed(tmp_path: Path) -> None:
+    many = ", ".join(["a"] * 257)
+    found = faults(
+        tmp_path,
+        f"""
+        stores:
+          a: {{kind: memory}}
+          r: {{kind: redis, url: "redis://127.0.0.1:6379/0"}}
+          one: {{kind: partitioned, partitions: [a, absent, a, two, 7]}}
+          two: {{kind: partitioned, partitions: [r, two]}}
+          none: {{kind: partitioned, partitions: []}}
+          word: {{kind: partitioned, partitions: a}}
+          many: {{kind: partitioned, partitions: [{many}]}}
+          nothing: {{kind: partitioned}}
+        tables:
+          t: {{store: mixed, prefix: "x:"}}
+          u: {{store: two, cache: {{records_max: 1, ttl_s: 1, channel: two}}, limiter: two}}
+        """,
+    )
+    assert found["stores.one.partitions.1"] == "no store has the name 'absent'"
+    assert found["stores.one.partitions.2"] == "'a' is partition 0 already"
+    assert found["stores.one.partitions.3"] == "'two' is partitioned itself"
+    assert "string" in found["stores.one.partitions.4"]
+    assert found["stores.two.partitions.1"] == "'two' is partitioned itself"
+    assert "at least 1 item" in found["stores.none.partitions"]
+    assert "tuple" in found["stores.word.partitions"]
+    assert "at most 256 items" in found["stores.many.partitions"]
+    assert "required" in found["stores.nothing.partitions"]
+    assert found["tables.t.store"] == "no store has the name 'mixed'"
+    assert "kind redis" in found["tables.u.cache.channel"]
+    assert "kind redis" in found["tables.u.limiter"]
+
+
+def test_tables_of_partitions_of_different_kinds_have_no_options_of_one(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores:
+          mixed: {kind: partitioned, partitions: [a, r]}
+          a: {kind: memory}
+          r: {kind: redis, url: "redis://127.0.0.1:6379/0"}
+        tables: {t: {store: mixed, prefix: "x:"}}
+        """,
+    )
+    assert found == {"tables.t.prefix": "is not known here"}
+
+
+def test_two_tables_that_would_keep_the_same_records_are_found_across_partitions(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores:
+          a: {kind: memory}
+          b: {kind: memory}
+          c: {kind: memory}
+          ab: {kind: partitioned, partitions: [a, b]}
+          bc: {kind: partitioned, partitions: [b, c]}
+        tables:
+          orders: {store: ab}
+          mine: {store: a, name: orders}
+          other: {store: bc, name: orders}
+          free: {store: c, name: others}
+        """,
+    )
+    assert found == {
+        "tables.mine.name": "table 'orders' keeps its records there",
+        "tables.other.name": "table 'orders' keeps its records there",
+    }

@@ -67,12 +67,16 @@ class Metrics:
             ("store",),
             registry=registry,
         )
+        self.of_partitions: dict[str, dict[int | None, tuple[int, int]]] = {}
+        """Of a table with a cache for each partition, the records and bytes that each holds."""
 
 
 class TableMetrics:
-    """The metrics of one table's cache, looked up once."""
+    """The metrics of one table's cache, or of one partition's, looked up once."""
 
-    def __init__(self, metrics: Metrics, table: str) -> None:
+    def __init__(self, metrics: Metrics, table: str, partition: int | None = None) -> None:
+        self._partition = partition
+        self._held = metrics.of_partitions.setdefault(table, {})
         self.hits, self.misses, self.coalesced, self.bypassed = (
             metrics.gets.labels(table, outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")
         )
@@ -104,6 +108,9 @@ class TableMetrics:
 
     def held(self, records: int, size_bytes: int, evictions: int) -> None:
         """Show what is held, and how much was evicted so far."""
+        self._held[self._partition] = records, size_bytes
+        if len(self._held) > 1:
+            records, size_bytes = map(sum, zip(*self._held.values(), strict=True))
         self.records.set(records)
         self.bytes.set(size_bytes)
         if evictions > self._evictions_told:

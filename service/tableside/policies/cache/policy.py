@@ -56,7 +56,7 @@ class Cache(Policy):
         self._loads = Loads()
         self._writes = Writes()
         self._through = writes == "through"
-        self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
+        self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name, inner.spec.partition)
         self._traces = traces
         self._cold = False
         self._others = None

@@ -49,8 +49,19 @@ class Rate(msgspec.Struct, frozen=True):
 class Shared(Protocol):
     """Credits that several processes take from one place."""
 
-    def credits(self, table: str, direction: Direction, rate: Rate, own: Rate, metrics: Metrics | None) -> Credits:
-        """Return those of one direction of a table; where they cannot be asked for they are this process's `own`."""
+    def credits(
+        self,
+        table: str,
+        direction: Direction,
+        rate: Rate,
+        own: Rate,
+        metrics: Metrics | None,
+        partition: int | None = None,
+    ) -> Credits:
+        """Return those of one direction of a table, or of one partition of it.
+
+        Where they cannot be asked for they are this process's `own`.
+        """
         ...
 
 
@@ -76,7 +87,7 @@ class RateLimit(Policy):
         super().__init__(inner)
         self._cost = cost or Cost()
         self._alike = self._cost.alike
-        table, places = inner.spec.name, (shared, share, metrics)
+        table, places = inner.spec.name, (shared, share, metrics, inner.spec.partition)
         self._read = _credits(table, "read", read, *places)
         self._write = _credits(table, "write", write, *places)
         self._found_costs = self._cost.kib > 0 and self._read is not None
@@ -132,13 +143,19 @@ class RateLimit(Policy):
 
 
 def _credits(
-    table: str, direction: Direction, rate: Rate | None, shared: Shared | None, share: float, metrics: Metrics | None
+    table: str,
+    direction: Direction,
+    rate: Rate | None,
+    shared: Shared | None,
+    share: float,
+    metrics: Metrics | None,
+    partition: int | None,
 ) -> Credits | None:
     if rate is None:
         return None
     if shared is None:
         return rate.bucket()
-    return shared.credits(table, direction, rate, rate.part(share), metrics)
+    return shared.credits(table, direction, rate, rate.part(share), metrics, partition)
 
 
 def _given(read: Rate | None, write: Rate | None) -> list[tuple[Direction, Rate]]:

@@ -62,10 +62,22 @@ class SharedCredits:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         return cls(RedisClusterStorage(f"async+redis+cluster://{where}", True, "redispy", PREFIX, **options))
 
-    def credits(self, table: str, direction: Direction, rate: Rate, own: Rate, metrics: Metrics | None) -> Credits:
-        """Return the credits of one direction of a table; `own` is what this process has while Redis is away."""
+    def credits(
+        self,
+        table: str,
+        direction: Direction,
+        rate: Rate,
+        own: Rate,
+        metrics: Metrics | None,
+        partition: int | None = None,
+    ) -> Credits:
+        """Return the credits of one direction of a table, or of one partition of it.
+
+        `own` is what this process has while Redis is away.
+        """
         fallbacks = metrics.fallbacks.labels(table, direction) if metrics else None
-        window = Window(self._storage, self._limiter, f"{table}/{direction}", rate)
+        place = table if partition is None else f"{table}/{partition}"
+        window = Window(self._storage, self._limiter, f"{place}/{direction}", rate)
         return LeasedBucket(partial(self._lease, window), window.most, rate, own.bucket(), fallbacks)
 
     async def close(self) -> None:

@@ -53,7 +53,7 @@ class Filled:
 
     def page(self, then: Position | None) -> Page:
         """Return the page, and where to go on."""
-        return Page(self.records, None if then is None else encoded(then), self._partitions)
+        return Page(self.records, None if then is None else encoded(then), self._partitions or None)
 
 
 class Split(msgspec.Struct, frozen=True, array_like=True):

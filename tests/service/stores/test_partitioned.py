@@ -1,0 +1,425 @@
+"""A table over several stores passes the shared suite; and what is its own: what goes where, and one that is away."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store_contract import StoreContract, Time, one, put, scanned, update, value
+from tableside.errors import (
+    DeadlineExceeded,
+    PreconditionFailed,
+    RecordNotFound,
+    StoreUnavailable,
+    TableError,
+    Unsupported,
+)
+from tableside.keys import KeyField, KeySchema
+from tableside.operations import Get, Operation, Outcome, Placed, Token, Written
+from tableside.placement import default_partition
+from tableside.store import Backend, Capabilities, Scan, Store, TableSpec
+from tableside.stores.memory import MemoryBackend, MemoryStore
+from tableside.stores.partitioned.backend import PartitionedBackend, PartitionedSettings
+from tableside.stores.partitioned.store import PartitionedStore
+from tableside.stores.partitioned.whole import whole
+from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
+
+EVERY = (0, 1, 2)
+
+
+class TestPartitioned(StoreContract):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            settings = RocksdbSettings(path=str(directory / "data"))
+            rocksdb = await RocksdbBackend.open(settings, time.now_ms)
+            yield await composed(MemoryBackend(time.now_ms), rocksdb).store(spec)
+            await rocksdb.close()
+
+        return opened()
+
+
+class TestOnePartition(StoreContract):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            yield await composed(MemoryBackend(time.now_ms)).store(spec)
+
+        return opened()
+
+
+def composed(*backends: Backend) -> PartitionedBackend:
+    named = {f"part-{index}": backend for index, backend in enumerate(backends)}
+    backend = PartitionedBackend(PartitionedSettings(partitions=tuple(named)))
+    backend.compose(named)
+    return backend
+
+
+class Sleeping(MemoryBackend):
+    """A backend that cannot be asked until it wakes, or never answers."""
+
+    def __init__(self, *, answers: bool = True, awake: bool = False) -> None:
+        super().__init__()
+        self.awake = awake
+        self.answers = answers
+        self.opened = 0
+
+    async def store(self, spec: TableSpec) -> MemoryStore:
+        self.opened += 1
+        if not self.answers:
+            await asyncio.sleep(math.inf)
+        if not self.awake:
+            raise StoreUnavailable("asleep")
+        return await super().store(spec)
+
+    async def ping(self) -> None:
+        if not self.awake:
+            raise StoreUnavailable("asleep")
+
+    async def tables(self) -> list[str]:
+        await self.ping()
+        return await super().tables()
+
+
+async def three() -> tuple[PartitionedStore, list[MemoryBackend]]:
+    backends = [MemoryBackend() for _ in EVERY]
+    return await composed(*backends).store(TableSpec("t")), backends
+
+
+async def values_in(backends: Sequence[MemoryBackend], key: str = "a") -> list[Any]:
+    stores = [await backend.store(TableSpec("t")) for backend in backends]
+    return [await value(store, key) if await one(store, Get(key)) else None for store in stores]
+
+
+def parts(outcome: Outcome) -> dict[int, Any]:
+    assert isinstance(outcome, (Written, TableError))
+    assert outcome.partitions is not None
+    return {part.partition: part.outcome for part in outcome.partitions}
+
+
+# Where operations go
+
+
+async def test_a_write_goes_to_the_partitions_that_it_names_and_to_no_other() -> None:
+    store, backends = await three()
+    outcome = await one(store, put("a", {"n": 1}, partitions=(0, 2)))
+    assert await values_in(backends) == [{"n": 1}, None, {"n": 1}]
+    assert isinstance(outcome, Written)
+    assert outcome.etag is None
+    assert set(parts(outcome)) == {0, 2}
+    assert parts(outcome)[0].etag
+    await one(store, update("a", {"$inc": {"n": 1}}, {"n": 10}, partitions=EVERY))
+    assert await values_in(backends) == [{"n": 2}, {"n": 11}, {"n": 2}]
+
+
+async def test_without_a_choice_it_goes_where_its_key_is_placed() -> None:
+    store, backends = await three()
+    for key in ("a", "b", "c", "d", "e"):
+        outcome = await one(store, put(key, {"k": key}))
+        place = default_partition(key, 3)
+        assert isinstance(outcome, Written)
+        assert parts(outcome) == {place: Written(outcome.etag)}
+        assert [found is not None for found in await values_in(backends, key)] == [index == place for index in EVERY]
+        assert await value(store, key) == {"k": key}
+
+
+async def test_a_write_to_no_partition_changes_nothing_and_is_told_from_others() -> None:
+    store, backends = await three()
+    assert await one(store, put("a", {"n": 1}, partitions=())) == Written(None, partitions=())
+    assert await values_in(backends) == [None] * 3
+
+
+async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
+    store, _ = await three()
+    watched = [Watched(part) for part in store.openings]
+    operations = [put(f"k{index}", {}, partitions=EVERY[: index % 4]) for index in range(20)]
+    outcomes = await store.through(watched).apply(operations)
+    assert [len(found.calls) for found in watched] == [1, 1, 1]
+    assert [len(found.calls[0]) for found in watched] == [15, 10, 5]
+    assert [len(parts(outcome)) for outcome in outcomes] == [index % 4 for index in range(20)]
+
+
+class Watched:
+    """A store that keeps its calls, and can take long or fail."""
+
+    def __init__(self, inner: Store, *, takes_s: float = 0, fails: TableError | None = None) -> None:
+        self._inner = inner
+        self.spec, self.capabilities = inner.spec, inner.capabilities
+        self.scan, self.splits = inner.scan, inner.splits
+        self.takes_s = takes_s
+        self.fails = fails
+        self.calls: list[Sequence[Operation]] = []
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        self.calls.append(operations)
+        await asyncio.sleep(self.takes_s)
+        return [self.fails] * len(operations) if self.fails else await self._inner.apply(operations, until)
+
+
+# What became of it
+
+
+async def test_one_that_fails_in_a_partition_says_where_it_was_applied() -> None:
+    store, backends = await three()
+    await one(store, put("a", {"n": "x"}, partitions=(1,)))
+    outcome = await one(store, put("a", {"n": 1}, if_absent=True, partitions=EVERY))
+    assert isinstance(outcome, PreconditionFailed)
+    assert (outcome.applied, outcome.retriable) == ("unknown", False)
+    assert outcome.detail.startswith("1 of 3 partitions failed (1), the first so: if_absent")
+    assert str(outcome) == outcome.detail
+    told = parts(outcome)
+    assert isinstance(told[1], PreconditionFailed)
+    assert told[1].applied == "no"
+    assert [told[index].created for index in (0, 2)] == [True, True]
+    assert await values_in(backends) == [{"n": 1}, {"n": "x"}, {"n": 1}]
+
+
+async def test_one_that_fails_everywhere_was_surely_not_applied() -> None:
+    store, _ = await three()
+    outcome = await one(store, update("a", {"n": 1}, partitions=(0, 2)))
+    assert isinstance(outcome, RecordNotFound)
+    assert (outcome.applied, outcome.retriable) == ("no", False)
+    assert "2 of 2 partitions failed (0, 2)" in outcome.detail
+
+
+async def test_one_partition_answers_as_an_ordinary_table_would() -> None:
+    store, backends = await three()
+    ordinary = await backends[0].store(TableSpec("t"))
+    refused, other = await one(store, update("a", {}, partitions=(0,))), await one(ordinary, update("a", {}))
+    assert isinstance(refused, RecordNotFound)
+    assert isinstance(other, RecordNotFound)
+    assert (refused.detail, refused.applied) == (other.detail, other.applied)
+    made = await one(store, put("a", {"n": 1}, if_absent=True, returning=True, partitions=(0,)))
+    assert isinstance(made, Written)
+    assert (made.created, made.value) == (True, b'{"n":1}')
+    assert made.etag == parts(made)[0].etag
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "retriable", "applied", "retry_after_s"),
+    [
+        ([StoreUnavailable("x"), StoreUnavailable("y", retry_after_s=7)], True, "no", 7),
+        ([StoreUnavailable("x"), PreconditionFailed("y")], False, "no", None),
+        ([Written("e"), StoreUnavailable("y")], True, "unknown", 1),
+        ([StoreUnavailable("x", applied="unknown"), StoreUnavailable("y")], True, "unknown", 1),
+        ([Written("e", replayed=True), DeadlineExceeded("y")], True, "unknown", None),
+    ],
+    ids=repr,
+)
+def test_the_whole_of_several_with_failures(
+    outcomes: list[Written | TableError], retriable: bool, applied: str, retry_after_s: float | None
+) -> None:
+    placed = tuple(Placed(index, outcome) for index, outcome in enumerate(outcomes))
+    found = whole(placed)
+    first = next(outcome for outcome in outcomes if isinstance(outcome, TableError))
+    assert type(found) is type(first)
+    assert isinstance(found, TableError)
+    assert (found.retriable, found.applied, found.retry_after_s) == (retriable, applied, retry_after_s)
+    assert found.partitions == placed
+    assert first.partitions is None, "the outcome of one partition is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "created", "replayed"),
+    [
+        ([Written("a", created=True), Written("b", created=True)], True, False),
+        ([Written("a", created=True), Written("b")], False, False),
+        ([Written("a", replayed=True), Written("b", replayed=True)], False, True),
+        ([Written("a", replayed=True), Written("b")], False, False),
+    ],
+)
+def test_the_whole_of_several_successes(outcomes: list[Written], created: bool, replayed: bool) -> None:
+    found = whole(tuple(Placed(index, outcome) for index, outcome in enumerate(outcomes)))
+    assert isinstance(found, Written)
+    assert (found.etag, found.created, found.replayed) == (None, created, replayed)
+
+
+async def test_a_token_is_replayed_where_it_was_seen_and_applied_where_not() -> None:
+    store, backends = await three()
+    increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), partitions=(0,))
+    await one(store, increment)
+    again = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1), partitions=EVERY)
+    told = parts(await one(store, again))
+    assert [told[index].replayed for index in EVERY] == [True, False, False]
+    last = await one(store, again)
+    assert isinstance(last, Written)
+    assert last.replayed
+    assert await values_in(backends) == [{"n": 1}] * 3
+
+
+async def test_a_partition_that_does_not_end_in_time_hides_nothing_of_the_others() -> None:
+    store, backends = await three()
+    watched = [Watched(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.openings)]
+    until = asyncio.get_running_loop().time() + 0.2
+    [written, read] = await store.through(watched).apply(
+        [put("a", {"n": 1}, partitions=EVERY), Get("b", partitions=(1,))], until
+    )
+    told = parts(written)
+    assert isinstance(told[1], DeadlineExceeded)
+    assert told[1].applied == "unknown"
+    assert [type(told[index]) for index in (0, 2)] == [Written, Written]
+    assert isinstance(read, DeadlineExceeded)
+    assert read.applied == "no"
+    assert await values_in(backends) == [{"n": 1}, None, {"n": 1}]
+
+
+# Scans and splits
+
+
+async def test_a_scan_reads_only_the_partitions_that_it_names_and_says_where_records_are() -> None:
+    store, _ = await three()
+    for index in EVERY:
+        await store.apply([put(f"k{index}-{n}", {}, partitions=(index,)) for n in range(4)])
+    page = await store.scan(Scan(100, partitions=(0, 2)))
+    assert page.partitions == [0] * 4 + [2] * 4
+    assert {str(key)[:2] for key, _ in page.records} == {"k0", "k2"}
+    assert len(await scanned(store)) == 12
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 13])
+async def test_pages_end_where_they_are_full_and_go_on_in_the_next_partition(limit: int) -> None:
+    store, _ = await three()
+    await store.apply([put(f"k{n}", {}, partitions=EVERY) for n in range(4)])
+    found, position, pages = [], None, 0
+    while True:
+        page = await store.scan(Scan(limit, position=position))
+        assert len(page.records) <= limit
+        assert page.partitions is not None
+        found += list(zip((key for key, _ in page.records), page.partitions, strict=True))
+        pages += 1
+        if (position := page.position) is None:
+            break
+    assert found == [(f"k{n}", index) for index in EVERY for n in range(4)]
+    assert pages <= 12 // limit + 1
+
+
+async def test_a_page_ends_before_a_partition_that_is_away_and_the_next_one_says_so() -> None:
+    sleeping = Sleeping()
+    store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
+    await one(store, put("a", {}, partitions=(0,)))
+    page = await store.scan(Scan(100))
+    assert page.partitions == [0]
+    assert page.position is not None
+    with pytest.raises(StoreUnavailable):
+        await store.scan(Scan(100, position=page.position))
+    sleeping.awake = True
+    rest = await store.scan(Scan(100, position=page.position))
+    assert (rest.records, rest.position) == ([], None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 100])
+async def test_splits_are_shared_out_and_cover_every_partition(count: int) -> None:
+    store, _ = await three()
+    await store.apply([put(f"k{n}", {}, partitions=EVERY) for n in range(50)])
+    splits = await store.splits(count)
+    assert 1 <= len(splits) <= count
+    assert len(splits) >= min(count, 3)
+    found = []
+    for split in splits:
+        page = await store.scan(Scan(1000, split=split))
+        assert page.position is None
+        assert page.partitions is not None
+        found += list(zip((key for key, _ in page.records), page.partitions, strict=True))
+    assert sorted(found) == sorted((f"k{n}", index) for index in EVERY for n in range(50))
+
+
+async def test_a_split_of_another_partition_than_the_scan_names_is_empty() -> None:
+    store, _ = await three()
+    await one(store, put("a", {}, partitions=EVERY))
+    first, *_ = await store.splits(3)
+    assert (await store.scan(Scan(10, split=first, partitions=(1,)))).records == []
+    assert len((await store.scan(Scan(10, split=first, partitions=(0, 1)))).records) == 1
+
+
+# Opening
+
+
+async def test_a_partition_that_is_away_leaves_the_others_answering_and_is_opened_when_it_is_back() -> None:
+    sleeping = Sleeping()
+    store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
+    [here, away, both] = await store.apply(
+        [put("a", partitions=(0,)), Get("b", partitions=(1,)), put("c", partitions=(0, 1))]
+    )
+    assert isinstance(here, Written)
+    assert isinstance(away, StoreUnavailable)
+    assert isinstance(both, StoreUnavailable)
+    assert isinstance(parts(both)[0], Written)
+    sleeping.awake = True
+    assert isinstance(await one(store, put("c", partitions=(0, 1))), Written)
+
+
+async def test_a_table_none_of_whose_partitions_can_be_asked_is_away() -> None:
+    with pytest.raises(StoreUnavailable, match="partition 0, in store 'part-0': asleep"):
+        await composed(Sleeping(), Sleeping()).store(TableSpec("t"))
+
+
+async def test_a_partition_that_does_not_answer_does_not_hold_up_the_others() -> None:
+    store = await composed(MemoryBackend(), Sleeping(answers=False)).store(TableSpec("t"))
+    assert isinstance(await one(store, put("a", partitions=(0,))), Written)
+    until = asyncio.get_running_loop().time() + 0.1
+    [outcome] = await store.apply([Get("a", partitions=(1,))], until)
+    assert isinstance(outcome, StoreUnavailable)
+
+
+async def test_many_who_ask_at_once_open_a_partition_once() -> None:
+    sleeping = Sleeping()
+    store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
+    sleeping.awake = True
+    await asyncio.gather(*(store.apply([Get("a", partitions=(1,))]) for _ in range(10)))
+    assert sleeping.opened == 2
+
+
+async def test_what_a_partition_cannot_be_is_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(ttl=False))
+    with pytest.raises(Unsupported, match=r"partition 0, in store 'part-0': ttl"):
+        await composed(MemoryBackend(), MemoryBackend()).store(TableSpec("t", ttl_s=60))
+
+
+class Keyed(MemoryBackend):
+    """A backend that knows the key of its tables better."""
+
+    async def store(self, spec: TableSpec) -> MemoryStore:
+        return await super().store(TableSpec(spec.name, KeySchema((KeyField("id", "integer"),))))
+
+
+async def test_partitions_whose_keys_differ_are_no_table() -> None:
+    with pytest.raises(Unsupported, match=r"partition 1, in store 'part-1': partitions: the key"):
+        await composed(Keyed(), MemoryBackend()).store(TableSpec("t"))
+    found = await composed(Keyed(), Keyed()).store(TableSpec("t"))
+    assert found.spec.key.fields == (KeyField("id", "integer"),)
+
+
+async def test_a_table_can_do_what_all_its_partitions_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(tokens=False, native_update=True))
+    backend = await RocksdbBackend.open(RocksdbSettings(path=str(tmp_path / "data")))
+    both = await composed(MemoryBackend(), backend).store(TableSpec("t"))
+    assert both.capabilities == Capabilities(tokens=False, sorted_scan=False, native_update=False, partitions=True)
+    single = await composed(backend).store(TableSpec("t"))
+    assert single.capabilities == Capabilities(partitions=True)
+    await backend.close()
+
+
+async def test_it_can_be_reached_where_all_can_and_says_which_cannot() -> None:
+    sleeping = Sleeping()
+    backend = composed(MemoryBackend(), sleeping)
+    with pytest.raises(StoreUnavailable, match="cannot be reached: partition 1 in 'part-1'"):
+        await backend.ping()
+    sleeping.awake = True
+    await backend.ping()
+
+
+async def test_its_tables_are_those_of_any_partition_that_can_be_asked() -> None:
+    one_, other, sleeping = MemoryBackend(), MemoryBackend(), Sleeping()
+    await one_.store(TableSpec("x"))
+    await other.store(TableSpec("y"))
+    assert await composed(one_, other, sleeping).tables() == ["x", "y"]
+    with pytest.raises(StoreUnavailable):
+        await composed(sleeping).tables()
+
+
+async def test_one_process_owns_it_if_that_is_so_of_a_partition() -> None:
+    assert composed(MemoryBackend()).single_process
