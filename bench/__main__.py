@@ -10,11 +10,11 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, overload, policies, single, spark, stores
+from . import batch_get, coalesce, folding, overload, policies, single, spark, stores
 from .kinds import KINDS
 from .report import Result, show, write
 
-NAMES = ("batch", "single", "policies", "coalesce", "overload", "spark", "stores")
+NAMES = ("batch", "single", "policies", "coalesce", "overload", "spark", "folding", "stores")
 OVERLOAD_TIMES = 12
 """How much longer than `--seconds` more is offered than can be done: by default for a minute."""
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", type=_name, metavar=names, help="which; all by default, of stores as well")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each way is measured in a round")
     parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured, in turn")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows Spark sends")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows Spark sends, at most")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="where the results go")
     arguments = parser.parse_args()
     results: list[Result] = []
@@ -69,6 +69,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return overload.run(max(1.0, arguments.seconds * OVERLOAD_TIMES))
         case "spark":
             return spark.run(arguments.rows)
+        case "folding":
+            return folding.run(arguments.rows, arguments.rounds)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)
 
 

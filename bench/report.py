@@ -42,7 +42,8 @@ class PerCore:
 class Result:
     """One way to do a thing: how fast, in `unit` per second, and as a ratio to the baseline of its group.
 
-    Where other processes take part, `table` names them, and what counts is what one core does.
+    Where other processes take part, `table` names them, and what counts is what one core does. `counts` are what else
+    was counted while it was done, by name.
     """
 
     group: str
@@ -53,6 +54,7 @@ class Result:
     target: float | None = None
     table: str = ""
     per_core: PerCore | None = None
+    counts: Mapping[str, int] | None = None
 
 
 def group(name: str, unit: str, rates: Sequence[tuple[str, float]], targets: Mapping[str, float]) -> list[Result]:

@@ -1,0 +1,93 @@
+"""A way to apply updates, measured: how fast, what was counted, and that the table holds what it should."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+import redis
+from tableside_spark import TableClient
+
+from . import counts, flight_updates
+from .flight_updates import Updates, Values
+from .update_ways import Write
+
+WARM = "warm"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was measured and counted once; operations and calls are the service's, commands are Redis's."""
+
+    per_second: float
+    per_cpu_second: float
+    operations: int
+    store_calls: int
+    commands: dict[str, int]
+
+    def counts(self) -> dict[str, int]:
+        """Return what was counted, by name."""
+        commands = {f"redis {name}": count for name, count in self.commands.items()}
+        return {"operations": self.operations, "store calls": self.store_calls, **commands}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to apply updates. `store` is the one that the service has for it, or empty: then Redis is written."""
+
+    name: str
+    store: str
+    write: Write
+    samples: list[Sample] = field(default_factory=list)
+
+    def table(self, turn: object) -> str:
+        """Return the table that this way alone writes, and in this turn alone."""
+        return f"{re.sub('[^a-z]+', '-', self.name.lower())}-{turn}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Frames of updates, the same for every way, and where the service and Redis are."""
+
+    updates: Updates
+    frames: Sequence[DataFrame]
+    url: str
+    redis_url: str
+
+    def warm(self, way: Way) -> None:
+        """Write the first micro-batch, so that what starts late has started."""
+        way.write(self.frames[0], way.table(WARM), 0)
+
+    def measure(self, way: Way, turn: int) -> None:
+        """Write every micro-batch, one after the other; raise `Different` if the table is not what it should be."""
+        table = way.table(turn)
+        with redis.Redis.from_url(self.redis_url) as client:
+            client.config_resetstat()
+            began_s, cpu_began_s = time.perf_counter(), counts.cpu_s()
+            for micro_batch, frame in enumerate(self.frames):
+                way.write(frame, table, micro_batch)
+            seconds, cpu_s = time.perf_counter() - began_s, counts.cpu_s() - cpu_began_s
+            commands = counts.commands(client)
+        flight_updates.check(self.updates.expected, self._values(way, table))
+        operations, calls = counts.updates(self.url, table), counts.store_calls(self.url, table)
+        rows = self.updates.rows
+        way.samples.append(Sample(rows / seconds, rows / cpu_s, operations, calls, commands))
+
+    def _values(self, way: Way, table: str) -> Values:
+        return _of_service(self.url, table) if way.store else _of_redis(self.redis_url, table)
+
+
+def _of_service(url: str, table: str) -> Values:
+    with TableClient(url) as client:
+        pages = [page.select(["key", "value"]).to_pylist() for page in client.scan(table)]
+    return {row["key"]: json.loads(row["value"]) for page in pages for row in page}
+
+
+def _of_redis(url: str, table: str) -> Values:
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        names = list(client.scan_iter(match=f"{table}:*", count=1_000))
+        texts = client.mget(names)
+    return {name.removeprefix(f"{table}:"): json.loads(text) for name, text in zip(names, texts, strict=True)}
