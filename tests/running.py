@@ -47,13 +47,14 @@ def running(
     workers: int = 1,
     environment: Mapping[str, str] | None = None,
     ready: bool = True,
+    port: int | None = None,
 ) -> Iterator[Service]:
     """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there.
 
     It is yielded when it is ready, or with `ready=False` as soon as it answers.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    port, log = free_port(), directory / "service.log"
+    port, log = port or free_port(), directory / "service.log"
     command = [str(python), "-m", "tableside", "serve", "--port", str(port), "--workers", str(workers)]
     if config is not None:
         command += ["--config", str(config)]
