@@ -1,0 +1,177 @@
+"""A streaming query that is run to its end while it, its executors, their workers and the service are killed.
+
+Blows are dealt in order, each at a random moment of, or after, a micro-batch drawn by lot.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_client.driver_process import Driver, kill
+from spark_client.restarted_service import RestartedService
+from spark_client.stream_notes import Checkpoint, Notes
+
+LOOK_INTERVAL_S = 0.02
+STEP_MAX_S = 300.0
+AWAY_MAX_S = 1.0
+DELAY_MAX_S = 0.6
+FALLS_MAX = 5
+LOG_CHARACTERS = 4000
+
+PROGRAM = Path(__file__).with_name("exactly_once_job.py")
+
+
+@dataclass(frozen=True, order=True)
+class Blow:
+    """What is killed, and when: some time after a micro-batch was planned or, with `sent`, when a task of it sent."""
+
+    batch: int
+    delay_s: float
+    what: str
+    sent: bool
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is read in how many micro-batches, and what is killed how often meanwhile."""
+
+    events: int
+    micro_batches: int
+    drivers: int
+    services: int
+    executors: int
+    python_workers: int
+
+
+def drawn(size: Size, dice: random.Random) -> list[Blow]:
+    """The blows, in order. The last is at a driver; every other driver, the first too, is hit in the middle of work."""
+    whats = [
+        *["service"] * size.services,
+        *["executor"] * size.executors,
+        *["python worker"] * size.python_workers,
+    ]
+    last = size.micro_batches - 4
+    blows = [Blow(dice.randint(1, last), dice.uniform(0, DELAY_MAX_S), what, sent=False) for what in whats]
+    for number, batch in enumerate([*(dice.randint(1, last) for _ in range(size.drivers - 1)), last]):
+        blows.append(Blow(batch, dice.uniform(0, DELAY_MAX_S), "driver", sent=number % 2 == 0))
+    return sorted(blows)
+
+
+@dataclass
+class Disturbed:
+    """The query under way: starts its driver, deals blows, and keeps count of them."""
+
+    argument: Callable[[int, bool], str]
+    """What the program is told in a run, by the run's number and whether tasks fail in it."""
+    directory: Path
+    service: RestartedService
+    notes: Notes
+    checkpoint: Checkpoint
+    dice: random.Random
+    dealt: Counter[str] = field(default_factory=Counter)
+    cut: dict[int, Any] = field(default_factory=dict)
+    """The micro-batches that were under way when the driver was killed, and the offsets where they ended."""
+    runs: int = 0
+    driver: Driver | None = None
+    """Between a blow at it and its next start there is none."""
+
+    def run(self, blows: Sequence[Blow]) -> None:
+        """Deal the blows, then let the query come to its end undisturbed."""
+        try:
+            for blow in blows:
+                if self.driver is None:
+                    self._start(rough=True)
+                self._wait_for(blow)
+                self._deal(blow.what)
+            self._start(rough=False)
+            self._wait(lambda: self._driver.ended is not None, "the end")
+            assert self._driver.ended == 0, self._end_of_log()
+        finally:
+            self._stop()
+
+    @property
+    def _driver(self) -> Driver:
+        assert self.driver is not None
+        return self.driver
+
+    def _start(self, *, rough: bool) -> None:
+        self.runs += 1
+        directory = self.directory / f"run-{self.runs}"
+        directory.mkdir(parents=True)
+        self.driver = Driver(PROGRAM, self.argument(self.runs, rough), self.directory / f"run-{self.runs}.log")
+
+    def _stop(self) -> None:
+        if self.driver is not None:
+            self.driver.kill()
+            self.driver = None
+
+    def _wait_for(self, blow: Blow) -> None:
+        self._wait(lambda: self._is_due(blow), str(blow))
+        if not blow.sent:
+            time.sleep(blow.delay_s)
+
+    def _is_due(self, blow: Blow) -> bool:
+        code = self._driver.ended
+        assert code != 0, f"the query ended before {blow}"
+        if code is not None:
+            self._restart_what_fell()
+        if not blow.sent:
+            return self.checkpoint.planned >= blow.batch and bool(self.notes.of(self.runs, "begun"))
+        sent = self.notes.of(self.runs, "sent")
+        return bool(sent) and sent[-1]["batch"] >= blow.batch and sent[-1]["batch"] > self.checkpoint.committed
+
+    def _restart_what_fell(self) -> None:
+        """A query may fail where what it needs is away for too long; a supervisor would start it again."""
+        self.dealt["fell"] += 1
+        self._say(f"the driver fell by itself:\n{self._end_of_log()}")
+        assert self.dealt["fell"] <= FALLS_MAX, "the driver falls again and again"
+        self._stop()
+        self._start(rough=True)
+
+    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
+        seen, until = (-1, -1), time.monotonic() + STEP_MAX_S
+        while not is_so():
+            at = (self.runs, self.checkpoint.committed)
+            if at != seen:
+                seen, until = at, time.monotonic() + STEP_MAX_S
+                self._say(f"micro-batch {at[1]} is done, waiting for {what}")
+            assert time.monotonic() < until, f"no micro-batch for {STEP_MAX_S} s:\n{self._end_of_log()}"
+            time.sleep(LOOK_INTERVAL_S)
+
+    def _deal(self, what: str) -> None:
+        match what:
+            case "driver":
+                self._kill_driver()
+            case "service":
+                self.service.kill_and_restart(self.dice, AWAY_MAX_S)
+            case "executor":
+                self._kill_one_of(self._driver.executors, what)
+            case "python worker":
+                self._kill_one_of(self._driver.python_workers, what)
+            case _:
+                raise ValueError(what)
+        self.dealt[what] += 1
+        self._say(f"{what} killed at micro-batch {self.checkpoint.planned}")
+
+    def _kill_driver(self) -> None:
+        self._stop()
+        planned = self.checkpoint.planned
+        if planned > self.checkpoint.committed:
+            self.cut[planned] = self.checkpoint.offsets(planned)
+
+    def _kill_one_of(self, found: Callable[[], list[int]], what: str) -> None:
+        def killed() -> bool:
+            pids = sorted(found())
+            return bool(pids) and kill(self.dice.choice(pids))
+
+        self._wait(killed, f"a process to kill, {what}")
+
+    def _say(self, words: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} run {self.runs}: {words}", flush=True)
+
+    def _end_of_log(self) -> str:
+        return self._driver.log.read_text(errors="replace")[-LOG_CHARACTERS:]

@@ -1,0 +1,105 @@
+"""A driver in a session of its own (as the kernel has it), and all that it starts: to be killed as a whole or in part.
+
+Knows nothing of what the driver does.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+TESTS = Path(__file__).resolve().parent.parent
+END_MAX_S = 30.0
+DAEMON = "pyspark.daemon"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+class Driver:
+    """A program that holds a Spark cluster within; its executors and their Python workers are its descendants."""
+
+    def __init__(self, program: Path, argument: str, log: Path) -> None:
+        found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, str(program), argument],
+                env={**os.environ, "PYTHONPATH": found, "PYSPARK_PYTHON": sys.executable},
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.log = log
+
+    @property
+    def ended(self) -> int | None:
+        """The code that the program has ended with, if it has."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End the program and everything that it has started at once, as a power cut would; return when all is gone."""
+        until = time.monotonic() + END_MAX_S
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        while left := self._session():
+            assert time.monotonic() < until, f"{len(left)} processes do not end"
+            for pid in left:
+                kill(pid)
+            self._process.poll()
+            time.sleep(0.01)
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors."""
+        return [pid for pid in self._session() if EXECUTOR in _command(pid)]
+
+    def python_workers(self) -> list[int]:
+        """The process ids of the executors' Python workers, the children of a daemon each."""
+        daemons = {pid for pid in self._session() if DAEMON in _command(pid)}
+        return [pid for pid in daemons if _parent(pid) in daemons]
+
+    def _session(self) -> list[int]:
+        return [pid for pid in psutil.pids() if _session_of(pid) == self._process.pid and not _is_dead(pid)]
+
+
+def kill(pid: int) -> bool:
+    """Kill one process; whether it was still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _command(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None

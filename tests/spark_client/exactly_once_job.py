@@ -1,0 +1,183 @@
+"""The program that the test of counting once runs, and kills: a stream of flights from Kafka, counted per aircraft.
+
+Tasks fail and dawdle on purpose after they have sent. What tasks do and what has been counted is noted in a file, one
+JSON object a line, which outlives this process. What executors run is here, in the main module, since that travels.
+"""
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.functions import col, lit
+
+from tableside_spark import Table, writes
+from tableside_spark.retries import Retries
+from tableside_spark.sending import Sending
+
+EVENT = "id long, tailnum string, distance long, air_time long, dest string, at string"
+NOTHING_YET = {"flights": 0, "miles": 0, "destinations": []}
+PATIENT = Retries(attempts_max=100, longest_s=1.0, total_s=60.0)
+ASK_INTERVAL_S = 0.05
+DAWDLE_S = 0.7
+
+CALM = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.memory": "1g",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.master.rest.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+ROUGH = {
+    "spark.task.maxFailures": "1000",
+    "spark.stage.maxConsecutiveAttempts": "100",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "50ms",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run of the program is told; `rough` is the share of task attempts that fail; half as many dawdle."""
+
+    run: int
+    seed: int
+    rough: float
+    url: str
+    table: str
+    kafka: str
+    topic: str
+    offsets_max: int
+    at_least_once: bool
+    checkpoint: str
+    notes: str
+    directory: str
+    jars: tuple[str, ...]
+
+    def text(self) -> str:
+        """The job as one argument of a command."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Noting:
+    """Appends what happens to a file, also from several processes; each line says in which run it was."""
+
+    path: str
+    run: int
+
+    def __call__(self, what: str, **facts: int) -> None:
+        line = json.dumps({"run": self.run, "what": what, **facts}) + "\n"
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """`Sending`, some attempts of which dawdle, and some fail, when all has been sent."""
+
+    sending: Sending
+    noting: Noting
+    seed: int
+    share: float
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        at = {"batch": batch, "partition": context.partitionId(), "attempt": context.attemptNumber()}
+        facts = {**at, "stage": context.stageId(), "task": context.taskAttemptId()}
+        self.noting("begun", **facts)
+        yield from self.sending(batches)
+        self.noting("sent", **facts)
+        dice = random.Random(f"{self.seed} {self.noting.run} {at}")
+        if dice.random() < self.share / 2:
+            time.sleep(DAWDLE_S)
+        if dice.random() < self.share:
+            self.noting("failed", **facts)
+            raise RuntimeError("failed on purpose, after sending")
+        self.noting("ended", **facts)
+
+
+def disturbed(job: Job, noting: Noting) -> Callable[..., Disturbed]:
+    """What stands in for `Sending` in this process."""
+    return lambda **arguments: Disturbed(Sending(**arguments), noting, job.seed, job.rough)
+
+
+def counting(spark: SparkSession, job: Job, table: Table) -> Any:
+    """The write of the stream, to be started."""
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka)
+    source = source.option("subscribe", job.topic).option("startingOffsets", "earliest")
+    events = source.option("maxOffsetsPerTrigger", job.offsets_max).load()
+    flights = events.select(F.from_json(col("value").cast("string"), EVENT).alias("event")).select("event.*")
+    update = {
+        "$inc": {"flights": lit(1), "miles": col("distance")},
+        "$max": {"latest": col("at"), "longest_min": col("air_time")},
+        "$addToSet": {"destinations": col("dest")},
+    }
+    return table.update(flights, "tailnum", update, default=NOTHING_YET, at_least_once=job.at_least_once)
+
+
+def main(job: Job) -> None:
+    """Count what there is to read, and say at each micro-batch what became of the rows so far."""
+    from spark_client.two_hosts import two_hosts_session
+
+    noting = Noting(job.notes, job.run)
+    writes.Sending = disturbed(job, noting)  # type: ignore[assignment,attr-defined]
+    jars = ":".join(job.jars)
+    places = {"spark.local.dir": job.directory, "spark.sql.warehouse.dir": f"{job.directory}/warehouse"}
+    classes = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
+    settings = {**CALM, **(ROUGH if job.rough else {}), **places, **classes}
+    spark = two_hosts_session(settings, Path(job.directory))
+    table = Table(job.table, job.url, retries=PATIENT)
+    query = counting(spark, job, table).start(job.checkpoint, availableNow=True)
+    told, ended = 0, False
+    while not ended:
+        ended = bool(query.awaitTermination(ASK_INTERVAL_S))
+        stats = table.stats
+        if stats.writes != told:
+            told = stats.writes
+            noting("counted", writes=told, applied=stats.applied, replayed=stats.replayed, retried=stats.retried)
+    noting("finished")
+    spark.stop()
+
+
+def end_with_parent() -> None:
+    """End when the test does, however it ends: it holds the other end of our standard input."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    given = json.loads(sys.argv[1])
+    main(Job(**{**given, "jars": tuple(given["jars"])}))

@@ -1,0 +1,43 @@
+"""A service that is killed and comes back where it was: the same port, the same configuration, the same data."""
+
+import random
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from running import free_port, running
+
+
+class RestartedService:
+    """Runs while it is entered."""
+
+    def __init__(self, directory: Path, config: Path, environment: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._config = config
+        self._environment = environment
+        self._port = free_port()
+        self._held = ExitStack()
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def kill_and_restart(self, dice: random.Random, away_max_s: float) -> None:
+        """End it as a power cut would, leave it away for a while, and start it again; return when it is ready."""
+        self._service.kill()
+        self._held.close()
+        time.sleep(dice.uniform(0, away_max_s))
+        self._start()
+
+    def _start(self) -> None:
+        serving = running(self._directory, self._config, environment=self._environment, port=self._port)
+        self._service = self._held.enter_context(serving)

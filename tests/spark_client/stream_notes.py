@@ -1,0 +1,78 @@
+"""What a driver left behind that may have been killed: the notes of its runs, and the checkpoint of its query."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Note = dict[str, Any]
+
+
+class Notes:
+    """The lines of a file to which several processes append."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = 0
+        self._notes: list[Note] = []
+
+    def all(self) -> list[Note]:
+        """What has been noted until now, of all runs."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                whole, ended, _ = file.read().rpartition(b"\n")
+            self._read += len(whole) + len(ended)
+            self._notes += [json.loads(line) for line in whole.splitlines()]
+        return self._notes
+
+    def of(self, run: int, *whats: str) -> list[Note]:
+        """What one run has noted of these kinds."""
+        return [note for note in self.all() if note["run"] == run and note["what"] in whats]
+
+    def times(self) -> Counter[str]:
+        """How often each kind of note was made, in all runs."""
+        return Counter(note["what"] for note in self.all())
+
+    def last_counts(self) -> list[Note]:
+        """What each run had counted when it ended."""
+        return list({note["run"]: note for note in self.all() if note["what"] == "counted"}.values())
+
+    def side_by_side(self) -> int:
+        """How many attempts at a task came to their end after another attempt at it had begun: speculation."""
+        latest: dict[tuple[int, ...], int] = {}
+        found = 0
+        for note in self.all():
+            if "task" not in note:
+                continue
+            work = (note["run"], note["stage"], note["partition"])
+            if note["what"] == "begun":
+                latest[work] = note["task"]
+            elif note["what"] in ("ended", "failed") and latest[work] != note["task"]:
+                found += 1
+        return found
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a streaming query keeps what it has planned and what it has done."""
+
+    path: Path
+
+    @property
+    def planned(self) -> int:
+        """The number of the last micro-batch that was begun, -1 before the first."""
+        return self._last("offsets")
+
+    @property
+    def committed(self) -> int:
+        """The number of the last micro-batch that was completed, -1 before the first."""
+        return self._last("commits")
+
+    def offsets(self, batch: int) -> Any:
+        """Where a micro-batch ends, in each partition of the topic."""
+        return json.loads((self.path / "offsets" / str(batch)).read_text().splitlines()[-1])
+
+    def _last(self, log: str) -> int:
+        return max((int(path.name) for path in (self.path / log).glob("[0-9]*")), default=-1)
