@@ -1,7 +1,7 @@
 """What the three verbs of `Table` have in common: checked arguments in, a summary or a stream's write out."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -10,6 +10,8 @@ from tableside_spark.connection import Connection
 from tableside_spark.facts import TableFacts
 from tableside_spark.frames import refuse_duplicates
 from tableside_spark.operations import Prepared
+from tableside_spark.requests import PARTITION
+from tableside_spark.routing import Routing
 from tableside_spark.streams import StreamWrite
 from tableside_spark.summary import Totals, WriteSummary
 from tableside_spark.writes import Write
@@ -28,6 +30,7 @@ class Asking:
     op: str
     frame: DataFrame
     keys: tuple[str, ...]
+    partitions: Any
     token: "Given"
     at_least_once: bool
     on_error: "OnError"
@@ -40,6 +43,17 @@ class Asking:
             tokens.refuse_without_tokens(
                 self.table.name, self.facts.tokens, self.token, at_least_once=self.at_least_once
             )
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The columns, beside the key's, that tell operations apart."""
+        return () if self.partitions is None else (PARTITION,)
+
+    def rows(self) -> DataFrame:
+        """The frame, with a row for each partition where those are chosen."""
+        if self.partitions is None:
+            return self.frame
+        return Routing(self.table.name, self.facts, self.keys, self.partitions).copies(self.frame)
 
     def result(
         self, prepared: Prepared, documents: tuple[str, ...], ttl_s: float | None = None

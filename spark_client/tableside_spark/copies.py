@@ -20,6 +20,15 @@ _INDEX_TYPES = (ByteType, ShortType, IntegerType, LongType, NullType)
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """What has partitions: a topic, or a table whose name then stands for the topic's; `where` is for complaints."""
+
+    where: str
+    topic: str
+    num_partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Multicast:
     """A multicast as the caller asked for it."""
 
@@ -29,28 +38,39 @@ class Multicast:
     value: str | None
     observed: str | Observation
 
+    @property
+    def target(self) -> Target:
+        """Where the rows go."""
+        return Target(f"topic {self.topic}", self.topic, self.num_partitions)
+
 
 def copied(frame: DataFrame, partitions: Any, multicast: Multicast) -> DataFrame:
     """The frame's columns and `partition`, one row for each copy of a row."""
     refuse_duplicates([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
-    lists = partitions if isinstance(partitions, Column) else _asked(frame, partitions, multicast)
-    listed = frame.withColumn(LISTS_COLUMN, lists)
-    _refuse_what_lists_no_integers(listed)
-    checked = listed.withColumn(LISTS_COLUMN, _each_once(F.col(LISTS_COLUMN), multicast))
+    key, value = _named(frame, multicast.key), _named(frame, multicast.value)
+    checked = with_lists(frame, partitions, key, value, multicast.target)
     kept = [quoted(name) for name in frame.columns]
     return _counted(checked, multicast.observed).select(*kept, F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
 
 
-def _asked(frame: DataFrame, partitions: Any, multicast: Multicast) -> Column:
+def with_lists(frame: DataFrame, partitions: Any, key: Column, value: Column, target: Target) -> DataFrame:
+    """The frame with each row's partitions beside it, each once; `[null]` leaves the choice to others."""
+    lists = partitions if isinstance(partitions, Column) else _asked(partitions, key, value, target)
+    listed = frame.withColumn(LISTS_COLUMN, lists)
+    _refuse_what_lists_no_integers(listed)
+    return listed.withColumn(LISTS_COLUMN, _each_once(F.col(LISTS_COLUMN), target))
+
+
+def _asked(partitions: Any, key: Column, value: Column, target: Target) -> Column:
     """The lists, from a partitioner in Python."""
-    placing = Placing(partitioning(partitions), multicast.topic, multicast.num_partitions)
+    placing = Placing(partitioning(partitions), target.topic, target.num_partitions, target.where)
 
     def place(keys: pa.Array, values: pa.Array) -> pa.Array:
         return placing(keys, values)
 
     # A function that is not deterministic is called once for a row, wherever the plan uses what it gave.
     call = arrow_udf(place, _LISTS).asNondeterministic()  # type: ignore[call-overload]  # known there: what warns
-    lists: Column = call(_named(frame, multicast.key), _named(frame, multicast.value))
+    lists: Column = call(key, value)
     return lists
 
 
@@ -68,14 +88,14 @@ def _refuse_what_lists_no_integers(listed: DataFrame) -> None:
         raise TypeError(f"a column of partitions is {_LISTS}, not {kind.simpleString()}")
 
 
-def _each_once(lists: Column, multicast: Multicast) -> Column:
+def _each_once(lists: Column, target: Target) -> Column:
     """The list with each partition once, all of them for a broadcast; anything that is no partition fails the row."""
-    topic, count = multicast.topic, multicast.num_partitions
+    count = target.num_partitions
     once = F.array_distinct(lists)
     default = (F.size(once) == 1) & F.get(once, 0).isNull()
     everywhere = lists.isNull() | ((F.size(once) == 1) & (F.get(once, 0) == -1))
     wrong = F.exists(once, lambda index: index.isNull() | (index < 0) | (index >= count))
-    complaint = F.concat(F.lit(f"{allowed(topic, count)} "), F.concat_ws(", ", F.transform(once, _shown)))
+    complaint = F.concat(F.lit(f"{allowed(target.where, count)} "), F.concat_ws(", ", F.transform(once, _shown)))
     return (
         F.when(everywhere, F.sequence(F.lit(0), F.lit(count - 1)))
         .when(default, F.array(F.lit(None).cast("int")))

@@ -9,11 +9,12 @@ from tableside_spark.errors import TableError
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table's key fields (a name of None is an unnamed key) and what it can do."""
+    """A table's key fields (a name of None is an unnamed key), what it can do, and how many partitions it has."""
 
     key_names: tuple[str | None, ...] = (None,)
     key_types: tuple[str, ...] = ("string",)
     tokens: bool = True
+    partitions: int | None = None
 
 
 def table_facts(connection: Connection, table: str) -> TableFacts:
@@ -30,6 +31,7 @@ def table_facts(connection: Connection, table: str) -> TableFacts:
         tuple(field.get("name") for field in fields),
         tuple(field["type"] for field in fields),
         bool(description["capabilities"].get("tokens", False)),
+        description.get("partitions"),
     )
 
 

@@ -15,10 +15,10 @@ from tableside_spark.documents import Document
 from tableside_spark.fold import RowLeaf, Taking
 from tableside_spark.frames import quoted
 from tableside_spark.json_columns import Nulls, json_text, problem
-from tableside_spark.requests import DELETE, PROBLEM, ROWS, internal
+from tableside_spark.requests import DELETE, NOWHERE, PARTITION, PROBLEM, ROWS, internal
 
 VALUE, UPDATE, DEFAULT, ORDER = map(internal, ("value", "update", "default", "order"))
-_LAST_DELETE, _UPDATES = map(internal, ("last_delete", "updates"))
+_LAST_DELETE, _UPDATES, _ALONE = map(internal, ("last_delete", "updates", "alone"))
 
 
 class Grouping(Protocol):
@@ -127,16 +127,29 @@ class Updates:
 
 def _since_last_delete(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """A key's last delete and what follows it; the delete stands for all the rows before."""
-    of_key = Window.partitionBy(*_columns(keys), PROBLEM)
+    apart, names = _apart(rows, keys)
+    of_key = Window.partitionBy(*_columns(names))
     last = F.max(F.when(F.col(DELETE), F.col(ORDER))).over(of_key)
-    marked = rows.withColumn(_LAST_DELETE, last).withColumn(ROWS, F.count(F.lit(1)).over(of_key))
+    marked = apart.withColumn(_LAST_DELETE, last).withColumn(ROWS, F.count(F.lit(1)).over(of_key))
     is_last = F.col(DELETE) & (F.col(ORDER) == F.col(_LAST_DELETE))
     return marked.where(F.col(_LAST_DELETE).isNull() | (F.col(ORDER) > F.col(_LAST_DELETE)) | is_last)
 
 
 def _per_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
-    """Rows of one key and one fate together: those with a problem do not spoil the others of their key."""
-    return rows.groupBy(*_columns(keys), F.col(PROBLEM))
+    apart, names = _apart(rows, keys)
+    return apart.groupBy(*_columns(names))
+
+
+def _apart(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """The rows, and the columns that hold apart what is not one operation.
+
+    Rows with a problem do not spoil the others of their key; each that is for no partition is counted by itself.
+    """
+    if PARTITION not in keys:
+        return rows, [*keys, PROBLEM]
+    alone = F.when(F.col(PARTITION) == NOWHERE, F.monotonically_increasing_id())
+    numbered = rows if _ALONE in rows.columns else rows.withColumn(_ALONE, alone)
+    return numbered, [*keys, PROBLEM, _ALONE]
 
 
 def _columns(names: Sequence[str]) -> list[Column]:

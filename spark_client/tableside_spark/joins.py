@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -13,6 +13,7 @@ from tableside_spark.connection import Connection
 from tableside_spark.facts import TableFacts, table_facts, wire_keys
 from tableside_spark.frames import key_names, quoted, refuse_duplicates, share_in_flight
 from tableside_spark.lookup import VALUE_COLUMN, Lookup
+from tableside_spark.routing import Routing
 
 HOW = ("left", "inner", "left_semi", "left_anti")
 _MODES = {"fail": "FAILFAST", "null": "PERMISSIVE"}
@@ -29,6 +30,7 @@ class Joining:
     how: str
     on_mismatch: Literal["fail", "null"]
     fields: Sequence[str] | None
+    partitions: Any = None
 
 
 def joined(
@@ -41,9 +43,13 @@ def joined(
         raise ValueError(f"on_mismatch is fail or null, not {joining.on_mismatch!r}")
     refuse_duplicates(frame.columns, frame)
     columns = key_names(frame, joining.on)
-    facts = table_facts(connection, table) if len(columns) > 1 else TableFacts()
+    known = len(columns) > 1 or joining.partitions is not None
+    facts = table_facts(connection, table) if known else TableFacts()
     ordered, names = wire_keys(facts, columns)
-    source, window = share_in_flight(frame, in_flight_max)
+    asked = frame
+    if joining.partitions is not None:
+        asked = Routing(table, facts, columns, joining.partitions).singletons(frame)
+    source, window = share_in_flight(asked, in_flight_max)
     fields = None if joining.fields is None else tuple(joining.fields)
     lookup = Lookup(connection, table, ordered, names, joining.how, fields, size, window)
     if joining.how in ("left_semi", "left_anti"):

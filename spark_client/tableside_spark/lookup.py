@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from tableside_spark.batching import ChunkSize, chunks
 from tableside_spark.connection import Connection, shared_client
 from tableside_spark.errors import TableError
-from tableside_spark.keys import distinct
+from tableside_spark.keys import distinct, key_column
+from tableside_spark.requests import PARTITION, partition_lists
 from tableside_spark.window import in_order
 
 VALUE_COLUMN = "__tableside_value"
@@ -17,7 +18,10 @@ VALUE_COLUMN = "__tableside_value"
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One join: which table, which columns hold the key, which rows to keep, how much at once."""
+    """One join: which table, which columns hold the key, which rows to keep, how much at once.
+
+    Where rows name the partition that they are looked up in, it is in `PARTITION`.
+    """
 
     connection: Connection
     table: str
@@ -33,18 +37,29 @@ class Lookup:
         return in_order(chunks(batches, self.size), self._joined, self.window)
 
     def _joined(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
-        keys = distinct([chunk.column(name) for name in self.key_columns], self.key_names)
-        found = self._found(keys.keys)
+        routed = PARTITION in chunk.schema.names
+        names = (*self.key_columns, PARTITION) if routed else self.key_columns
+        keys = distinct(
+            [chunk.column(name) for name in names], (*self.key_names, PARTITION) if routed else self.key_names
+        )
+        found = self._found(keys.keys, routed=routed)
         values = found if keys.each_once else found.take(keys.positions)
-        return _kept(chunk, values, self.how)
+        return _kept(chunk.drop_columns(PARTITION) if routed else chunk, values, self.how)
 
-    def _found(self, keys: pa.Array) -> pa.Array:
+    def _found(self, keys: pa.Array, *, routed: bool) -> pa.Array:
         """The value's JSON text of each key, null where there is no record."""
         if len(keys) == 0:
             return pa.array([], pa.string())
-        answer = shared_client(self.connection).batch(self.table, pa.table({"key": keys}), op="get", fields=self.fields)
+        batch = _routed(keys, self.key_names) if routed else pa.table({"key": keys})
+        answer = shared_client(self.connection).batch(self.table, batch, op="get", fields=self.fields)
         refuse_failures(self.table, answer, but="record_not_found")
         return answer["value"].combine_chunks().cast(pa.string())
+
+
+def _routed(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
+    """Gets, of structs of a key and its partition."""
+    *parts, partitions = keys.flatten()
+    return pa.table({"key": key_column(parts, names), "partitions": partition_lists(partitions)})
 
 
 def refuse_failures(table: str, answer: pa.Table, *, but: str = "") -> None:

@@ -16,11 +16,15 @@ PARTITIONS = pa.list_(pa.int32())
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """One partitioner at work on one topic."""
+    """One partitioner at work on one topic, or on one table, whose name then stands for the topic's.
+
+    `where` is what complaints call it.
+    """
 
     partitioning: Partitioning
     topic: str
     num_partitions: int
+    where: str
 
     def __call__(self, keys: pa.Array, values: pa.Array) -> pa.Array:
         """The partitions of every record. What the partitioner raises fails the task."""
@@ -39,17 +43,17 @@ class Placing:
             return []
         if not isinstance(answer, list | tuple | set | frozenset | range):
             kind = type(answer).__name__
-            raise TypeError(f"topic {self.topic}: a partitioner gives a list, BROADCAST, DROP or DEFAULT, not {kind}")
+            raise TypeError(f"{self.where}: a partitioner gives a list, BROADCAST, DROP or DEFAULT, not {kind}")
         return [self._checked(partition) for partition in answer]
 
     def _checked(self, partition: object) -> int:
         if isinstance(partition, bool) or not isinstance(partition, int):
-            raise TypeError(f"topic {self.topic}: a partition is an int, not {type(partition).__name__}")
+            raise TypeError(f"{self.where}: a partition is an int, not {type(partition).__name__}")
         if not -1 <= partition < self.num_partitions:
-            raise ValueError(f"{allowed(self.topic, self.num_partitions)} {partition}")
+            raise ValueError(f"{allowed(self.where, self.num_partitions)} {partition}")
         return partition
 
 
-def allowed(topic: str, num_partitions: int) -> str:
+def allowed(where: str, num_partitions: int) -> str:
     """The beginning of the complaint about partitions that there are not, which ends with them."""
-    return f"topic {topic}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"
+    return f"{where}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"

@@ -15,7 +15,7 @@ PROBLEM = "__problem"
 DELETE = "__delete"
 """Whether a put or an update is a delete, or begins with one."""
 PARTITION = "__partition"
-"""The one partition of a partitioned table that an operation is for: null is the default, `NOWHERE` none."""
+"""The one partition of a partitioned table that an operation is for; `NOWHERE` is none."""
 NOWHERE = -1
 RESET = "#reset"
 """What the writer's name ends with where a delete comes before an update of the same write."""
@@ -58,7 +58,7 @@ def request(
     if ttl_s is not None:
         columns["ttl_s"] = pa.repeat(pa.scalar(ttl_s, pa.float64()), count)
     if PARTITION in operations.column_names:
-        columns["partitions"] = _partitions(operations[PARTITION])
+        columns["partitions"] = partition_lists(operations[PARTITION])
     if DELETE not in operations.column_names:
         return pa.table(columns), op
     return _with_deletes(pa.table(columns), op, _only_deletes(operations, op)), None
@@ -84,7 +84,6 @@ def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Tabl
     return batch.append_column("op", pc.if_else(deletes, "delete", op))
 
 
-def _partitions(indexes: pa.ChunkedArray) -> pa.Array:
-    """Lists of one, with null for the default, and of none for nowhere."""
-    lists = [[] if index == NOWHERE else [index] for index in indexes.to_pylist()]
-    return pa.array(lists, _PARTITIONS)
+def partition_lists(indexes: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Lists of one, and of none for nowhere."""
+    return pa.array([[] if index == NOWHERE else [index] for index in indexes.to_pylist()], _PARTITIONS)

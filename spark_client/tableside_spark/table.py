@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tableside_spark.asking import Asking
+    from tableside_spark.partitioner import Partitioning, StreamPartitioner
 
 URL_VARIABLE = "TABLESIDE_URL"
 
@@ -68,6 +69,7 @@ class Table:
         *,
         on_mismatch: Literal["fail", "null"] = "fail",
         fields: Sequence[str] | None = None,
+        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
     ) -> "DataFrame":
         """The frame, batch or streaming, with the members of each row's record as further columns.
 
@@ -75,14 +77,15 @@ class Table:
         columns. `schema` (DDL or a StructType) says which members are wanted and of what type; a value that
         does not fit fails the query, or is null with `on_mismatch="null"`. Without a schema, the JSON text is
         the column `value`. A null key matches nothing and is not asked. `fields` has the service send those
-        members only, worth it for large values.
+        members only, worth it for large values. Of a partitioned table, `partitions` says in which one a row is looked
+        up (see `put`); it has to be exactly one, or the query fails and names the row's key.
 
         The lookups run when the result is used, and again at each use; a global sort or range partitioning of
         the result uses it twice. Cache what is used more than once.
         """
         from tableside_spark.joins import Joining, joined
 
-        joining = Joining(on, schema, how, on_mismatch, fields)
+        joining = Joining(on, schema, how, on_mismatch, fields, partitions)
         return joined(self._connection(), self.name, frame, joining, self.in_flight_max, self.chunk)
 
     def put(
@@ -94,6 +97,7 @@ class Table:
         value: str | None = None,
         delete_when: "Column | str | None" = None,
         order_by: Any = None,
+        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
         ttl_s: float | None = None,
         token: Given = None,
         at_least_once: bool = False,
@@ -113,6 +117,11 @@ class Table:
         more than 15 digits are refused unless `decimals="string"`. Rows with a null key, a NaN or an infinity are not
         sent and have failed.
 
+        Of a partitioned table, `partitions` says which partitions a row is for, each of which gets it once: a column of
+        arrays of indexes (`[]` is none, null or `[-1]` all, `[null]` the default), or a `StreamPartitioner`, or a
+        function like its `partitions`, that is given the table's name, the key, and the row's other columns. Without
+        it each row is for the partition that its key's hash says. The summary counts a row once for each partition.
+
         A put of a batch frame can be repeated without harm, and has no token unless one is given. See `update`.
 
         Raises `TableWriteError` if rows failed. With `on_error="collect"`, they are `summary.failures` instead (batch
@@ -122,11 +131,13 @@ class Table:
         from tableside_spark import operations
         from tableside_spark.tokens import puts_carry_tokens
 
-        ask = self._asking("put", frame, key, token, at_least_once=at_least_once, on_error=on_error)
-        writing = operations.Writing(ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by))
+        ask = self._asking("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        writing = operations.Writing(
+            ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), ask.apart
+        )
         sent = operations.row_value(frame, ask.keys, columns, value)
         one_per_key = puts_carry_tokens(frame, token, at_least_once=at_least_once)
-        rows = operations.puts(frame, sent, writing, one_per_key=one_per_key)
+        rows = operations.puts(ask.rows(), sent, writing, one_per_key=one_per_key)
         return ask.result(rows, ("value",), ttl_s)
 
     def update(
@@ -139,6 +150,7 @@ class Table:
         delete_when: "Column | str | None" = None,
         order_by: Any = None,
         fold: bool = True,
+        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
         ttl_s: float | None = None,
         token: Given = None,
         at_least_once: bool = False,
@@ -164,9 +176,11 @@ class Table:
         """
         from tableside_spark import operations
 
-        ask = self._asking("update", frame, key, token, at_least_once=at_least_once, on_error=on_error)
-        writing = operations.Writing(ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by))
-        rows = operations.updates(frame, update, default, writing, folding=fold)
+        ask = self._asking("update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        writing = operations.Writing(
+            ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), ask.apart
+        )
+        rows = operations.updates(ask.rows(), update, default, writing, folding=fold)
         return ask.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
 
     def delete(
@@ -174,6 +188,7 @@ class Table:
         frame: "DataFrame",
         key: str | Sequence[str],
         *,
+        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
         token: Given = None,
         at_least_once: bool = False,
         on_error: OnError = "fail",
@@ -181,8 +196,8 @@ class Table:
         """Remove the records of the frame's keys; absent ones count as applied. Tokens as in `update`."""
         from tableside_spark import operations
 
-        ask = self._asking("delete", frame, key, token, at_least_once=at_least_once, on_error=on_error)
-        return ask.result(operations.deletes(frame, operations.Writing(ask.keys)), ())
+        ask = self._asking("delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        return ask.result(operations.deletes(ask.rows(), operations.Writing(ask.keys, apart=ask.apart)), ())
 
     @property
     def stats(self) -> WriteStats:
@@ -197,6 +212,7 @@ class Table:
         op: str,
         frame: "DataFrame",
         key: str | Sequence[str],
+        partitions: Any,
         token: Given,
         *,
         at_least_once: bool,
@@ -208,7 +224,9 @@ class Table:
         connection = self._connection()
         facts = table_facts(connection, self.name)
         keys = key_names(frame, key)
-        return Asking(self, connection, facts, op, frame, keys, token, at_least_once, on_error, self._totals)
+        return Asking(
+            self, connection, facts, op, frame, keys, partitions, token, at_least_once, on_error, self._totals
+        )
 
 
 def service_url(given: str) -> str:

@@ -1,0 +1,248 @@
+"""Frames and streams written to, and joined with, a partitioned table: each row in the partitions that it is for."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.functions import col, lit
+
+from running import Service, running
+from spark_client.sessions import session
+from tableside_spark import (
+    BROADCAST,
+    DEFAULT,
+    DROP,
+    StreamPartitioner,
+    Table,
+    TableClient,
+    TableWriteError,
+    default_partition,
+    progress,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+PARTITIONS, ROWS = 4, 400
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2,4]") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("partitioned")
+    tables = ("routed", "copied", "counted", "looked_up", "streamed", "plain_default", "dead", "changed")
+    config = {
+        "stores": {f"s{at}": {"kind": "rocksdb", "path": str(directory / f"s{at}")} for at in range(PARTITIONS)}
+        | {"shards": {"kind": "partitioned", "partitions": [f"s{at}" for at in range(PARTITIONS)]}},
+        "tables": {table: {"store": "shards"} for table in tables}
+        | {"composite": {"store": "shards", "key": {"who": "string", "at": "integer"}}, "single": {"store": "s0"}},
+    }
+    path = directory / "tableside.yaml"
+    path.write_text(json.dumps(config))
+    with running(directory, path) as service:
+        yield service
+
+
+def placed(service: Service, table: str) -> Counter[tuple[int, str]]:
+    """The records of each partition: partition and key."""
+    with TableClient(service.url) as client:
+        return Counter(
+            (record["partition"], record["key"]) for page in client.scan(table) for record in page.to_pylist()
+        )
+
+
+def stored(service: Service, table: str) -> dict[tuple[int, str], Any]:
+    with TableClient(service.url) as client:
+        rows = [record for page in client.scan(table) for record in page.to_pylist()]
+    return {(row["partition"], row["key"]): json.loads(row["value"]) for row in rows}
+
+
+def frame_of(spark: SparkSession, rows: int = ROWS) -> DataFrame:
+    return spark.range(rows).select(F.concat(lit("k"), "id").alias("k"), col("id").alias("n"))
+
+
+def mixed() -> StreamPartitioner:
+    """One whose class travels with it, as those do that a program defines itself."""
+
+    class Mixed(StreamPartitioner):
+        """By number: even partitions, all, none, the default, the last one named twice."""
+
+        def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Any:
+            assert (topic, key) == ("routed", f"k{value['n']}")
+            choices = [range(0, num_partitions, 2), BROADCAST, DROP, DEFAULT, [num_partitions - 1] * 2]
+            return choices[value["n"] % len(choices)]
+
+    return Mixed()
+
+
+def expected(rows: int = ROWS) -> Counter[tuple[int, str]]:
+    found: Counter[tuple[int, str]] = Counter()
+    for n in range(rows):
+        key = f"k{n}"
+        places = [
+            range(0, PARTITIONS, 2),
+            range(PARTITIONS),
+            [],
+            [default_partition(key, PARTITIONS)],
+            [PARTITIONS - 1],
+        ]
+        found.update((place, key) for place in places[n % 5])
+    return found
+
+
+def by_column() -> Any:
+    which = col("n") % 5
+    return (
+        F.when(which == 0, F.array(lit(0), lit(2)))
+        .when(which == 1, F.lit(None).cast("array<int>"))
+        .when(which == 2, F.array().cast("array<int>"))
+        .when(which == 3, F.array(lit(None).cast("int")))
+        .otherwise(F.array(lit(PARTITIONS - 1), lit(PARTITIONS - 1)))
+    )
+
+
+def dropped(service: Service, table: str) -> float:
+    import httpx
+
+    name = f'tableside_dropped_records_total{{table="{table}"}} '
+    text = httpx.get(f"{service.url}/metrics").text
+    return sum(float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name))
+
+
+@pytest.mark.parametrize("way", ["routed", "copied"])
+def test_every_row_is_in_the_partitions_that_it_is_for(spark: SparkSession, service: Service, way: str) -> None:
+    partitions = mixed() if way == "routed" else by_column()
+    summary = Table(way, service.url).put(frame_of(spark), "k", partitions=partitions)
+    assert placed(service, way) == expected()
+    copies = expected().total()
+    assert (summary.applied, summary.dropped, summary.failed, summary.unsent) == (copies, ROWS // 5, 0, 0)
+    assert dropped(service, way) == ROWS // 5
+
+
+def test_updates_of_one_key_for_overlapping_partitions_count_once_in_each(
+    spark: SparkSession, service: Service
+) -> None:
+    table = Table("counted", service.url)
+    rows = spark.range(ROWS).select(lit("k").alias("k"), col("id").alias("n"))
+    lists = F.when(col("n") % 2 == 0, F.array(lit(0), lit(1))).otherwise(F.array(lit(1), lit(2)))
+    for replayed in (False, True):
+        summary = table.update(rows, "k", {"$inc": {"n": lit(1)}}, default={"n": 0}, partitions=lists, token="job/1")
+        assert summary.operations == 3
+        assert (summary.applied, summary.replayed) == ((0, 2 * ROWS) if replayed else (2 * ROWS, 0))
+    found = {place: record["n"] for (place, _), record in stored(service, "counted").items()}
+    assert found == {0: ROWS // 2, 1: ROWS, 2: ROWS // 2}
+    gone = table.delete(rows.limit(1), "k", partitions=F.array(lit(-1)))
+    assert (gone.operations, gone.applied) == (PARTITIONS, PARTITIONS)
+    assert placed(service, "counted") == Counter()
+
+
+def test_changes_are_deletes_and_updates_in_each_partition(spark: SparkSession, service: Service) -> None:
+    table = Table("changed", service.url)
+    rows = spark.range(12).select(lit("k").alias("k"), col("id").alias("n"))
+    lists = F.when(col("n") == 5, F.array().cast("array<int>")).when(col("n") == 7, F.array(lit(0)))
+    summary = table.update(
+        rows, "k", {"$push": {"seen": col("n")}}, default={}, order_by="n", delete_when=(col("n") % 4 == 3),
+        partitions=lists.otherwise(F.array(lit(0), lit(1))),
+    )  # fmt: skip
+    assert (summary.applied, summary.dropped, summary.failed) == (2 * 10 + 1, 1, 0)
+    assert stored(service, "changed") == {}
+    again = table.update(
+        rows.where("n < 11"), "k", {"$push": {"seen": col("n")}}, default={}, order_by="n",
+        delete_when=(col("n") % 4 == 3), partitions=lists.otherwise(F.array(lit(0), lit(1))),
+    )  # fmt: skip
+    assert (again.applied, again.dropped) == (2 * 9 + 1, 1)
+    assert stored(service, "changed") == {(0, "k"): {"seen": [8, 9, 10]}, (1, "k"): {"seen": [4, 6, 8, 9, 10]}}
+
+
+def test_a_lookup_is_in_one_partition_and_the_row_that_is_for_another_number_of_them_is_named(
+    spark: SparkSession, service: Service
+) -> None:
+    table = Table("looked_up", service.url)
+    rows = frame_of(spark, 50)
+    for place in range(PARTITIONS):
+        table.put(rows.withColumn("n", lit(place)), "k", partitions=F.array(lit(place)))
+    asked = rows.crossJoin(spark.range(PARTITIONS).withColumnRenamed("id", "place"))
+    found = table.join(asked.drop("n"), "k", "n int", partitions=F.array(col("place").cast("int")))
+    assert found.columns == ["k", "place", "n"]
+    assert found.where("n = place").count() == 50 * PARTITIONS
+    default = table.join(asked.drop("n"), "k", "n int", partitions=lambda *_: DEFAULT).distinct().collect()
+    assert {(row.k, row.n) for row in default} == {(f"k{n}", default_partition(f"k{n}", PARTITIONS)) for n in range(50)}
+    plain = table.join(rows.drop("n"), "k", "n int").collect()
+    assert {(row.k, row.n) for row in plain} == {(row.k, row.n) for row in default}
+    semi = table.join(rows, "k", how="left_semi", partitions=F.array(lit(1)))
+    assert (semi.columns, semi.count()) == (["k", "n"], 50)
+    for lists, size in ((F.array(lit(0), lit(1)), 2), (F.array().cast("array<int>"), 0), (F.array(lit(-1)), 4)):
+        wrong = F.when(col("k") == "k7", lists).otherwise(F.array(lit(0)))
+        with pytest.raises(Exception, match=rf'the row with the key \{{"k":"k7"\}} is for {size}'):
+            table.join(rows.drop("n"), "k", "n int", partitions=wrong).collect()
+
+
+def test_what_says_no_partition_is_where_the_client_would_put_it(spark: SparkSession, service: Service) -> None:
+    Table("plain_default", service.url).put(frame_of(spark), "k")
+    assert placed(service, "plain_default") == Counter(
+        (default_partition(f"k{n}", PARTITIONS), f"k{n}") for n in range(ROWS)
+    )
+    rows = frame_of(spark, 100).select(col("n").alias("at"), (col("n") % 7).cast("string").alias("who"))
+    composite = Table("composite", service.url)
+    composite.put(rows, ["at", "who"])
+    again = composite.put(rows, ["at", "who"], partitions=lambda *_: DEFAULT)
+    assert again.applied == 100
+    with TableClient(service.url) as client:
+        records = [record for page in client.scan("composite") for record in page.to_pylist()]
+    assert len(records) == 100
+    assert all(record["partition"] == default_partition(record["key"]["who"], PARTITIONS) for record in records)
+
+
+def test_what_cannot_be_routed_is_refused(spark: SparkSession, service: Service) -> None:
+    rows = frame_of(spark, 3)
+    with pytest.raises(ValueError, match="table single is not partitioned"):
+        Table("single", service.url).put(rows, "k", partitions=F.array(lit(0)))
+    with pytest.raises(TypeError, match="a column of partitions is"):
+        Table("dead", service.url).put(rows, "k", partitions=col("n"))
+    with pytest.raises(Exception, match=r"table dead: partitions are 0 to 3, .* a record is for 4"):
+        Table("dead", service.url).put(rows, "k", partitions=F.array(lit(4)))
+
+
+def test_a_failure_says_in_which_partition(spark: SparkSession, service: Service) -> None:
+    table = Table("dead", service.url)
+    table.put(frame_of(spark, 1), "k", partitions=F.array(lit(1), lit(3)))
+    summary = table.update(
+        frame_of(spark, 1), "k", {"$inc": {"n": lit(1)}}, partitions=F.array(lit(-1)), on_error="collect"
+    )
+    assert (summary.applied, summary.failed) == (2, 2)
+    assert summary.failures is not None
+    assert {(row.k, row.partition, row.code) for row in summary.failures.collect()} == {
+        ("k0", 0, "record_not_found"), ("k0", 2, "record_not_found"),
+    }  # fmt: skip
+    with pytest.raises(TableWriteError, match=r"2 rows failed.*record_not_found"):
+        table.update(frame_of(spark, 1), "k", {"$inc": {"n": lit(1)}}, partitions=F.array(lit(-1)))
+
+
+def test_a_stream_accounts_for_every_row_in_every_partition(
+    spark: SparkSession, service: Service, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    for file in range(2):
+        rows = [{"k": f"k{n}", "n": n} for n in range(ROWS)]
+        (tmp_path / "in" / f"{file}.json").write_text("\n".join(map(json.dumps, rows)))
+    stream = spark.readStream.schema("k string, n long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    table = Table("streamed", service.url)
+    update = {"$inc": {"n": lit(1)}}
+    writing = table.update(stream, "k", update, default={"n": 0}, partitions=by_column())
+    for _ in range(2):
+        query = writing.start(str(tmp_path / "checkpoint"), availableNow=True)
+        assert query.awaitTermination(120)
+        for commit in (tmp_path / "checkpoint" / "commits").glob("*1*"):
+            commit.unlink()
+    assert stored(service, "streamed") == {place: {"n": 2} for place in expected()}
+    [again] = progress(query)
+    assert (again.applied, again.replayed, again.dropped) == (0, expected().total(), ROWS // 5)
