@@ -1,0 +1,84 @@
+"""The programs of docs/streaming.md do what they are there for."""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, lit
+
+from running import Service
+from spark_client.sessions import session
+from tableside_spark import Table, TableClient
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+TEXT = (Path(__file__).parents[2] / "docs" / "streaming.md").read_text(encoding="utf-8")
+COUNTING, EACH_BATCH, CHANGES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2]") as started:
+        yield started
+
+
+def run(program: str, service: Service, directory: Path, **names: Any) -> dict[str, Any]:
+    """Run a program of the page on this service and in this directory, to its end."""
+    text = program.replace("http://127.0.0.1:8080", service.url).replace("/checkpoints", str(directory))
+    text = text.replace('processingTime="10 seconds"', "availableNow=True")
+    text = text.replace(".start()", ".trigger(availableNow=True).start()")
+    scope: dict[str, Any] = {"col": col, "lit": lit, "Table": Table, **names}
+    exec(textwrap.dedent(text), scope)
+    return scope
+
+
+def stored(service: Service, table: str) -> dict[str, Any]:
+    with TableClient(service.url) as client:
+        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    return {row["key"]: json.loads(row["value"]) for row in rows}
+
+
+@pytest.fixture
+def events(spark: SparkSession, tmp_path: Path) -> Any:
+    (tmp_path / "in").mkdir()
+    rows = [
+        {"tailnum": f"N{at % 3}", "distance": at, "time": at, "dest": f"D{at % 2}", "retired": at % 3 == 2}
+        for at in range(30)
+    ]
+    (tmp_path / "in" / "1.json").write_text("\n".join(map(json.dumps, rows)))
+    kinds = "tailnum string, distance long, time long, dest string, retired boolean"
+    return spark.readStream.schema(kinds).json(str(tmp_path / "in"))
+
+
+def test_an_update_of_a_stream(service: Service, events: Any, tmp_path: Path) -> None:
+    scope = run(COUNTING, service, tmp_path, events=events)
+    scope["query"].awaitTermination(120)
+    assert stored(service, "aircraft_seen")["N0"] == {
+        "flights": 10, "miles": sum(range(0, 30, 3)), "last_seen": 27, "destinations": ["D0", "D1"],
+    }  # fmt: skip
+    [batch] = scope["progress"](scope["query"])
+    assert (batch.applied, batch.operations) == (30, 3)
+
+
+def test_several_tables_inside_foreach_batch(service: Service, events: Any, tmp_path: Path) -> None:
+    counts, airports = Table("page_counts", service.url), Table("page_airports", service.url)
+    run(EACH_BATCH, service, tmp_path, events=events, counts=counts, airports=airports)["query"].awaitTermination(120)
+    assert stored(service, "page_counts") == {"N0": {"flights": 10}, "N1": {"flights": 10}}
+    assert stored(service, "page_airports") == {"D0": {"time": 28}, "D1": {"time": 29}}
+
+
+def test_a_stream_of_changes(spark: SparkSession, service: Service, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    feed = [("1", "new", 5, 1, "insert"), ("2", "new", 6, 2, "insert"), ("1", "paid", 5, 3, "update"),
+            ("2", None, None, 4, "delete")]  # fmt: skip
+    schema = "order_id string, status string, total long, lsn long, op string"
+    spark.createDataFrame(feed, schema).write.mode("overwrite").json(str(tmp_path / "feed"))
+    stream = spark.readStream.schema(schema).json(str(tmp_path / "feed"))
+    copying = run(CHANGES, service, tmp_path, feed=stream)["copying"]
+    copying.start(str(tmp_path / "checkpoint"), availableNow=True).awaitTermination(120)
+    assert stored(service, "orders") == {"1": {"status": "paid", "total": 5}}
