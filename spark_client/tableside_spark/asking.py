@@ -9,6 +9,7 @@ from tableside_spark import tokens, writes
 from tableside_spark.connection import Connection
 from tableside_spark.facts import TableFacts
 from tableside_spark.frames import refuse_duplicates
+from tableside_spark.micro_batch import UnsoundTokenError
 from tableside_spark.operations import Prepared
 from tableside_spark.requests import PARTITION
 from tableside_spark.routing import Routing
@@ -39,9 +40,10 @@ class Asking:
     def __post_init__(self) -> None:
         """Refuse what no write takes."""
         _refuse(self.frame, self.token, self.on_error)
-        if self.op != "put" or self.frame.isStreaming or self.token is not None:
-            tokens.refuse_without_tokens(
-                self.table.name, self.facts.tokens, self.token, at_least_once=self.at_least_once
+        tokens.refuse_contradiction(self.token, at_least_once=self.at_least_once)
+        if self.carries_tokens and not self.facts.tokens:
+            raise UnsoundTokenError(
+                f"table {self.table.name} keeps no tokens: a repeated task would write twice; say at_least_once=True"
             )
 
     @property
@@ -65,6 +67,13 @@ class Asking:
         turn = self._turn()
         with turn.held():
             return writes.run(write, prepared.grouping(prepared.rows), turn.token)
+
+    @property
+    def carries_tokens(self) -> bool:
+        """Whether the operations are to have a token, and so to be one for each key."""
+        if self.op == "put":
+            return tokens.puts_carry_tokens(self.frame, self.token, at_least_once=self.at_least_once)
+        return not self.at_least_once
 
     def _turn(self) -> tokens.Turn:
         if self.at_least_once:

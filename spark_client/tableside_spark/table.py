@@ -129,15 +129,13 @@ class Table:
         for dead letters, those go there that can never succeed; others still raise.
         """
         from tableside_spark import operations
-        from tableside_spark.tokens import puts_carry_tokens
 
         ask = self._asking("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
         writing = operations.Writing(
             ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), ask.apart
         )
         sent = operations.row_value(frame, ask.keys, columns, value)
-        one_per_key = puts_carry_tokens(frame, token, at_least_once=at_least_once)
-        rows = operations.puts(ask.rows(), sent, writing, one_per_key=one_per_key)
+        rows = operations.puts(ask.rows(), sent, writing, one_per_key=ask.carries_tokens)
         return ask.result(rows, ("value",), ttl_s)
 
     def update(

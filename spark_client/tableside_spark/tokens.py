@@ -23,13 +23,10 @@ class Turn:
     held: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def refuse_without_tokens(table: str, tokens: bool, given: Given, *, at_least_once: bool) -> None:
-    """Refuse a table that keeps no tokens, and a token where none is wanted."""
-    if at_least_once:
-        if given is not None:
-            raise ValueError("token= is for writes that count once, at_least_once=True for those that may not")
-    elif not tokens:
-        raise ValueError(f"table {table} keeps no tokens: a repeated task would write twice; say at_least_once=True")
+def refuse_contradiction(given: Given, *, at_least_once: bool) -> None:
+    """Refuse a token where none is wanted."""
+    if at_least_once and given is not None:
+        raise ValueError("token= is for writes that count once, at_least_once=True for those that may not")
 
 
 def read(given: Given) -> Token | None:
