@@ -13,7 +13,7 @@ _INDEX = re.compile("-?[0-9]{1,9}")
 def choice(spec: TableSpec, raw: object) -> Partitions:
     """Return the partitions that `raw` chooses. Raise Unsupported where there are none, InvalidOperation if illegal."""
     if not spec.partitions:
-        raise Unsupported(f"partitions: table {spec.name!r} is not partitioned")
+        raise Unsupported("partitions: this table is not partitioned")
     return chosen(raw, spec.partitions)
 
 

@@ -1,6 +1,7 @@
 """JSON and Arrow give the same outcomes for the same operations, on any batch."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ TYPES = {
     "if_absent": pa.bool_(),
     "ttl_s": pa.float64(),
     "sequence": pa.int64(),
+    "partitions": pa.list_(pa.int64()),
 }
 TEXT = {"value", "update", "default"}
 
@@ -54,6 +56,7 @@ updates: st.SearchStrategy[Any] = st.sampled_from(
 keys = st.sampled_from(["a", "b", "c", "d/e", "ü", "", "x\0"])
 ttls = st.sampled_from([-1, 1000, 0.5e6, 0, -2])
 sequences = st.sampled_from([0, 1, 2, 3, -1])
+choices: st.SearchStrategy[Any] = st.sampled_from([None, [], [0], [1], [1, 0], [-1], [None], [2], [-1, 0], [None, 0]])
 
 
 def operation(op: str, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -72,6 +75,10 @@ operations = (
     | operation("get", value=values)
     | operation("steal")
 )
+placed = st.tuples(operations, st.none() | choices.map(lambda chosen: (chosen,))).map(
+    lambda both: both[0] if both[1] is None else {**both[0], "partitions": both[1][0]}
+)
+"""Operations that may say their partitions; what says nothing is not the same as null."""
 
 
 @settings(
@@ -93,6 +100,46 @@ def test_random_batches_end_the_same_in_json_and_in_arrow(
     as_arrow = [of_arrow(one) for one in sent_as_arrow(asking, tables[1], batch, returning)]
     assert patterned(as_json) == patterned(as_arrow)
     assert left(asking, tables[0]) == left(asking, tables[1])
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(batch=st.lists(placed, max_size=10), returning=st.booleans())
+def test_random_batches_for_partitions_end_the_same_in_json_and_in_arrow(
+    asking: Asking, batch: list[dict[str, Any]], returning: bool
+) -> None:
+    """Where a table has none, each that says some is refused the same. A column says it of every row."""
+    if any("partitions" in one for one in batch):
+        batch = [{"partitions": [None], **one} for one in batch]
+    tables = fresh("json"), fresh("arrow")
+    for table in tables:
+        asking.put(table, "c", {"n": 1, "l": [1], "s": "x"})
+    whole = Asking(asking.client)
+    told_in_json = [in_partitions(one, of_json) for one in sent_as_json(whole, tables[0], batch, returning)]
+    told_in_arrow = [in_partitions(one, of_arrow) for one in sent_as_arrow(whole, tables[1], batch, returning)]
+    assert told_in_json == told_in_arrow
+    assert left(asking, tables[0]) == left(asking, tables[1])
+
+
+def in_partitions(result: Result, of: Callable[[Result], tuple[Any, ...]]) -> Any:
+    """Return an outcome and those of its partitions, with etags that only tell whether there is one."""
+    told = (*of(result), bool(result.get("dropped")))
+    parts = result.get("partitions")
+    # Arrow says of the whole alone whether a record expires.
+    each = None if parts is None else [(part["partition"], *of(part)[:-1]) for part in parts]
+    return [
+        tuple(member is not None if place == ETAG else member for place, member in enumerate(one))
+        for one in [told, *[(*part[1:], part[0]) for part in each or []]]
+    ], each is None
+
+
+ETAG = 2
+"""The place of the etag in an outcome."""
 
 
 def sent_as_json(asking: Asking, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:

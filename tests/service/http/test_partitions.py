@@ -1,0 +1,461 @@
+"""A partitioned table over memory, RocksDB and Redis: where records go, what is said of it, and what is refused."""
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from naive import No, updated
+from running import running
+from service.http.asking import ARROW, Asking, Result, check_problem, check_refused, fresh, read, stream
+from spark_client.kafka_placement.keys import placed as placed_by_kafka
+from tableside.placement import default_partition
+
+COUNT = 3
+CONFIG = """
+stores:
+  shards: {kind: partitioned, partitions: [one, two, three]}
+  one: {kind: memory}
+  two: {kind: rocksdb, path: ./data}
+  three: {kind: redis, url: "%s"}
+  alone: {kind: partitioned, partitions: [one]}
+tables:
+  t: {store: shards}
+  dropping: {store: shards}
+  numbers: {store: shards, key: {id: integer}}
+  visits: {store: shards, key: {user: string, day: string}}
+  single: {store: alone}
+  plain: {store: two, name: plain}
+limits: {response_bytes_max: 1000000}
+"""
+
+
+@pytest.fixture(scope="module")
+def shards(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    directory = tmp_path_factory.mktemp("shards")
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG % redis_url.replace("/0", "/7"))
+    with running(directory, config) as started, httpx.Client(base_url=started.url, timeout=30) as client:
+        yield Asking(client)
+
+
+def in_each(shards: Asking, key: object, table: str = "t") -> list[Any]:
+    """Return the record's value in every partition, None where it is absent."""
+    found = shards.batch(table, *({"op": "get", "key": key, "partitions": [index]} for index in range(COUNT)))
+    assert {result["status"] for result in found} <= {200, 404}
+    return [result.get("value") for result in found]
+
+
+# Single records
+
+
+def test_a_put_goes_where_the_query_says_and_the_answer_says_where(shards: Asking) -> None:
+    for query, went_to in {"0,2": "0,2", "2,0,2": "0,2", "1": "1", "all": "0,1,2", "-1": "0,1,2"}.items():
+        key = fresh()
+        response = shards.put("t", key, {"n": 1}, params={"partitions": query})
+        assert response.status_code == 204
+        assert response.headers["Tableside-Partitions"] == went_to
+        assert ("ETag" in response.headers) == (len(went_to) == 1)
+        assert in_each(shards, key) == [{"n": 1} if str(index) in went_to else None for index in range(COUNT)]
+
+
+@pytest.mark.parametrize("params", [{}, {"partitions": "default"}])
+def test_a_record_is_found_where_its_key_is_placed(shards: Asking, params: dict[str, str]) -> None:
+    key = fresh()
+    place = str(default_partition(key, COUNT))
+    for response, status in (
+        (shards.put("t", key, {"n": 1}, params=params), 204),
+        (shards.get("t", key, params=params), 200),
+        (shards.update("t", key, {"update": {"n": 2}}, params=params), 204),
+        (shards.client.head(f"/v1/tables/t/records/{key}", params=params), 200),
+        (shards.delete("t", key, params=params), 204),
+        (shards.get("t", key, params=params), 404),
+    ):
+        assert (response.status_code, response.headers["Tableside-Partitions"]) == (status, place)
+        assert "Tableside-Dropped" not in response.headers
+
+
+def test_a_write_to_nowhere_is_acknowledged_as_dropped(shards: Asking) -> None:
+    key, nowhere = fresh(), {"partitions": ""}
+    for response in (
+        shards.put("t", key, {"n": 1}, params=nowhere),
+        shards.put("t", key, {"n": 1}, params=nowhere, headers={"If-Match": '"x"', "Prefer": "return=representation"}),
+        shards.update("t", key, {"update": {"n": 1}, "default": {}}, params=nowhere),
+        shards.delete("t", key, params=nowhere),
+    ):
+        assert response.status_code == 204
+        assert response.content == b""
+        assert response.headers["Tableside-Dropped"] == "true"
+        assert "Tableside-Partitions" not in response.headers
+    assert in_each(shards, key) == [None] * COUNT
+
+
+def test_created_says_that_every_partition_made_it(shards: Asking) -> None:
+    key, everywhere, absent = fresh(), {"partitions": "all"}, {"If-None-Match": "*"}
+    assert shards.put("t", key, {}, params={"partitions": "0,1"}, headers=absent).status_code == 201
+    default = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    assert shards.update("t", key, default, params=everywhere).status_code == 204
+    assert shards.update("t", fresh(), default, params=everywhere).status_code == 201
+
+
+def test_a_failure_says_what_became_of_it_in_each_partition(shards: Asking) -> None:
+    key = fresh()
+    shards.put("t", key, {"n": 0}, params={"partitions": "1"})
+    response = shards.put("t", key, {"n": 1}, params={"partitions": "all"}, headers={"If-None-Match": "*"})
+    problem = check_refused(response, 412, "precondition_failed")
+    assert (problem["applied"], problem["retriable"]) == ("unknown", False)
+    assert "1 of 3 partitions failed (1)" in problem["detail"]
+    assert response.headers["Tableside-Partitions"] == "0,1,2"
+    first, second, third = problem["partitions"]
+    assert (first["partition"], first["status"], first.keys()) == (0, 201, {"partition", "status", "etag"})
+    assert (second["partition"], second["status"]) == (1, 412)
+    check_problem(second["error"], 412, "precondition_failed")
+    assert second["error"]["applied"] == "no"
+    assert third["status"] == 201
+    assert in_each(shards, key) == [{"n": 1}, {"n": 0}, {"n": 1}]
+
+
+def test_a_token_is_a_replay_where_it_was_seen(shards: Asking) -> None:
+    key = fresh()
+    increment = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    token = {"Tableside-Token": "w/1"}
+    assert shards.update("t", key, increment, headers=token, params={"partitions": "0"}).status_code == 201
+    for replayed in (None, "true"):
+        response = shards.update("t", key, increment, headers=token, params={"partitions": "all"})
+        assert response.status_code == 204
+        assert response.headers.get("Tableside-Replayed") == replayed
+    assert in_each(shards, key) == [{"n": 1}] * COUNT
+
+
+REFUSED = {"3": "no partition 3", "-2": "no partition -2", "-1,0": "-1 stands alone", "x": "indexes", "1,": "indexes"}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_partitions_that_are_none_are_refused(shards: Asking, query: str) -> None:
+    response = shards.put("t", fresh(), {}, params={"partitions": query})
+    assert REFUSED[query] in check_refused(response, 422, "invalid_operation")["detail"]
+
+
+@pytest.mark.parametrize("query", ["0,1", "all", ""])
+def test_a_get_asks_exactly_one_partition(shards: Asking, query: str) -> None:
+    check_refused(shards.get("t", fresh(), params={"partitions": query}), 422, "invalid_operation")
+
+
+def test_an_etag_and_a_returned_value_are_of_one_partition(shards: Asking) -> None:
+    key, several = fresh(), {"partitions": "0,1"}
+    refused = shards.put("t", key, {"n": 1}, params=several, headers={"If-Match": "*"})
+    check_refused(refused, 422, "invalid_operation")
+    value = shards.put("t", key, {"n": 1}, params=several, headers={"Prefer": "return=representation"})
+    assert "batch" in check_refused(value, 422, "invalid_operation")["detail"]
+    assert in_each(shards, key) == [None] * COUNT
+    one = shards.put("t", key, {"n": 1}, params={"partitions": "1"}, headers={"Prefer": "return=representation"})
+    assert (one.status_code, one.json()) == (200, {"n": 1})
+
+
+def test_all_of_a_table_of_one_partition_is_one(shards: Asking) -> None:
+    key, everywhere = fresh(), {"partitions": "all"}
+    etag = shards.put("single", key, {"n": 1}, params=everywhere).headers["ETag"]
+    assert shards.get("single", key, params=everywhere).json() == {"n": 1}
+    assert shards.put("single", key, {"n": 2}, params=everywhere, headers={"If-Match": etag}).status_code == 204
+
+
+@pytest.mark.parametrize("said", [[], [0], None, "all", [None], "nonsense"])
+def test_a_table_that_is_not_partitioned_knows_no_partitions(shards: Asking, said: object) -> None:
+    [refused] = shards.batch("plain", {"op": "put", "key": "a", "value": {}, "partitions": said})
+    check_problem(refused["error"], 501, "unsupported")
+    assert "partitions" in refused["error"]["detail"]
+    assert "partitions" not in refused
+
+
+def test_single_requests_and_scans_of_such_a_table_know_none(shards: Asking) -> None:
+    for query in ("", "0", "all", "default"):
+        params = {"partitions": query}
+        check_refused(shards.put("plain", "a", {}, params=params), 501, "unsupported")
+        check_refused(shards.get("plain", "a", params=params), 501, "unsupported")
+        check_refused(shards.scan("plain", partitions=query), 501, "unsupported")
+    response = shards.put("plain", "a", {})
+    assert "Tableside-Partitions" not in response.headers
+    [result] = shards.batch("plain", {"op": "put", "key": "a", "value": {}})
+    assert result.keys() == {"status", "etag"}
+    assert shards.get("plain", "a").status_code == 200
+
+
+def test_what_is_dropped_is_checked_like_any_other(shards: Asking) -> None:
+    nowhere: dict[str, Any] = {"partitions": []}
+    results = shards.batch(
+        "t",
+        {"op": "put", "key": "a", "value": {"_ts": 1}, **nowhere},
+        {"op": "update", "key": "a", "update": {"$what": {}}, **nowhere},
+        {"op": "put", "key": "", "value": {}, **nowhere},
+        {"op": "delete", "key": "a", "token": {"writer": "", "sequence": 1}, **nowhere},
+        {"op": "put", "key": "a", "value": {}, "if_match": "x", **nowhere},
+    )
+    assert [result["status"] for result in results] == [422, 422, 422, 422, 204]
+    assert results[4] == {"status": 204, "partitions": [], "dropped": True}
+
+
+def test_what_is_dropped_is_counted(shards: Asking) -> None:
+    puts = [{"op": "put", "key": fresh(), "value": {}, "partitions": [] if n < 9 else [n % 3]} for n in range(14)]
+    shards.batch("dropping", *puts)
+    text = shards.client.get("/metrics").text
+    assert re.search(r'^tableside_dropped_records_total\{table="dropping"\} 9\.0$', text, re.MULTILINE)
+    assert re.search(
+        r'^tableside_operations_total\{operation="put",outcome="dropped",table="dropping"\} 9\.0$', text, re.MULTILINE
+    )
+
+
+# Placement
+
+
+def test_records_are_where_kafkas_producer_would_place_them(shards: Asking) -> None:
+    texts = [row.key for row in placed_by_kafka() if isinstance(row.key, str) and row.key and "\0" not in row.key]
+    keys = [*dict.fromkeys(texts)][:1500] + [f"key-{n}" for n in range(1500)]
+    results = shards.batch("t", *({"op": "put", "key": key, "value": {}} for key in keys))
+    places = [part["partition"] for result in results for part in result["partitions"]]
+    assert places == [default_partition(key, COUNT) for key in keys]
+    assert all(places.count(index) > 700 for index in range(COUNT))
+
+
+def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shards: Asking) -> None:
+    put = {"op": "put", "value": {}}
+    for number in (0, -5, 2**63 - 1):
+        [result] = shards.batch("numbers", {**put, "key": number})
+        assert result["partitions"][0]["partition"] == default_partition(str(number), COUNT)
+    days = shards.batch("visits", *({**put, "key": ["ada", f"day-{n}"]} for n in range(9)))
+    assert {part["partition"] for day in days for part in day["partitions"]} == {default_partition("ada", COUNT)}
+
+
+# Scans and descriptions
+
+
+def test_scans_say_where_records_are_and_read_what_is_chosen(shards: Asking) -> None:
+    shards.batch("visits", *({"op": "put", "key": ["eve", f"{n}"], "value": {}, "partitions": None} for n in range(5)))
+    found = shards.walk("visits", partition="eve", limit=2)
+    assert sorted((record["partition"], record["key"][1]) for record in found) == [
+        (index, f"{n}") for index in range(COUNT) for n in range(5)
+    ]
+    for query, wanted in {"2": {2}, "0,2": {0, 2}, "all": {0, 1, 2}}.items():
+        chosen = shards.walk("visits", partition="eve", partitions=query, limit=2)
+        assert {record["partition"] for record in chosen} == wanted
+        assert len(chosen) == 5 * len(wanted)
+    for query in ("", "default", "3", "x"):
+        check_refused(shards.scan("visits", partitions=query), 422, "invalid_operation")
+    cursor = shards.scan("visits", partitions="0", limit=1).json()["cursor"]
+    check_refused(shards.scan("visits", partitions="1", limit=1, cursor=cursor), 400, "malformed_request")
+
+
+def test_splits_and_arrow_pages_have_the_partition(shards: Asking) -> None:
+    shards.batch("numbers", *({"op": "put", "key": n, "value": {}, "partitions": "all"} for n in range(100, 110)))
+    splits = shards.client.get("/v1/tables/numbers/splits", params={"count": 6}).json()["splits"]
+    found = []
+    for split in splits:
+        cursor: str | None = ""
+        while cursor is not None:
+            query = {"split": split, "limit": 4, **({"cursor": cursor} if cursor else {})}
+            response = shards.client.get("/v1/tables/numbers/records", params=query, headers={"Accept": ARROW})
+            rows = read(response.content)
+            assert rows.column_names[-1] == "partition"
+            assert rows.schema.field("partition").type == pa.int32()
+            found += [(row["partition"], row["key"]) for row in rows.to_pylist() if 100 <= row["key"] < 110]
+            cursor = response.headers.get("Tableside-Cursor")
+    assert sorted(found) == [(index, n) for index in range(COUNT) for n in range(100, 110)]
+
+
+def test_a_description_says_how_many_partitions_there_are(shards: Asking) -> None:
+    tables = {table["name"]: table for table in shards.client.get("/v1/tables").json()["tables"]}
+    assert {name: table.get("partitions") for name, table in tables.items()} == {
+        "t": 3, "dropping": 3, "numbers": 3, "visits": 3, "single": 1, "plain": None,
+    }  # fmt: skip
+    capabilities = tables["t"]["capabilities"]
+    assert (capabilities["partitions"], capabilities["sorted_scan"], capabilities["tokens"]) == (True, False, True)
+    assert tables["plain"]["capabilities"]["partitions"] is False
+    assert tables["single"]["capabilities"]["sorted_scan"] is True
+    assert tables["t"]["store"] == {"name": "shards", "kind": "partitioned"}
+    assert "redis://" not in json.dumps(tables)
+
+
+# Batches, against a table that is three dictionaries
+
+
+def model_of(seen: list[dict[str, Any]], operation: dict[str, Any]) -> list[tuple[int, int]]:
+    """Do an operation in the dictionaries; return for each partition that it goes to the status it has there."""
+    given = operation.get("partitions", [None])
+    places = range(COUNT) if given in (None, "all", [-1]) else sorted({*given})
+    if given == [None]:
+        places = [default_partition(operation["key"], COUNT)]
+    return [(index, _done(seen[index], operation)) for index in places]
+
+
+def _done(records: dict[str, Any], operation: dict[str, Any]) -> int:
+    key, there = operation["key"], operation["key"] in records
+    match operation["op"]:
+        case "get":
+            return 200 if there else 404
+        case "delete":
+            records.pop(key, None)
+            return 204
+        case "put":
+            if operation.get("if_absent") and there:
+                return 412
+            records[key] = operation["value"]
+            return 201 if operation.get("if_absent") else 204
+    if not there and "default" not in operation:
+        return 404
+    try:
+        records[key] = updated(records[key] if there else operation["default"], operation["update"])
+    except No:
+        return 422
+    return 204 if there else 201
+
+
+def random_operation(chance: random.Random) -> dict[str, Any]:
+    found: dict[str, Any] = {"op": chance.choice(["get", "put", "update", "update", "delete"])}
+    found["key"] = f"k{chance.randrange(12)}"
+    if found["op"] == "put":
+        found["value"] = {"n": chance.choice([1, 2, "text"])}
+        if chance.random() < 0.4:
+            found["if_absent"] = True
+    if found["op"] == "update":
+        found["update"] = chance.choice([{"$inc": {"n": 1}}, {"m": 1}, {"$push": {"l": 1}}])
+        if chance.random() < 0.7:
+            found["default"] = {"n": 0}
+    choices: list[Any] = [[chance.randrange(COUNT)], [None]]
+    if found["op"] != "get":
+        choices += [[], None, [-1], [0, 2], [2, 1, 2]]
+    if chance.random() < 0.8:
+        found["partitions"] = chance.choice(choices)
+    return found
+
+
+def as_arrow(shards: Asking, operations: list[dict[str, Any]]) -> list[Result]:
+    types = {"key": pa.utf8(), "op": pa.utf8(), "value": pa.utf8(), "update": pa.utf8(), "default": pa.utf8()}
+    columns: dict[str, Any] = {
+        name: pa.array(
+            [
+                one.get(name) if name in ("key", "op") or name not in one else json.dumps(one[name])
+                for one in operations
+            ],
+            kind,
+        )
+        for name, kind in types.items()
+    }
+    columns["if_absent"] = pa.array([one.get("if_absent") for one in operations], pa.bool_())
+    columns["partitions"] = pa.array([one.get("partitions", [None]) for one in operations], pa.list_(pa.int16()))
+    return shards.rows("t", columns)
+
+
+def whole_of(statuses: list[tuple[int, int]]) -> int:
+    failed = [status for _, status in statuses if status >= 400]
+    if failed:
+        return failed[0]
+    return 201 if statuses and all(status == 201 for _, status in statuses) else 204
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_batches_end_as_in_three_dictionaries(shards: Asking, seed: int) -> None:
+    chance = random.Random(seed)
+    keys = [f"k{n}" for n in range(12)]
+    shards.batch("t", *({"op": "delete", "key": key, "partitions": "all"} for key in keys))
+    model: list[dict[str, Any]] = [{} for _ in range(COUNT)]
+    met = set()
+    for turn in range(12):
+        operations = [random_operation(chance) for _ in range(chance.randrange(1, 30))]
+        found = shards.batch("t", *operations) if turn % 2 else as_arrow(shards, operations)
+        for operation, result in zip(operations, found, strict=True):
+            wanted = model_of(model, operation)
+            if operation["op"] == "get":
+                assert (result["status"], result.get("partitions")) == (wanted[0][1], None)
+            else:
+                told = [(part["partition"], part["status"]) for part in result["partitions"]]
+                assert told == wanted, operation
+                assert result["status"] == whole_of(wanted), operation
+                assert result.get("dropped", False) == (not wanted)
+                met.add((len(wanted), result["status"]))
+    assert len(met) > 6
+    for key in keys:
+        assert in_each(shards, key) == [records.get(key) for records in model]
+
+
+# What is the batches' own
+
+
+def test_a_result_has_an_etag_and_a_value_of_its_own_only_where_there_is_one_partition(shards: Asking) -> None:
+    put = {"op": "put", "key": fresh(), "value": {"n": 1}, "return": True}
+    one, several = shards.batch("t", {**put, "partitions": [1]}, {**put, "partitions": [0, 1]})
+    assert one == {
+        "status": 200, "value": {"n": 1}, "etag": one["etag"],
+        "partitions": [{"partition": 1, "status": 200, "value": {"n": 1}, "etag": one["etag"]}],
+    }  # fmt: skip
+    assert several.keys() == {"status", "partitions"}
+    assert several["status"] == 200
+    assert [(part["status"], part["value"]) for part in several["partitions"]] == [(200, {"n": 1})] * 2
+
+
+def test_arrow_answers_with_what_became_of_each_partition(shards: Asking) -> None:
+    columns = {
+        "key": pa.array([fresh(), fresh(), fresh(), fresh()]),
+        "value": pa.array(["{}"] * 4),
+        "partitions": pa.array([None, [], [-1], [2, 0]], pa.large_list(pa.int64())),
+    }
+    response = shards.post("t", stream(columns), ARROW, params={"op": "put"})
+    table = read(response.content)
+    assert table.column_names[-2:] == ["partitions", "dropped"]
+    rows = table.to_pylist()
+    assert [[part["partition"] for part in row["partitions"]] for row in rows] == [[0, 1, 2], [], [0, 1, 2], [0, 2]]
+    assert [row["dropped"] for row in rows] == [False, True, False, False]
+    part = rows[3]["partitions"][1]
+    assert part["etag"]
+    assert (part["status"], part["code"], part["applied"], part["replayed"]) == (204, None, None, False)
+    [found] = shards.rows("t", {"key": columns["key"].slice(1, 1)}, op="get")
+    assert (found["status"], found["partitions"], found["dropped"]) == (404, None, False)
+
+
+def test_arrow_may_carry_a_writer_in_every_row(shards: Asking) -> None:
+    key = fresh()
+    columns: dict[str, Any] = {
+        "key": pa.array([key] * 5),
+        "update": pa.array(['{"$inc": {"n": 1}}'] * 5),
+        "default": pa.array(['{"n": 0}'] * 5),
+        "writer": pa.array(["v", "w", "v", "w", "v"]),
+        "sequence": pa.array([1, 1, 1, 2, 2]),
+    }
+    rows = shards.rows("t", columns, op="update")
+    assert [row["replayed"] for row in rows] == [False, False, True, False, False]
+    assert shards.value("t", key) == {"n": 4}
+    refused = shards.post("t", stream(columns), ARROW, params={"op": "update", "writer": "x"})
+    check_refused(refused, 400, "malformed_request")
+    del columns["sequence"]
+    check_refused(shards.post("t", stream(columns), ARROW, params={"op": "update"}), 400, "malformed_request")
+    half = {"key": pa.array(["a", "b"]), "writer": pa.array(["w", None]), "sequence": pa.array([None, 1], pa.int64())}
+    assert [row["code"] for row in shards.rows("t", half, op="delete")] == ["invalid_operation"] * 2
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1]),
+        pa.array([["a"]]),
+        pa.array([[1.5]]),
+        pa.array([[[1]]]),
+        pa.array(["all"]),
+        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([[0]])),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_column_that_is_no_list_of_integers_is_malformed(shards: Asking, column: Any) -> None:
+    body = stream({"key": pa.array(["a"]), "partitions": column})
+    check_refused(shards.post("t", body, ARROW, params={"op": "delete"}), 400, "malformed_request")
+
+
+def test_values_of_every_partition_count_towards_the_limit_of_the_answer(shards: Asking) -> None:
+    put = {"op": "put", "value": {"s": "x" * 200_000}, "partitions": "all", "return": True}
+    first, second = shards.batch("t", {**put, "key": fresh()}, {**put, "key": fresh()})
+    assert [part["status"] for part in first["partitions"]] == [200] * COUNT
+    assert (first["status"], second["status"]) == (200, 204)
+    assert [part.keys() for part in second["partitions"]] == [{"partition", "status", "etag"}] * COUNT
+    assert [part["status"] for part in second["partitions"]] == [204] * COUNT
