@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pyarrow as pa
 import yaml
@@ -29,7 +28,9 @@ from .update_samples import WARM, Measured, Sample, Way
 SCRIPT = "redis-py, row by row, a script"
 PIPELINED = "redis-py, pipelined, the same script"
 STORES = ("redis", "rocksdb")
-HEADINGS = ("rows/s", "to a script", "to pipelined", "rows/CPU s", "operations", "store calls", "Redis's commands")
+RATES = {"per_second": "rows", "per_cpu_second": "rows per CPU second of all"}
+HEADINGS = ("rows/s", "to a script", "to pipelined", "rows/CPU s", "to a script", "to pipelined")
+COUNTED = ("operations", "store calls", "Redis: scripts called", "commands")
 
 
 def run(rows_max: int, rounds: int = 3) -> list[Result]:
@@ -97,25 +98,34 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _results(ways: Sequence[Way]) -> list[Result]:
-    rates = [(way.name, _median(way, "per_second")) for way in ways]
-    found = group("updates of flights", "rows", rates, {})
-    return [replace(result, counts=way.samples[-1].counts()) for result, way in zip(found, ways, strict=True)]
+    """Return the rates by the clock and by what all that took part took of the cores, each with what was counted."""
+    found = []
+    for name, unit in RATES.items():
+        rates = [(way.name, way.median(name)) for way in ways]
+        for result, way in zip(group("updates of flights", unit, rates, {}), ways, strict=True):
+            found.append(replace(result, counts=way.samples[-1].counts()))
+    return found
 
 
 def _explain(ways: Sequence[Way]) -> None:
-    rates = {way.name: _median(way, "per_second") for way in ways}
-    shown = Table("way", *HEADINGS, title="Updates of flights; ratios of rows per second")
+    shown = Table("way", title="Updates of flights, by the clock and by the CPU time of all that takes part")
+    for heading in (*HEADINGS, *COUNTED):
+        shown.add_column(heading, justify="right")
+    baselines = [way for way in ways if way.name in (SCRIPT, PIPELINED)]
     for way in ways:
-        rate, sample = rates[way.name], way.samples[-1]
-        ratios = (f"{rate / rates[baseline]:.2f}" for baseline in (SCRIPT, PIPELINED))
-        shown.add_row(way.name, f"{rate:,.0f}", *ratios, f"{_median(way, 'per_cpu_second'):,.0f}", *_counted(sample))
+        shown.add_row(way.name, *_rates(way, baselines), *_counted(way.samples[-1]))
     Console(width=WIDTH).print(shown)
 
 
-def _counted(sample: Sample) -> tuple[str, str, str]:
-    commands = ", ".join(f"{name} {count:,}" for name, count in sample.commands.items())
-    return f"{sample.operations:,}", f"{sample.store_calls:,}", commands
+def _rates(way: Way, baselines: Sequence[Way]) -> Iterator[str]:
+    for name in RATES:
+        rate = way.median(name)
+        yield f"{rate:,.0f}"
+        yield from (f"{rate / baseline.median(name):.2f}" for baseline in baselines)
 
 
-def _median(way: Way, name: str) -> float:
-    return float(median(getattr(sample, name) for sample in way.samples))
+def _counted(sample: Sample) -> list[str]:
+    """Return the counts in words; commands are those that scripts give too, scripts themselves left out."""
+    scripts = sample.commands.get("evalsha", 0)
+    commands = sum(sample.commands.values()) - scripts
+    return [f"{count:,}" if count else "" for count in (sample.operations, sample.store_calls, scripts, commands)]

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from pyspark.sql import DataFrame
 
@@ -46,6 +47,10 @@ class Way:
     def table(self, turn: object) -> str:
         """Return the table that this way alone writes, and in this turn alone."""
         return f"{re.sub('[^a-z]+', '-', self.name.lower())}-{turn}"
+
+    def median(self, name: str) -> float:
+        """Return the median of what samples have under a name."""
+        return float(median(getattr(sample, name) for sample in self.samples))
 
 
 @dataclass(frozen=True)
