@@ -13,17 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tableside_spark import Table, writes
 from tableside_spark.retries import Retries
 from tableside_spark.sending import Sending
+from tableside_spark.streams import StreamWrite
 
 EVENT = "id long, tailnum string, distance long, air_time long, dest string, at string"
 NOTHING_YET = {"flights": 0, "miles": 0, "destinations": []}
@@ -42,6 +43,7 @@ CALM = {
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.master.rest.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",  # several tasks that send, side by side
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -88,6 +90,7 @@ class Noting:
     run: int
 
     def __call__(self, what: str, **facts: int) -> None:
+        """Append one line, whole."""
         line = json.dumps({"run": self.run, "what": what, **facts}) + "\n"
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
@@ -97,7 +100,7 @@ class Noting:
 
 
 @dataclass(frozen=True)
-class Disturbed:
+class Faulty:
     """`Sending`, some attempts of which dawdle, and some fail, when all has been sent."""
 
     sending: Sending
@@ -106,6 +109,7 @@ class Disturbed:
     share: float
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send every operation, then draw lots."""
         context = TaskContext.get()
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
@@ -123,13 +127,13 @@ class Disturbed:
         self.noting("ended", **facts)
 
 
-def disturbed(job: Job, noting: Noting) -> Callable[..., Disturbed]:
+def faulty(job: Job, noting: Noting) -> Callable[..., Faulty]:
     """What stands in for `Sending` in this process."""
-    return lambda **arguments: Disturbed(Sending(**arguments), noting, job.seed, job.rough)
+    return lambda **arguments: Faulty(Sending(**arguments), noting, job.seed, job.rough)
 
 
-def counting(spark: SparkSession, job: Job, table: Table) -> Any:
-    """The write of the stream, to be started."""
+def counting(spark: SparkSession, job: Job, table: Table) -> StreamWrite:
+    """Every event counts once in the record of its aircraft."""
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka)
     source = source.option("subscribe", job.topic).option("startingOffsets", "earliest")
     events = source.option("maxOffsetsPerTrigger", job.offsets_max).load()
@@ -139,22 +143,34 @@ def counting(spark: SparkSession, job: Job, table: Table) -> Any:
         "$max": {"latest": col("at"), "longest_min": col("air_time")},
         "$addToSet": {"destinations": col("dest")},
     }
-    return table.update(flights, "tailnum", update, default=NOTHING_YET, at_least_once=job.at_least_once)
+    counted = table.update(flights, "tailnum", update, default=NOTHING_YET, at_least_once=job.at_least_once)
+    assert isinstance(counted, StreamWrite)
+    return counted
 
 
 def main(job: Job) -> None:
-    """Count what there is to read, and say at each micro-batch what became of the rows so far."""
+    """Count what there is to read, and note after each micro-batch what became of the rows so far."""
     from spark_client.two_hosts import two_hosts_session
 
     noting = Noting(job.notes, job.run)
-    writes.Sending = disturbed(job, noting)  # type: ignore[assignment,attr-defined]
+    writes.Sending = faulty(job, noting)  # type: ignore[assignment,attr-defined]
+    spark = two_hosts_session(settings(job), Path(job.directory))
+    table = Table(job.table, job.url, retries=PATIENT)
+    follow(counting(spark, job, table).start(job.checkpoint, availableNow=True), table, noting)
+    noting("finished")
+    spark.stop()
+
+
+def settings(job: Job) -> dict[str, str]:
+    """What Spark is told: executors share the disk, so the connector's jars are where they are."""
     jars = ":".join(job.jars)
     places = {"spark.local.dir": job.directory, "spark.sql.warehouse.dir": f"{job.directory}/warehouse"}
     classes = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
-    settings = {**CALM, **(ROUGH if job.rough else {}), **places, **classes}
-    spark = two_hosts_session(settings, Path(job.directory))
-    table = Table(job.table, job.url, retries=PATIENT)
-    query = counting(spark, job, table).start(job.checkpoint, availableNow=True)
+    return {**CALM, **(ROUGH if job.rough else {}), **places, **classes}
+
+
+def follow(query: StreamingQuery, table: Table, noting: Noting) -> None:
+    """Note what has been counted whenever that has changed, until the query ends."""
     told, ended = 0, False
     while not ended:
         ended = bool(query.awaitTermination(ASK_INTERVAL_S))
@@ -162,8 +178,6 @@ def main(job: Job) -> None:
         if stats.writes != told:
             told = stats.writes
             noting("counted", writes=told, applied=stats.applied, replayed=stats.replayed, retried=stats.retried)
-    noting("finished")
-    spark.stop()
 
 
 def end_with_parent() -> None:

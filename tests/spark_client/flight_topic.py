@@ -1,22 +1,23 @@
 """A topic of flight events, and what they come to for each aircraft: by Spark's own aggregation, and in the table."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 from demo import flights
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col
 
 from kafka_topics import create_topic
 from spark_client.exactly_once_job import EVENT
+from tableside_spark import TableClient
 
 PARTITIONS = 10
 NO_AIRCRAFT = "none"
 """The key of flights that were cancelled before an aircraft was named."""
-FIGURES = "tailnum string, flights long, miles long, latest string, longest_min long, destinations array<string>"
 
 Aircraft = dict[str, dict[str, Any]]
 """The figures of each aircraft, by its tail number."""
@@ -35,7 +36,7 @@ def fill(spark: SparkSession, address: str, events: int, folder: Path) -> str:
         "distance",
         F.coalesce("air_time", F.lit(0)).alias("air_time"),
         "dest",
-        F.date_format("time_hour", "yyyy-MM-dd'T'HH:mm'Z'").alias("at"),
+        F.date_format("time_hour", "yyyy-MM-dd'T'HH:mm").alias("at"),
     )
     topic = create_topic(address, PARTITIONS)
     records = event.select(
@@ -56,16 +57,17 @@ def counted_by_spark(spark: SparkSession, address: str, topic: str) -> Aircraft:
         F.max("air_time").alias("longest_min"),
         F.collect_set("dest").alias("destinations"),
     )
-    return _by_aircraft(figures)
-
-
-def counted_in_table(spark: SparkSession, url: str, table: str) -> Aircraft:
-    """What the records of a table say."""
-    scan = spark.read.format("tableside").options(url=url, table=table, key="tailnum")
-    return _by_aircraft(scan.schema(FIGURES).load())
-
-
-def _by_aircraft(figures: DataFrame) -> Aircraft:
     rows = [row.asDict() for row in figures.collect()]
-    assert len({row["tailnum"] for row in rows}) == len(rows)
-    return {row.pop("tailnum"): {**row, "destinations": sorted(row["destinations"])} for row in rows}
+    return _sorted({row.pop("tailnum"): row for row in rows})
+
+
+def counted_in_table(url: str, table: str) -> Aircraft:
+    """What the records of a table say."""
+    with TableClient(url) as client:
+        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    return _sorted({row["key"]: json.loads(row["value"]) for row in rows})
+
+
+def _sorted(aircraft: Aircraft) -> Aircraft:
+    """The same, with the destinations, which are a set, in order."""
+    return {key: {**figures, "destinations": sorted(figures["destinations"])} for key, figures in aircraft.items()}

@@ -106,7 +106,7 @@ class Trials:
             argument = self._jobs(service.url, size, notes, checkpoint, at_least_once=at_least_once)
             disturbed = Disturbed(argument, self.directory, service, notes, checkpoint, dice)
             disturbed.run(drawn(size, dice))
-            counted = counted_in_table(self.topics.spark, service.url, "t")
+            counted = counted_in_table(service.url, "t")
         trial = Trial(disturbed, notes, counted)
         trial.say(size.events)
         return trial
