@@ -173,11 +173,13 @@ def follow(query: StreamingQuery, table: Table, noting: Noting) -> None:
     """Note what has been counted whenever that has changed, until the query ends."""
     told, ended = 0, False
     while not ended:
-        ended = bool(query.awaitTermination(ASK_INTERVAL_S))
+        time.sleep(ASK_INTERVAL_S)
+        ended = not query.isActive
         stats = table.stats
         if stats.writes != told:
             told = stats.writes
             noting("counted", writes=told, applied=stats.applied, replayed=stats.replayed, retried=stats.retried)
+    query.awaitTermination()  # raises what it ended with
 
 
 def end_with_parent() -> None:

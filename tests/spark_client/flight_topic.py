@@ -57,8 +57,8 @@ def counted_by_spark(spark: SparkSession, address: str, topic: str) -> Aircraft:
         F.max("air_time").alias("longest_min"),
         F.collect_set("dest").alias("destinations"),
     )
-    rows = [row.asDict() for row in figures.collect()]
-    return _sorted({row.pop("tailnum"): row for row in rows})
+    found = [row.asDict() for row in figures.collect()]
+    return _sorted({row.pop("tailnum"): row for row in found})
 
 
 def counted_in_table(url: str, table: str) -> Aircraft:
