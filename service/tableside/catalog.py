@@ -419,6 +419,8 @@ async def _pinged(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable 
             await backend.ping()
     except StoreUnavailable as error:
         return error
+    except TableError as error:  # a server that hangs, say, for which the store had its own deadline
+        return StoreUnavailable(error.detail)
     except TimeoutError:
         return StoreUnavailable(f"no answer within {timeout_s} s")
     return None

@@ -11,13 +11,14 @@ from prometheus_client import CollectorRegistry
 from store_contract import put, update
 from tableside import values
 from tableside.catalog import Catalog, Environment
-from tableside.errors import Overloaded, TableError, TableNotFound, Throttled
+from tableside.errors import DeadlineExceeded, Overloaded, StoreUnavailable, TableError, TableNotFound, Throttled
 from tableside.in_flight import InFlight
 from tableside.in_flight import Metrics as InFlightMetrics
 from tableside.operations import Get, Operation, Outcome, Record, Token, Written
 from tableside.placement import default_partition
 from tableside.settings import checked
 from tableside.stack import Metrics
+from tableside.stores.memory import MemoryBackend
 from tableside.table import Table
 
 STORES: dict[str, Any] = {
@@ -271,3 +272,15 @@ async def test_every_store_is_asked_whether_it_can_be_reached_and_only_those_wit
             for sample in family.samples
         }
         assert shown == {"a", "b"}
+
+
+async def test_a_store_that_hangs_is_told_from_those_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(settings()) as catalog:
+
+        async def hangs(backend: MemoryBackend) -> None:
+            raise DeadlineExceeded("no answer within 1.8 s")
+
+        monkeypatch.setattr(MemoryBackend, "ping", hangs)
+        answers = await catalog.ping()
+        assert {name: type(answer) for name, answer in answers.items()} == dict.fromkeys(STORES, StoreUnavailable)
+        assert str(answers["a"]) == "no answer within 1.8 s"

@@ -412,6 +412,15 @@ async def test_it_can_be_reached_where_all_can_and_says_which_cannot() -> None:
     await backend.ping()
 
 
+async def test_a_partition_that_hangs_is_one_that_cannot_be_reached() -> None:
+    class Hanging(MemoryBackend):
+        async def ping(self) -> None:
+            raise DeadlineExceeded("no answer within 1.8 s")
+
+    with pytest.raises(StoreUnavailable, match="cannot be reached: partition 0 in 'part-0'"):
+        await composed(Hanging(), MemoryBackend()).ping()
+
+
 async def test_its_tables_are_those_of_any_partition_that_can_be_asked() -> None:
     one_, other, sleeping = MemoryBackend(), MemoryBackend(), Sleeping()
     await one_.store(TableSpec("x"))

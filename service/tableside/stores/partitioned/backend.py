@@ -75,7 +75,7 @@ class PartitionedBackend:
         answers = await asyncio.gather(*(backend.ping() for backend in self._backends), return_exceptions=True)
         away = []
         for index, answer in enumerate(answers):
-            if isinstance(answer, StoreUnavailable):
+            if isinstance(answer, TableError):
                 away.append(f"partition {index} in {self._names[index]!r}")
             elif answer is not None:
                 raise answer
