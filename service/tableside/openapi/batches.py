@@ -14,13 +14,16 @@ the column is not given for that row. Columns:
 | `if_match` | utf8 | |
 | `if_absent` | bool | |
 | `ttl_s` | integer or double | |
-| `sequence` | integer | with the parameter `writer`: the token |
+| `sequence` | integer | with `writer`: the token |
+| `writer` | utf8 | or the parameter `writer`, for all rows |
+| `partitions` | list or large_list of integers | as the member in JSON: null and [-1] are all, [null] is the default |
 """
 
 _ARROW_ANSWERS = """\
 An Arrow IPC stream in answer to one, a row per operation, in order: `status` uint16, `value` binary (JSON text, or
 null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool; and, where a record
-in the answer expires, `expires_at` utf8.
+in the answer expires, `expires_at` utf8. Of a partitioned table there are two more, the last: `partitions`, a list of
+structs of `partition` int32 and the eight columns above, null for a get; and `dropped` bool.
 """
 
 

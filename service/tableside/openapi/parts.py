@@ -55,6 +55,14 @@ PARAMETERS: Described = {
         _TTL,
         3600,
     ),
+    "partitions": _parameter(
+        "partitions",
+        "query",
+        "Of a partitioned table: the indexes of the partitions that it goes to, with commas between them; `all`; "
+        "`default`, as without it: where the key is placed; or nothing, for nowhere. A get asks exactly one.",
+        {"type": "string", "pattern": r"^(all|default|-1|[0-9]{1,3}(,[0-9]{1,3})*)?$"},
+        "0,2",
+    ),
     "If-Match": _parameter(
         "If-Match",
         "header",
@@ -126,7 +134,8 @@ HEADERS: Described = {
         "example": _ETAG_EXAMPLE,
     },
     "ETag-If-Present": {
-        "description": "The version of the record; not there where a replay found it deleted.",
+        "description": "The version of the record; not there where a replay found it deleted, nor where it was written "
+        "to several partitions, or to none.",
         "schema": {"type": "string", "pattern": '^"[!#-~]+"$'},
         "example": _ETAG_EXAMPLE,
     },
@@ -142,6 +151,15 @@ HEADERS: Described = {
     },
     "Tableside-Replayed": {
         "description": "The token had been seen: nothing was applied now.",
+        "schema": {"const": "true"},
+    },
+    "Tableside-Partitions": {
+        "description": "Of a partitioned table: the indexes of the partitions that it went to.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,3}(,[0-9]{1,3})*$"},
+        "example": "0,2",
+    },
+    "Tableside-Dropped": {
+        "description": "It was for no partition of the table: acknowledged, and written nowhere.",
         "schema": {"const": "true"},
     },
     "Preference-Applied": {

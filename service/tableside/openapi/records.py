@@ -4,6 +4,8 @@ from .parts import JSON, MERGE_PATCH, OF_A_TABLE, Described, answer, parameters,
 
 _OF_A_WRITE = (*OF_A_TABLE, "precondition_failed", "contended", "record_unreadable", "not_acceptable", "too_large")
 
+_OF_A_BARE_WRITE = ("Tableside-Replayed", "Tableside-Partitions", "Tableside-Dropped")
+
 _SAME_RECORD = {"table": "$request.path.table", "key": "$request.path.key"}
 
 
@@ -38,10 +40,20 @@ def _read(operation: str, summary: str, content: Described | None) -> Described:
         "operationId": operation,
         "summary": summary,
         "tags": ["records"],
-        "parameters": parameters("fields", "If-None-Match", "Cache-Control", "Prefer"),
+        "parameters": parameters("fields", "partitions", "If-None-Match", "Cache-Control", "Prefer"),
         "responses": {
-            "200": answer("The record.", "ETag", "Tableside-Expires-At", "Age", content=content, links=_AFTER_A_READ),
-            "304": answer("The caller has this version.", "ETag", "Tableside-Expires-At", "Age"),
+            "200": answer(
+                "The record.",
+                "ETag",
+                "Tableside-Expires-At",
+                "Age",
+                "Tableside-Partitions",
+                content=content,
+                links=_AFTER_A_READ,
+            ),
+            "304": answer(
+                "The caller has this version.", "ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions"
+            ),
             **_refusals(content, "record_not_found"),
         },
     }
@@ -61,7 +73,7 @@ _PUT: Described = {
     "operationId": "put_record",
     "summary": "Make a record's value exactly the body",
     "tags": ["records"],
-    "parameters": parameters("ttl_s", "If-Match", "If-Absent", "Prefer", "Tableside-Token"),
+    "parameters": parameters("ttl_s", "partitions", "If-Match", "If-Absent", "Prefer", "Tableside-Token"),
     "requestBody": {
         "required": True,
         "content": {JSON: {"schema": schema("Value"), "example": {"name": "Ada", "visits": 1}}},
@@ -72,18 +84,20 @@ _PUT: Described = {
             "ETag",
             "Tableside-Expires-At",
             "Tableside-Replayed",
+            "Tableside-Partitions",
             "Preference-Applied",
             content=_VALUE,
             links=_AFTER_A_WRITE,
         ),
         "201": answer(
             "`If-None-Match: *` made it. The body is the value if that was asked for, else there is none.",
-            "ETag",
+            "ETag-If-Present",
             "Tableside-Expires-At",
+            "Tableside-Partitions",
             "Preference-Applied",
             links=_AFTER_A_WRITE,
         ),
-        "204": answer("Written.", "ETag-If-Present", "Tableside-Replayed", links=_AFTER_A_WRITE),
+        "204": answer("Written.", "ETag-If-Present", *_OF_A_BARE_WRITE, links=_AFTER_A_WRITE),
         **refusals(*_OF_A_WRITE, "unsupported_media_type"),
     },
 }
@@ -94,18 +108,20 @@ _PATCH_RESPONSES: Described = {
         "ETag",
         "Tableside-Expires-At",
         "Tableside-Replayed",
+        "Tableside-Partitions",
         "Preference-Applied",
         content=_VALUE,
         links=_AFTER_A_WRITE,
     ),
     "201": answer(
         "The default was used: the record was absent. The body is the value if that was asked for, else there is none.",
-        "ETag",
+        "ETag-If-Present",
         "Tableside-Expires-At",
+        "Tableside-Partitions",
         "Preference-Applied",
         links=_AFTER_A_WRITE,
     ),
-    "204": answer("Changed.", "ETag-If-Present", "Tableside-Replayed", links=_AFTER_A_WRITE),
+    "204": answer("Changed.", "ETag-If-Present", *_OF_A_BARE_WRITE, links=_AFTER_A_WRITE),
     **refusals(*_OF_A_WRITE, "record_not_found", "unsupported_media_type"),
 }
 _PATCH_RESPONSES["415"]["headers"]["Accept-Patch"] = {"$ref": "#/components/headers/Accept-Patch"}
@@ -116,7 +132,7 @@ _PATCH: Described = {
     "description": f"As `{MERGE_PATCH}` the body is a merge patch, and there is no default. As `{JSON}` it is an "
     "object with the update, and if wanted the default and `ttl_s`.",
     "tags": ["records"],
-    "parameters": parameters("ttl_s", "If-Match", "Prefer", "Tableside-Token"),
+    "parameters": parameters("ttl_s", "partitions", "If-Match", "Prefer", "Tableside-Token"),
     "requestBody": {
         "required": True,
         "content": {
@@ -134,12 +150,12 @@ _DELETE: Described = {
     "operationId": "delete_record",
     "summary": "Make a record absent",
     "tags": ["records"],
-    "parameters": parameters("If-Match", "Prefer", "Tableside-Token"),
+    "parameters": parameters("partitions", "If-Match", "Prefer", "Tableside-Token"),
     "responses": {
         "204": answer(
             "It is absent. The etag is there only where a replay found a later record.",
             "ETag-If-Present",
-            "Tableside-Replayed",
+            *_OF_A_BARE_WRITE,
             links=_AFTER_A_DELETE,
         ),
         **refusals(*OF_A_TABLE, "precondition_failed", "contended", "record_unreadable"),

@@ -28,12 +28,18 @@ _SCAN: Described = {
         ),
         _query("cursor", "From the page before, whose other parameters these are.", {"type": "string"}),
         _query("split", "One of the table's splits: only its records.", {"type": "string"}),
+        _query(
+            "partitions",
+            "Of a partitioned table: the indexes of the partitions to read, with commas between them, or `all`.",
+            {"type": "string", "pattern": "^(all|[0-9]{1,3}(,[0-9]{1,3})*)$"},
+        ),
         *parameters("fields", "Prefer"),
     ],
     "responses": {
         "200": answer(
-            "A page. As Arrow it has the columns `key`, `value`, `etag` and, where a record expires, `expires_at`; the "
-            "cursor stands in the schema's metadata and in a header.",
+            "A page. As Arrow it has the columns `key`, `value`, `etag`, where a record expires `expires_at`, and "
+            "of a partitioned table, as the last, `partition` int32; the cursor stands in the schema's metadata and in "
+            "a header.",
             "Tableside-Cursor",
             "Vary",
             content={

@@ -119,8 +119,25 @@ _FIELDS: Described = {
 }
 
 
+_PARTITIONS: Described = {
+    "description": "Of a partitioned table: the indexes of the partitions that it goes to, each once; none is nowhere. "
+    "`all`, null and [-1] are all of them; `default` and [null] are as if it were not given: where the key is placed.",
+    "anyOf": [
+        {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        {"type": "array", "items": {"enum": [-1, None]}, "minItems": 1, "maxItems": 1},
+        {"enum": ["all", "default", None]},
+    ],
+    "examples": [[0, 2], [], "all"],
+}
+
+
 def _operation(op: str, required: list[str], properties: Described, description: str) -> Described:
-    key_and_fields = {"op": {"const": op}, "key": schema("Key"), "fields": _optional(_FIELDS)}
+    key_and_fields = {
+        "op": {"const": op},
+        "key": schema("Key"),
+        "fields": _optional(_FIELDS),
+        "partitions": schema("Partitions"),
+    }
     return _object(["op", "key", *required], {**key_and_fields, **properties}, description=description)
 
 
@@ -178,22 +195,43 @@ _BATCH: Described = _object(
     ],
 )
 
+_TOLD: Described = {
+    "status": {"description": "What the single request would have answered.", "type": "integer"},
+    "value": schema("Value"),
+    "etag": _ETAG,
+    "expires_at": _EXPIRES_AT,
+    "replayed": {"const": True},
+    "error": schema("Problem"),
+}
+
+_FAILED_OR_NOT: Described = {
+    "if": {"required": ["error"]},
+    "then": {"properties": {"status": {"minimum": 400, "maximum": 599}}},
+    "else": {"properties": {"status": {"enum": [200, 201, 204]}}},
+}
+
+_OF_PARTITIONS: Described = {
+    "description": "Of a write to a partitioned table: what became of it in each partition that it went to, by index.",
+    "type": "array",
+    "items": schema("PartitionResult"),
+}
+
 _RESULT: Described = _object(
     ["status"],
     {
-        "status": {"description": "What the single request would have answered.", "type": "integer"},
-        "value": schema("Value"),
-        "etag": _ETAG,
-        "expires_at": _EXPIRES_AT,
-        "replayed": {"const": True},
-        "error": schema("Problem"),
+        **_TOLD,
+        "partitions": _OF_PARTITIONS,
+        "dropped": {"description": "It was for no partition.", "const": True},
     },
-    description="What became of one operation.",
-    **{
-        "if": {"required": ["error"]},
-        "then": {"properties": {"status": {"minimum": 400, "maximum": 599}}},
-        "else": {"properties": {"status": {"enum": [200, 201, 204]}}},
-    },
+    description="What became of one operation. Where it went to several partitions, etag and value are only theirs.",
+    **_FAILED_OR_NOT,
+)
+
+_PARTITION_RESULT: Described = _object(
+    ["partition", "status"],
+    {"partition": {"type": "integer", "minimum": 0}, **_TOLD},
+    description="What became of a write in one partition.",
+    **_FAILED_OR_NOT,
 )
 
 _PROBLEM: Described = {
@@ -209,6 +247,7 @@ _PROBLEM: Described = {
         "retriable": {"description": "Whether asking again may help.", "type": "boolean"},
         "applied": {"description": "Whether a write may have happened.", "enum": ["no", "unknown"]},
         "retry_after_s": {"description": "How long to wait first, where known.", "type": "number", "minimum": 0},
+        "partitions": _OF_PARTITIONS,
     },
     "examples": [example_problem()],
 }
@@ -234,12 +273,17 @@ _TABLE: Described = {
         },
         "limits": {"type": "object", "additionalProperties": {"type": "integer"}},
         "policies": {"type": "object"},
+        "partitions": {"description": "How many it has, where it is partitioned.", "type": "integer", "minimum": 1},
     },
+}
+
+_WHERE: Described = {
+    "partition": {"description": "Where it is, of a partitioned table.", "type": "integer", "minimum": 0}
 }
 
 _RECORD: Described = _object(
     ["key", "value", "etag"],
-    {"key": schema("Key"), "value": schema("Value"), "etag": _ETAG, "expires_at": _EXPIRES_AT},
+    {"key": schema("Key"), "value": schema("Value"), "etag": _ETAG, "expires_at": _EXPIRES_AT, **_WHERE},
 )
 
 SCHEMAS: Described = {
@@ -264,7 +308,9 @@ SCHEMAS: Described = {
         },
     },
     "Batch": _BATCH,
+    "Partitions": _PARTITIONS,
     "Result": _RESULT,
+    "PartitionResult": _PARTITION_RESULT,
     "Results": _object(
         ["results"],
         {"results": {"description": "One per operation, in its order.", "type": "array", "items": schema("Result")}},
