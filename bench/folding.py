@@ -59,19 +59,20 @@ def run(rows_max: int, rounds: int = 3) -> list[Result]:
 
 def _ways(url: str, redis_url: str) -> list[Way]:
     """Return every way, the baseline first."""
-    direct = [
+    ways = [
         Way(SCRIPT, "", update_ways.row_by_row(redis_url)),
         Way("redis-py, row by row, WATCH and SET", "", update_ways.watched(redis_url)),
         Way(PIPELINED, "", update_ways.pipelined(redis_url)),
         Way("redis-py, aggregated by hand, pipelined", "", update_ways.aggregated(redis_url)),
+        Way("written nowhere: Spark alone", "", update_ways.nowhere(), applies=False),
     ]
     for store in STORES:
-        direct += [
+        ways += [
             Way(f"service, {store}, one operation for each row", store, update_ways.with_client(url)),
             Way(f"service, {store}, Table.update, fold=False", store, update_ways.with_table(url, fold=False)),
             Way(f"service, {store}, Table.update", store, update_ways.with_table(url, fold=True)),
         ]
-    return direct
+    return ways
 
 
 def _config(folder: Path, redis_url: str, ways: Sequence[Way], turns: Sequence[object]) -> Path:

@@ -43,6 +43,7 @@ def test_folded_updates_are_measured_against_those_of_every_row(tmp_path: Path) 
     assert counts["redis-py, row by row, WATCH and SET"]["redis set"] == FLIGHTS
     assert counts["redis-py, pipelined, the same script"]["redis evalsha"] == FLIGHTS
     assert counts["redis-py, aggregated by hand, pipelined"]["redis evalsha"] == keys
+    assert not any(counts["written nowhere: Spark alone"].values())
 
 
 @with_flights
