@@ -1,6 +1,7 @@
 """Frames and streams written to, and joined with, a partitioned table: each row in the partitions that it is for."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,17 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("partitioned")
-    tables = ("routed", "copied", "counted", "looked_up", "streamed", "plain_default", "dead", "changed")
+    tables = (
+        "routed",
+        "copied",
+        "counted",
+        "looked_up",
+        "streamed",
+        "plain_default",
+        "dead",
+        "changed",
+        "alerts_by_region",
+    )
     config = {
         "stores": {f"s{at}": {"kind": "rocksdb", "path": str(directory / f"s{at}")} for at in range(PARTITIONS)}
         | {"shards": {"kind": "partitioned", "partitions": [f"s{at}" for at in range(PARTITIONS)]}},
@@ -200,6 +211,21 @@ def test_what_says_no_partition_is_where_the_client_would_put_it(spark: SparkSes
         records = [record for page in client.scan("composite") for record in page.to_pylist()]
     assert len(records) == 100
     assert all(record["partition"] == default_partition(record["key"]["who"], PARTITIONS) for record in records)
+
+
+def test_the_program_of_the_page(spark: SparkSession, service: Service) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "multicast.md").read_text(encoding="utf-8")
+    partitioner, *_, program = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    regions = [("EU", "storm"), ("US", "fog"), ("all", "strike"), ("Asia", "heat")]
+    alerts = spark.createDataFrame(regions, "key string, value string")
+    names: dict[str, Any] = {"__name__": "__main__", "alerts": alerts, "regions": alerts.select("key")}
+    exec(partitioner.partition("copies = ")[0], names)
+    exec(program.replace("http://127.0.0.1:8080", service.url), names)
+    assert placed(service, "alerts_by_region") == Counter(
+        [(0, "EU"), (3, "EU"), (1, "US"), *((place, "all") for place in range(PARTITIONS)),
+         (default_partition("Asia", PARTITIONS), "Asia")]
+    )  # fmt: skip
+    assert {row.key for row in names["latest"].where("value is not null").collect()} >= {"EU", "all"}
 
 
 def test_what_cannot_be_routed_is_refused(spark: SparkSession, service: Service) -> None:
