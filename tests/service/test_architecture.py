@@ -27,6 +27,7 @@ ORDER = [
     ["settings"],
     ["replicas"],
     ["stack"],
+    ["entry"],
     ["catalog", "reloading"],
     ["answering", "draining", "exposition", "hang_ups", "listening", "notes", "wire"],
     ["auth", "door", "http_metrics"],

@@ -5,7 +5,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ..catalog import Catalog, Entry
+from ..catalog import Catalog
+from ..entry import Entry
 from ..values import Json, JsonObject
 from ..wire.tables import describe
 from . import numbers

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from ..catalog import Catalog, Entry
+from ..catalog import Catalog
+from ..entry import Entry
 from . import plots
 from .access import allowed
 from .console import Console

@@ -9,7 +9,8 @@ import msgspec
 import orjson
 
 from .. import values
-from ..catalog import Catalog, Entry
+from ..catalog import Catalog
+from ..entry import Entry
 from ..errors import PreconditionFailed, TableError
 from ..operations import Delete, Get, Key, Operation, Outcome, Record
 from ..store import Scan

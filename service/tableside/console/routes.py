@@ -10,7 +10,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from .. import __version__
-from ..catalog import Catalog, Entry
+from ..catalog import Catalog
+from ..entry import Entry
 from ..errors import InvalidOperation, MalformedRequest, TableError
 from ..notes import notes
 from ..operations import Key

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..catalog import Entry
+from ..entry import Entry
 from ..settings import LimitSettings
 from ..transition import VALUE_BYTES_MAX
 from ..values import JsonObject

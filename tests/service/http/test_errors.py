@@ -15,7 +15,7 @@ from httpx import ASGITransport, AsyncClient
 
 from service.http.asking import ARROW, JSON, PROBLEM, Asking, check_problem, check_refused, fresh, path_of, statuses
 from tableside.app import create_app
-from tableside.catalog import Entry
+from tableside.entry import Entry
 from tableside.errors import (
     Contended,
     DeadlineExceeded,
