@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from tableside_spark import tokens, writes
 from tableside_spark.connection import Connection
 from tableside_spark.facts import TableFacts
+from tableside_spark.failures import OUTCOME
 from tableside_spark.frames import refuse_duplicates
 from tableside_spark.micro_batch import UnsoundTokenError
 from tableside_spark.operations import Prepared
@@ -61,6 +62,7 @@ class Asking:
         self, prepared: Prepared, documents: tuple[str, ...], ttl_s: float | None = None
     ) -> WriteSummary | StreamWrite:
         """Write a batch frame now; prepare the write of a streaming one."""
+        self._refuse_unclear_failures(documents)
         write = self._write(documents, ttl_s)
         if self.frame.isStreaming:
             return StreamWrite(prepared.rows, prepared.grouping, write)
@@ -74,6 +76,12 @@ class Asking:
         if self.op == "put":
             return tokens.puts_carry_tokens(self.frame, self.token, at_least_once=self.at_least_once)
         return not self.at_least_once
+
+    def _refuse_unclear_failures(self, documents: tuple[str, ...]) -> None:
+        """Refuse a key column named as one of those that failures would have beside it."""
+        if self.on_error != "fail":
+            routed = ("partition",) if self.apart else ()
+            refuse_duplicates([*self.keys, *routed, *documents, *OUTCOME], self.frame)
 
     def _turn(self) -> tokens.Turn:
         if self.at_least_once:

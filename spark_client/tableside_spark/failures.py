@@ -13,6 +13,9 @@ from tableside_spark.sending import CODE, DETAIL, RETRIABLE
 if TYPE_CHECKING:
     from tableside_spark.table import Table
 
+OUTCOME = ("rows", "code", "detail", "retriable")
+"""What stands beside the key and what was sent, in the frame of failed operations."""
+
 Handler = Callable[[DataFrame, int | None], None]
 """Takes the failed operations, and the number of the micro-batch in a stream."""
 
