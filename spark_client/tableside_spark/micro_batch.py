@@ -6,11 +6,13 @@ is nothing, but the checkpoint's `metadata` holds the query's id.
 """
 
 import json
+import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +21,6 @@ from tableside_spark.requests import Token
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-_RUN_ID = "spark.jobGroup.id"
 _CONNECT_WORKER = "foreach_batch_worker"
 _QUERIES_MAX = 1_000
 
@@ -30,7 +31,8 @@ class UnsoundTokenError(ValueError):
 
 def query_id_in(checkpoint: str, session: SparkSession) -> str:
     """The id of the query that this checkpoint belongs to, which a restart does not change."""
-    [row] = session.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
+    exactly = re.sub(r"([\[\]{}*?\\])", r"\\\1", checkpoint.rstrip("/"))  # Spark reads paths as patterns
+    [row] = session.read.text(f"{exactly}/metadata").collect()
     return str(json.loads(row["value"])["id"])
 
 
@@ -46,7 +48,7 @@ def current(frame: DataFrame) -> tuple[str, Token] | None:
     context = frame.sparkSession.sparkContext
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is not None and batch is not None:
-        return str(context.getLocalProperty(_RUN_ID)), Token(str(query), int(batch))
+        return _run_of(frame.sparkSession, str(query)), Token(str(query), int(batch))
     if _of_streaming_query(frame):
         raise UnsoundTokenError(_advice("a thread begun in foreachBatch does not know the query"))
     return None
@@ -67,8 +69,20 @@ def _in_connect_worker() -> bool:
 def _of_streaming_query(frame: DataFrame) -> bool:
     """Whether the frame's session is the one that a running query has of its own."""
     session = frame._jdf.sparkSession()  # noqa: SLF001 - there is no other way to tell
-    running = session.sharedState().activeStreamingQueries().values()
-    return any(query.sparkSessionForStream().equals(session) for query in running)
+    return any(query.sparkSessionForStream().equals(session) for query in _running(frame.sparkSession))
+
+
+def _run_of(session: SparkSession, query_id: str) -> str:
+    """The run that a query is in; a job group would say it too, but for callers who set their own."""
+    runs = [str(query.runId()) for query in _running(session) if str(query.id()) == query_id]
+    return runs[0] if runs else query_id
+
+
+def _running(session: SparkSession) -> Iterable[Any]:
+    """The queries that run now, of all sessions."""
+    shared = session._jsparkSession.sharedState()  # noqa: SLF001 - there is no other way to tell
+    running: Iterable[Any] = shared.activeStreamingQueries().values()
+    return running
 
 
 @dataclass(slots=True)
@@ -100,6 +114,11 @@ class Writes:
     def _begin(self, run: str, token: Token, table: str) -> None:
         with self._lock:
             known = self._runs.pop(run, None)
+            if known is not None and token.sequence < known.batch:
+                self._runs[run] = known
+                raise UnsoundTokenError(
+                    _advice(f"a thread begun in micro-batch {token.sequence} writes in micro-batch {known.batch}")
+                )
             at = known if known is not None and known.batch == token.sequence else _Run(token.sequence)
             self._runs[run] = at  # the latest is the last
             while len(self._runs) > _QUERIES_MAX:

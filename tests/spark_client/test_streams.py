@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from running import Service
 from spark_client.sessions import session
 from tableside_spark import Table, TableClient, TableError, progress
+from tableside_spark.micro_batch import query_id_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -346,6 +348,61 @@ def test_a_second_write_to_a_table_in_one_micro_batch_is_refused_unless_it_has_a
     assert stored(service, table.name) == sums(2)
 
 
+def test_a_second_write_is_refused_though_the_caller_sets_job_groups(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("batch_job_groups", service.url)
+
+    def twice(frame: DataFrame, number: int) -> None:
+        for group in ("first", "second"):
+            frame.sparkSession.sparkContext.setJobGroup(group, group)
+            table.update(frame, "k", counted(), default=ZERO)
+
+    assert "written a second time in micro-batch 0" in refused_inside(spark, events, tmp_path / "1", twice)
+
+
+def test_a_write_in_a_thread_left_over_from_an_earlier_micro_batch_is_refused(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table, other = Table("batch_left_over", service.url), Table("batch_left_over_other", service.url)
+    frames: queue.Queue[DataFrame | None] = queue.Queue()
+    outcomes: queue.Queue[BaseException | int] = queue.Queue()
+
+    def work() -> None:
+        while (frame := frames.get()) is not None:
+            try:
+                outcomes.put(table.update(frame, "k", counted(), default=ZERO).applied)
+            except ValueError as error:
+                outcomes.put(error)
+
+    threads: list[InheritableThread] = []
+
+    def write(frame: DataFrame, number: int) -> None:
+        if not threads:
+            threads.append(InheritableThread(work))
+            threads[0].start()
+        other.put(frame, "k", order_by="n")
+        frames.put(frame)
+        outcome = outcomes.get(timeout=60)
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+    try:
+        refusal = refused_inside(spark, events, tmp_path / "1", write)
+    finally:
+        frames.put(None)
+    assert "a thread begun in micro-batch 0 writes in micro-batch 1" in refusal
+
+
+def test_the_query_of_a_checkpoint_is_found_whatever_its_path_is_like(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("plain", "two words", "a[b]", "{c}", "d*e?"):
+        checkpoint = tmp_path / name
+        checkpoint.mkdir()
+        (checkpoint / "metadata").write_text(json.dumps({"id": name}))
+        assert query_id_in(f"{checkpoint}/", spark) == name
+        assert query_id_in(f"file:{checkpoint}", spark) == name
+
+
 def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
@@ -374,6 +431,10 @@ def test_what_no_stream_can_do_is_refused_before_it_starts(
         (lambda: table.update(stream, "k", counted(), token="t"), "has the token of its query"),
         (lambda: table.put(stream, "k", on_error="collect"), "nobody to collect"),
         (lambda: table.put(stream, "k", delete_when="n", order_by="n"), "delete_when is bigint"),
+        (
+            lambda: table.put(stream.withColumnRenamed("k", "Code"), "Code", on_error=table),
+            "two columns are named 'code'",
+        ),
     ]
     for refused, match in refusals:
         with pytest.raises(ValueError, match=match):
