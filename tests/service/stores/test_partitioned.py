@@ -21,7 +21,7 @@ from tableside.errors import (
 from tableside.keys import KeyField, KeySchema
 from tableside.operations import Get, Operation, Outcome, Placed, Token, Written
 from tableside.placement import default_partition
-from tableside.store import Backend, Capabilities, Scan, Store, TableSpec
+from tableside.store import Backend, Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned.backend import PartitionedBackend, PartitionedSettings
 from tableside.stores.partitioned.store import PartitionedStore
@@ -309,6 +309,26 @@ async def test_a_page_ends_before_a_partition_that_is_away_and_the_next_one_says
     sleeping.awake = True
     rest = await store.scan(Scan(100, position=page.position))
     assert (rest.records, rest.position) == ([], None)
+
+
+async def test_a_page_that_has_records_does_not_wait_for_a_partition_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tableside.stores.partitioned.store.MORE_WITHIN_S", 0.05)
+    store, _ = await three()
+    await one(store, put("a", {}, partitions=EVERY))
+    watched = [Watched(part) for part in store.openings]
+
+    async def hangs(scan: Scan) -> Page:
+        await asyncio.sleep(0.5)
+        return await store.openings[1].scan(scan)
+
+    watched[1].scan = hangs
+    read = store.through(watched)
+    page = await read.scan(Scan(100))
+    assert page.partitions == [0]
+    rest = await read.scan(Scan(100, position=page.position))
+    assert (rest.partitions, rest.position) == ([1, 2], None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 100])

@@ -3,6 +3,7 @@
 The parts are stores of their own, with policies around each, so no cache sees two partitions.
 """
 
+import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
@@ -22,6 +23,9 @@ from .whole import whole
 
 GRACE_S = 0.05
 """How long after the deadline a partition is still waited for: less than the table is, which ends all at once."""
+
+MORE_WITHIN_S = 1.0
+"""How long a page that has records waits for those of another partition; the next page waits as long as it may."""
 
 SPLIT_AT_ONCE = 8
 
@@ -67,7 +71,7 @@ class PartitionedStore:
     async def scan(self, scan: Scan) -> Page:
         """Read a page: of one partition, and once that has no more, of those that follow.
 
-        What cannot be read ends a page that has records already; the next one says why.
+        What cannot be read, or not soon, ends a page that has records already; the next one says why.
         """
         count = len(self._parts)
         part = Split(0, count - 1) if scan.split is None else split(scan.split)
@@ -79,8 +83,9 @@ class PartitionedStore:
             if filled.full:
                 return filled.page(Position(index))
             try:
-                page = await self._parts[index].scan(filled.rest(part.inner, inner))
-            except TableError:
+                async with asyncio.timeout(MORE_WITHIN_S if filled.records else None):
+                    page = await self._parts[index].scan(filled.rest(part.inner, inner))
+            except (TableError, TimeoutError):
                 if not filled.records:
                     raise
                 return filled.page(Position(index, inner))
