@@ -140,7 +140,7 @@ async def get_record(request: Request) -> Response:
     found = answer(outcome, headers.fields(query.get("fields")))
     if found.etag is not None and headers.none_match(request, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
-    response = _single(found, places(spec, operation))
+    response = _single(found, places(spec, operation) if spec.partitions else ())
     if isinstance(outcome, Record) and outcome.age_s is not None:
         response.raw_headers.append((b"age", b"%d" % outcome.age_s))
     return response
@@ -194,8 +194,8 @@ async def _write(request: Request, given: dict[str, Any]) -> Response:
     operation = members.build(
         spec, given["op"], spec.key.from_path(segments), _with_headers(request, given, preferences)
     )
-    went_to = places(spec, operation)
-    if preferences.representation and len(went_to) > 1:
+    went_to = places(spec, operation) if spec.partitions else ()
+    if given.get("return") and len(went_to) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: ask for it in a batch")
     found = await _catalog(request).table_to_write(name)
     outcome = await found.one(operation, preferences.wait_s)
@@ -346,7 +346,7 @@ async def scan(request: Request) -> Response:
     found = await _catalog(request).table(name)
     query = headers.query(request, ("prefix", "partition", "partitions", "fields", "limit", "cursor", "split"))
     media = headers.preferred(request, (JSON, ARROW))
-    scope: tuple[str | None, ...] = (name, query.get("prefix"), query.get("partition"), query.get("split"))
+    scope = _scanned(found.spec, query.get("prefix"), query.get("partition"), query.get("split"))
     if "partitions" in query:
         scope = (*scope, query["partitions"])
     page = await found.scan(_scan(found.spec, query, scope), headers.preferences(request).wait_s)
@@ -367,11 +367,16 @@ def _scan(spec: TableSpec, query: Any, scope: tuple[object, ...]) -> Scan:
         headers.integer(query.get("limit", str(PAGE_RECORDS_DEFAULT)), "limit", 1, PAGE_RECORDS_MAX),
         query.get("prefix"),
         None if partition is None else _partition(partition, spec),
-        None if split is None else open_sealed(split, "split", "split", spec.name),
+        None if split is None else open_sealed(split, "split", "split", *_scanned(spec)),
         None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope),
         PAGE_BYTES_MAX,
         of_scan(spec, query.get("partitions")),
     )
+
+
+def _scanned(spec: TableSpec, *asked: str | None) -> tuple[str | int | None, ...]:
+    """Return what a cursor or a split is good for: the table, with as many partitions as it has, and what was asked."""
+    return (spec.name, spec.partitions, *asked) if spec.partitions else (spec.name, *asked)
 
 
 def _partition(text: str, spec: TableSpec) -> Any:
@@ -386,7 +391,7 @@ async def splits(request: Request) -> Response:
     count = headers.query(request, ("count",)).get("count", str(SPLITS_DEFAULT))
     headers.check_accepts(request, JSON)
     parts = await found.splits(headers.integer(count, "count", 1, SPLITS_MAX), headers.preferences(request).wait_s)
-    return _json({"splits": [seal(part, "split", name) for part in parts]})
+    return _json({"splits": [seal(part, "split", *_scanned(found.spec)) for part in parts]})
 
 
 # Tables, and the service itself

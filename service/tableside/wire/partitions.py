@@ -38,9 +38,7 @@ def of_scan(spec: TableSpec, text: str | None) -> tuple[int, ...] | None:
 
 
 def places(spec: TableSpec, operation: Operation) -> tuple[int, ...]:
-    """Return the partitions that an operation goes to; none where it goes nowhere, or cannot go there."""
-    if not spec.partitions:
-        return ()
+    """Return the partitions of a table that an operation goes to; none where it goes nowhere, or cannot go there."""
     try:
         return placed(operation, spec.partitions)
     except InvalidOperation:

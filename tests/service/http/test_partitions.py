@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +18,15 @@ from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from tableside.placement import default_partition
 
 COUNT = 3
+CHANGED = """
+stores:
+  shards: {kind: partitioned, partitions: [%s]}
+  one: {kind: memory}
+  two: {kind: memory}
+  three: {kind: memory}
+tables:
+  t: {store: shards}
+"""
 CONFIG = """
 stores:
   shards: {kind: partitioned, partitions: [one, two, three]}
@@ -153,6 +163,8 @@ def test_an_etag_and_a_returned_value_are_of_one_partition(shards: Asking) -> No
     value = shards.put("t", key, {"n": 1}, params=several, headers={"Prefer": "return=representation"})
     assert "batch" in check_refused(value, 422, "invalid_operation")["detail"]
     assert in_each(shards, key) == [None] * COUNT
+    # A delete leaves no value, so that there is nothing to return.
+    assert shards.delete("t", key, params=several, headers={"Prefer": "return=representation"}).status_code == 204
     one = shards.put("t", key, {"n": 1}, params={"partitions": "1"}, headers={"Prefer": "return=representation"})
     assert (one.status_code, one.json()) == (200, {"n": 1})
 
@@ -264,6 +276,27 @@ def test_splits_and_arrow_pages_have_the_partition(shards: Asking) -> None:
             found += [(row["partition"], row["key"]) for row in rows.to_pylist() if 100 <= row["key"] < 110]
             cursor = response.headers.get("Tableside-Cursor")
     assert sorted(found) == [(index, n) for index in range(COUNT) for n in range(100, 110)]
+
+
+def test_cursors_and_splits_are_refused_where_a_table_has_other_partitions(tmp_path: Path) -> None:
+    """Its records are elsewhere now: a scan that went on would pass over some of them."""
+    config = tmp_path / "tableside.yaml"
+    taken: dict[str, str] = {}
+    for parts in ("one, two", "one, two, three"):
+        config.write_text(CHANGED % parts)
+        with running(tmp_path / "run", config) as started, httpx.Client(base_url=started.url, timeout=30) as client:
+            asking = Asking(client)
+            for member, text in taken.items():
+                params = {"limit": "1", member: text} if member == "cursor" else {member: text}
+                check_refused(client.get("/v1/tables/t/records", params=params), 400, "malformed_request")
+            for key in "ab":
+                asking.put("t", key, {}, params={"partitions": "all"})
+            first = client.get("/v1/tables/t/records", params={"limit": 1}).json()
+            taken["cursor"] = first["cursor"]
+            [taken["split"], *_] = client.get("/v1/tables/t/splits", params={"count": 2}).json()["splits"]
+            going_on = client.get("/v1/tables/t/records", params={"limit": 1, "cursor": taken["cursor"]})
+            of_split = client.get("/v1/tables/t/records", params={"split": taken["split"]})
+            assert (going_on.status_code, of_split.status_code) == (200, 200)
 
 
 def test_a_description_says_how_many_partitions_there_are(shards: Asking) -> None:
