@@ -23,7 +23,8 @@ _ARROW_ANSWERS = """\
 An Arrow IPC stream in answer to one, a row per operation, in order: `status` uint16, `value` binary (JSON text, or
 null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool; and, where a record
 in the answer expires, `expires_at` utf8. Of a partitioned table there are two more, the last: `partitions`, a list of
-structs of `partition` int32 and the eight columns above, null for a get; and `dropped` bool.
+structs of `partition` int32, the eight columns above and, where one of them expires, `expires_at`, null for a get; and
+`dropped` bool.
 """
 
 

@@ -23,8 +23,9 @@ EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """Stands after the others where a record in the answer has an expiry."""
 
 _PART = [pa.field("partition", pa.int32()), *_COLUMNS]
-_OF_PARTITIONS = [pa.field("partitions", pa.list_(pa.struct(_PART))), pa.field("dropped", pa.bool_())]
-"""Stand last in the answers of a partitioned table."""
+_PARTS = pa.list_(pa.struct(_PART))
+_DROPPED = pa.field("dropped", pa.bool_())
+"""Stands last in the answers of a partitioned table, after `partitions`."""
 
 
 def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> bytes:
@@ -34,8 +35,9 @@ def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> bytes:
         columns.append(expiries([answer.expires_ms for answer in answers]))
         fields.append(EXPIRES_AT)
     if partitioned:
-        columns += [_parts(answers), pa.array([answer.dropped for answer in answers], pa.bool_())]
-        fields += _OF_PARTITIONS
+        parts = _parts(answers)
+        columns += [parts, pa.array([answer.dropped for answer in answers], pa.bool_())]
+        fields += [pa.field("partitions", parts.type), _DROPPED]
     return write(pa.record_batch(columns, schema=pa.schema(fields)))
 
 
@@ -56,8 +58,8 @@ def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> b
     ]
     if not partitioned:
         return write(pa.record_batch(columns, schema=pa.schema(_COLUMNS)))
-    columns += [pa.nulls(count, _OF_PARTITIONS[0].type), false]
-    return write(pa.record_batch(columns, schema=pa.schema(_COLUMNS + _OF_PARTITIONS)))
+    columns += [pa.nulls(count, _PARTS), false]
+    return write(pa.record_batch(columns, schema=pa.schema([*_COLUMNS, pa.field("partitions", _PARTS), _DROPPED])))
 
 
 def expiries(expires_ms: Sequence[int]) -> pa.Array:
@@ -91,9 +93,13 @@ def _columns(answers: Sequence[Answer]) -> list[pa.Array]:
 def _parts(answers: Sequence[Answer]) -> pa.Array:
     """Return a list for each answer, of what became of it in each partition; null where it says nothing of them."""
     lists = [answer.partitions for answer in answers]
-    parts = [part for one in lists if one is not None for part in one]
-    indexes = pa.array([index for index, _ in parts], pa.int32())
-    each = pa.StructArray.from_arrays([indexes, *_columns([part for _, part in parts])], fields=_PART)
+    flat = [part for one in lists if one is not None for part in one]
+    parts, fields = [part for _, part in flat], [*_PART]
+    columns = [pa.array([index for index, _ in flat], pa.int32()), *_columns(parts)]
+    if any(part.expires_ms for part in parts):
+        columns.append(expiries([part.expires_ms for part in parts]))
+        fields.append(EXPIRES_AT)
+    each = pa.StructArray.from_arrays(columns, fields=fields)
     ends = list(accumulate((len(one or ()) for one in lists), initial=0))
     starts = [None if one is None else start for one, start in zip(lists, ends, strict=False)]
     return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), each)

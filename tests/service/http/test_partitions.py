@@ -448,6 +448,19 @@ def test_arrow_answers_with_what_became_of_each_partition(shards: Asking) -> Non
     assert (found["status"], found["partitions"], found["dropped"]) == (404, None, False)
 
 
+def test_arrow_says_of_each_partition_when_what_it_returns_expires(shards: Asking) -> None:
+    columns = {
+        "key": pa.array([fresh(), fresh()]),
+        "value": pa.array(["{}"] * 2),
+        "ttl_s": pa.array([100, None], pa.int64()),
+        "partitions": pa.array([[0, 2], [0, 2]]),
+    }
+    rows = read(shards.post("t", stream(columns), ARROW, params={"op": "put", "return": "true"}).content).to_pylist()
+    expiring, lasting = ([part["expires_at"] for part in row["partitions"]] for row in rows)
+    assert [re.fullmatch(r"20\d\d-.*Z", text) is not None for text in expiring] == [True, True]
+    assert lasting == [None, None]
+
+
 def test_arrow_may_carry_a_writer_in_every_row(shards: Asking) -> None:
     key = fresh()
     columns: dict[str, Any] = {
