@@ -18,7 +18,7 @@ from tableside_spark.json_columns import Nulls, json_text, problem
 from tableside_spark.requests import DELETE, NOWHERE, PARTITION, PROBLEM, ROWS, internal
 
 VALUE, UPDATE, DEFAULT, ORDER = map(internal, ("value", "update", "default", "order"))
-_LAST_DELETE, _UPDATES, _ALONE = map(internal, ("last_delete", "updates", "alone"))
+_LAST, _LAST_DELETE, _UPDATES, _ALONE = map(internal, ("last", "last_delete", "updates", "alone"))
 
 
 class Grouping(Protocol):
@@ -66,8 +66,8 @@ class LastRow:
         """One put or delete for each key."""
         names = [VALUE, *([DELETE] if self.deletes else [])]
         last = Taking(_order(self.ordered)).last(F.struct(*names))
-        grouped = _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS), last.alias("last"))
-        return grouped.select(*_columns(self.keys), PROBLEM, ROWS, "last.*")
+        grouped = _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
+        return grouped.select(*_columns(self.keys), PROBLEM, ROWS, f"{_LAST}.*")
 
 
 @dataclass(frozen=True, slots=True)
