@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, DataType, MapType, StringType, Struct
 from tableside_spark import fold
 from tableside_spark.documents import Document, Leaf, read_update, value_column
 from tableside_spark.fold import RowLeaf
-from tableside_spark.frames import quoted
+from tableside_spark.frames import quoted, type_of
 from tableside_spark.grouping import DEFAULT, ORDER, UPDATE, VALUE, EachRow, Grouping, LastRow, OnePerKey, Updates
 from tableside_spark.json_columns import (
     Decimals,
@@ -151,6 +151,9 @@ def _checked(
         checks += _finite(F.col(name), types[name], leaf.label)
         if leaf.operator == "":
             checks.append((F.col(name).isNull(), "the update is null"))
+            # Between the brackets of a list, an empty text would be a list of nothing.
+            if isinstance(types[name], StringType):
+                checks.append((F.trim(name) == "", "the update is an empty text"))
         columns.append(with_decimals(F.col(name), types[name], writing.decimals).alias(name))
     if has_default:
         text, check = _document(rows, DEFAULT, "default", writing)
@@ -183,7 +186,14 @@ def _named(frame: DataFrame, columns: Mapping[str, Column], writing: Writing) ->
     """The columns that tell operations apart, the given ones under their internal names, and the order in one."""
     given = [column.alias(name) for name, column in columns.items()]
     order = [_order_struct(writing.order_by).alias(ORDER)] if writing.ordered else []
-    return frame.select(*map(quoted, writing.group), *given, *order, *_delete_column(frame, writing))
+    kept = [_exact(frame, name) for name in writing.group]
+    return frame.select(*kept, *given, *order, *_delete_column(frame, writing))
+
+
+def _exact(frame: DataFrame, name: str) -> Column:
+    """The column; a text without its collation, under which different keys could be taken for one."""
+    column = quoted(name)
+    return column.cast("string").alias(name) if isinstance(type_of(frame, name), StringType) else column
 
 
 def _delete_column(frame: DataFrame, writing: Writing) -> list[Column]:

@@ -92,6 +92,46 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
     assert "geheim" not in repr(Table("t", service.url, token="geheim"))
 
 
+def test_keys_and_elements_that_a_collation_takes_for_one_stay_apart(spark: SparkSession, service: Service) -> None:
+    rows = spark.createDataFrame([("a", "x", 1), ("A", "y", 2), ("A", "Y", 3)], "k string, s string, n int")
+    frame = rows.select(*[F.collate(name, "UTF8_LCASE").alias(name) for name in ("k", "s")], "n")
+    table = Table("spark_collated", service.url)
+    update = {"$addToSet": {"seen": col("s")}, "$max": {"most": col("s")}}
+    assert table.update(frame, "k", update, default={}, order_by="n").operations == 2
+    expected = {"a": {"seen": ["x"], "most": "x"}, "A": {"seen": ["y", "Y"], "most": "y"}}
+    assert stored(service, table.name) == expected
+    assert table.put(frame.select("k", "n"), "k", order_by="n").operations == 2
+    assert stored(service, table.name) == {"a": {"n": 1}, "A": {"n": 3}}
+    assert table.delete(frame, "k").operations == 2
+    assert stored(service, table.name) == {}
+
+
+def test_an_update_of_empty_text_is_refused(spark: SparkSession, service: Service) -> None:
+    frame = spark.createDataFrame([("a", ""), ("a", " "), ("b", "{}")], "k string, u string")
+    summary = Table("spark_empty_text", service.url).update(frame, "k", col("u"), default={}, on_error="collect")
+    assert (summary.sent, summary.applied, summary.failed) == (1, 1, 2)
+    assert summary.failures is not None
+    assert [row.detail for row in summary.failures.collect()] == ["the update is an empty text"]
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_empty_lists_make_an_empty_array_where_nulls_are_omitted(
+    spark: SparkSession, service: Service, fold: bool
+) -> None:
+    frame = spark.createDataFrame([("a", []), ("a", None), ("b", None)], "k string, v array<int>")
+    table = Table(f"spark_empty_lists_{fold}", service.url)
+    update = {"$push": {"pushed": {"$each": col("v")}}, "$addToSet": {"added": {"$each": col("v")}}}
+    assert table.update(frame, "k", update, default={}, nulls="omit", fold=fold).applied == 3
+    assert stored(service, table.name) == {"a": {"pushed": [], "added": []}, "b": {}}
+
+
+def test_a_key_column_may_be_named_last(spark: SparkSession, service: Service) -> None:
+    frame = spark.createDataFrame([("a", 1), ("a", 2)], "last string, n int")
+    table = Table("spark_last", service.url)
+    assert table.put(frame, "last", order_by="n").applied == 2
+    assert stored(service, table.name) == {"a": {"n": 2}}
+
+
 def test_every_type_is_written_as_json(spark: SparkSession, service: Service) -> None:
     row = spark.sql(
         """select 'a' k, 9223372036854775807 l, cast(1.5 as float) f, true b, cast(null as int) z,
