@@ -1,19 +1,20 @@
-"""A streaming query that is run to its end while it, its executors, their workers and the service are killed.
+"""Streaming queries run to their end while their driver, its executors, their workers and the service are killed.
 
-Blows are dealt in order, each at a random moment of, or after, a micro-batch drawn by lot.
+Blows are dealt in order, each at a random moment of, or after, a micro-batch drawn by lot: that of the query that has
+come furthest, so that every query is disturbed by all of them.
 """
 
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spark_client.driver_process import Driver, kill
 from spark_client.restarted_service import RestartedService
-from spark_client.stream_notes import Checkpoint, Notes
+from spark_client.stream_notes import Checkpoint, Note, Notes
 
 LOOK_INTERVAL_S = 0.02
 STEP_MAX_S = 300.0
@@ -54,33 +55,44 @@ def drawn(size: Size, dice: random.Random) -> list[Blow]:
         *["executor"] * size.executors,
         *["python worker"] * size.python_workers,
     ]
-    last = size.micro_batches - 4
-    blows = [Blow(dice.randint(1, last), dice.uniform(0, DELAY_MAX_S), what, sent=False) for what in whats]
-    for number, batch in enumerate([*(dice.randint(1, last) for _ in range(size.drivers - 1)), last]):
+    last = size.micro_batches - 3
+    blows = [Blow(dice.randint(1, last - 1), dice.uniform(0, DELAY_MAX_S), what, sent=False) for what in whats]
+    for number, batch in enumerate([*(dice.randint(1, last - 1) for _ in range(size.drivers - 1)), last]):
         blows.append(Blow(batch, dice.uniform(0, DELAY_MAX_S), "driver", sent=number % 2 == 0))
     return sorted(blows)
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A micro-batch that was under way when the driver was killed: of which stream, in which run, ending where."""
+
+    table: str
+    batch: int
+    run: int
+    offsets: Any
+
+
 @dataclass
 class Disturbed:
-    """The query under way: starts its driver, deals blows, and keeps count of them."""
+    """The queries under way: starts their driver, deals blows, and keeps count of them."""
 
     argument: Callable[[int, bool], str]
     """What the program is told in a run, by the run's number and whether tasks fail in it."""
     directory: Path
     service: RestartedService
     notes: Notes
-    checkpoint: Checkpoint
+    checkpoints: Mapping[str, Checkpoint]
+    """Those of the queries, by the tables that they count in."""
     dice: random.Random
     dealt: Counter[str] = field(default_factory=Counter)
-    cut: dict[int, Any] = field(default_factory=dict)
-    """The micro-batches that were under way when the driver was killed, and the offsets where they ended."""
+    cut: list[Cut] = field(default_factory=list)
+    """The micro-batches that were under way when the driver was killed."""
     runs: int = 0
     driver: Driver | None = None
     """Between a blow at it and its next start there is none."""
 
     def run(self, blows: Sequence[Blow]) -> None:
-        """Deal the blows, then let the query come to its end undisturbed."""
+        """Deal the blows, then let the queries come to their end undisturbed."""
         try:
             for blow in blows:
                 if self.driver is None:
@@ -99,6 +111,7 @@ class Disturbed:
         return self.driver
 
     def _start(self, *, rough: bool) -> None:
+        assert self.driver is None, "two drivers of one checkpoint"
         self.runs += 1
         directory = self.directory / f"run-{self.runs}"
         directory.mkdir(parents=True)
@@ -116,13 +129,20 @@ class Disturbed:
 
     def _is_due(self, blow: Blow) -> bool:
         code = self._driver.ended
-        assert code != 0, f"the query ended before {blow}"
+        assert code != 0, f"the queries ended before {blow}"
         if code is not None:
             self._restart_what_fell()
         if not blow.sent:
-            return self.checkpoint.planned >= blow.batch and bool(self.notes.of(self.runs, "begun"))
+            return self._furthest >= blow.batch and bool(self.notes.of(self.runs, "begun"))
         sent = self.notes.of(self.runs, "sent")
-        return bool(sent) and sent[-1]["batch"] >= blow.batch and sent[-1]["batch"] > self.checkpoint.committed
+        return self._furthest >= blow.batch and bool(sent) and self._is_under_way(sent[-1])
+
+    def _is_under_way(self, note: Note) -> bool:
+        return bool(note["batch"] > self.checkpoints[note["table"]].committed)
+
+    @property
+    def _furthest(self) -> int:
+        return max(checkpoint.planned for checkpoint in self.checkpoints.values())
 
     def _restart_what_fell(self) -> None:
         """A query may fail where what it needs is away for too long; a supervisor would start it again."""
@@ -133,12 +153,12 @@ class Disturbed:
         self._start(rough=True)
 
     def _wait(self, is_so: Callable[[], bool], what: str) -> None:
-        seen, until = (-1, -1), time.monotonic() + STEP_MAX_S
+        seen, until = [-1], time.monotonic() + STEP_MAX_S
         while not is_so():
-            at = (self.runs, self.checkpoint.committed)
+            at = [self.runs, *(checkpoint.committed for checkpoint in self.checkpoints.values())]
             if at != seen:
                 seen, until = at, time.monotonic() + STEP_MAX_S
-                self._say(f"micro-batch {at[1]} is done, waiting for {what}")
+                self._say(f"micro-batches {at[1:]} are done, waiting for {what}")
             assert time.monotonic() < until, f"no micro-batch for {STEP_MAX_S} s:\n{self._end_of_log()}"
             time.sleep(LOOK_INTERVAL_S)
 
@@ -155,13 +175,14 @@ class Disturbed:
             case _:
                 raise ValueError(what)
         self.dealt[what] += 1
-        self._say(f"{what} killed at micro-batch {self.checkpoint.planned}")
+        self._say(f"{what} killed at micro-batch {self._furthest}")
 
     def _kill_driver(self) -> None:
         self._stop()
-        planned = self.checkpoint.planned
-        if planned > self.checkpoint.committed:
-            self.cut[planned] = self.checkpoint.offsets(planned)
+        for table, checkpoint in self.checkpoints.items():
+            planned = checkpoint.planned
+            if planned > checkpoint.committed:
+                self.cut.append(Cut(table, planned, self.runs, checkpoint.offsets(planned)))
 
     def _kill_one_of(self, found: Callable[[], list[int]], what: str) -> None:
         def killed() -> bool:

@@ -1,5 +1,6 @@
-"""The program that the test of counting once runs, and kills: a stream of flights from Kafka, counted per aircraft.
+"""The program that the test of counting once runs, and kills: streams of flights from Kafka, counted per aircraft.
 
+Each counts the same topic in a table of its own.
 Tasks fail and dawdle on purpose after they have sent. What tasks do and what has been counted is noted in a file, one
 JSON object a line, which outlives this process. What executors run is here, in the main module, since that travels.
 """
@@ -10,9 +11,10 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -60,6 +62,15 @@ ROUGH = {
 
 
 @dataclass(frozen=True)
+class Stream:
+    """Where one stream counts: its table, where it keeps how far it is, and whether it does without tokens."""
+
+    table: str
+    checkpoint: str
+    at_least_once: bool
+
+
+@dataclass(frozen=True)
 class Job:
     """What one run of the program is told; `rough` is the share of task attempts that fail; half as many dawdle."""
 
@@ -67,12 +78,10 @@ class Job:
     seed: int
     rough: float
     url: str
-    table: str
     kafka: str
     topic: str
     offsets_max: int
-    at_least_once: bool
-    checkpoint: str
+    streams: tuple[Stream, ...]
     notes: str
     directory: str
     jars: tuple[str, ...]
@@ -80,6 +89,13 @@ class Job:
     def text(self) -> str:
         """The job as one argument of a command."""
         return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The job that an argument says."""
+        given = json.loads(text)
+        streams = tuple(Stream(**each) for each in given["streams"])
+        return cls(**{**given, "streams": streams, "jars": tuple(given["jars"])})
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,7 @@ class Noting:
     path: str
     run: int
 
-    def __call__(self, what: str, **facts: int) -> None:
+    def __call__(self, what: str, **facts: int | str) -> None:
         """Append one line, whole."""
         line = json.dumps({"run": self.run, "what": what, **facts}) + "\n"
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -114,11 +130,16 @@ class Faulty:
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         at = {"batch": batch, "partition": context.partitionId(), "attempt": context.attemptNumber()}
-        facts = {**at, "stage": context.stageId(), "task": context.taskAttemptId()}
+        facts: dict[str, int | str] = {
+            **at,
+            "table": self.sending.table,
+            "stage": context.stageId(),
+            "task": context.taskAttemptId(),
+        }
         self.noting("begun", **facts)
         yield from self.sending(batches)
         self.noting("sent", **facts)
-        dice = random.Random(f"{self.seed} {self.noting.run} {at}")
+        dice = random.Random(f"{self.seed} {self.noting.run} {self.sending.table} {at}")
         if dice.random() < self.share / 2:
             time.sleep(DAWDLE_S)
         if dice.random() < self.share:
@@ -132,8 +153,8 @@ def faulty(job: Job, noting: Noting) -> Callable[..., Faulty]:
     return lambda **arguments: Faulty(Sending(**arguments), noting, job.seed, job.rough)
 
 
-def counting(spark: SparkSession, job: Job, table: Table) -> StreamWrite:
-    """Every event counts once in the record of its aircraft."""
+def counting(spark: SparkSession, job: Job, table: Table, *, at_least_once: bool) -> StreamWrite:
+    """Every event counts once in the record of its aircraft, or at least once."""
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka)
     source = source.option("subscribe", job.topic).option("startingOffsets", "earliest")
     events = source.option("maxOffsetsPerTrigger", job.offsets_max).load()
@@ -143,7 +164,7 @@ def counting(spark: SparkSession, job: Job, table: Table) -> StreamWrite:
         "$max": {"latest": col("at"), "longest_min": col("air_time")},
         "$addToSet": {"destinations": col("dest")},
     }
-    counted = table.update(flights, "tailnum", update, default=NOTHING_YET, at_least_once=job.at_least_once)
+    counted = table.update(flights, "tailnum", update, default=NOTHING_YET, at_least_once=at_least_once)
     assert isinstance(counted, StreamWrite)
     return counted
 
@@ -155,8 +176,12 @@ def main(job: Job) -> None:
     noting = Noting(job.notes, job.run)
     writes.Sending = faulty(job, noting)  # type: ignore[assignment,attr-defined]
     spark = two_hosts_session(settings(job), Path(job.directory))
-    table = Table(job.table, job.url, retries=PATIENT)
-    follow(counting(spark, job, table).start(job.checkpoint, availableNow=True), table, noting)
+    queries: list[tuple[StreamingQuery, Table]] = []
+    for stream in job.streams:
+        table = Table(stream.table, job.url, retries=PATIENT)
+        write = counting(spark, job, table, at_least_once=stream.at_least_once)
+        queries.append((write.start(stream.checkpoint, availableNow=True), table))
+    follow(queries, noting)
     noting("finished")
     spark.stop()
 
@@ -169,17 +194,22 @@ def settings(job: Job) -> dict[str, str]:
     return {**CALM, **(ROUGH if job.rough else {}), **places, **classes}
 
 
-def follow(query: StreamingQuery, table: Table, noting: Noting) -> None:
-    """Note what has been counted whenever that has changed, until the query ends."""
-    told, ended = 0, False
-    while not ended:
+def follow(queries: Sequence[tuple[StreamingQuery, Table]], noting: Noting) -> None:
+    """Note what has been counted whenever that has changed, until all queries have ended or one has failed."""
+    told = dict.fromkeys((table.name for _, table in queries), 0)
+    going = True
+    while going:
         time.sleep(ASK_INTERVAL_S)
-        ended = not query.isActive
-        stats = table.stats
-        if stats.writes != told:
-            told = stats.writes
-            noting("counted", writes=told, applied=stats.applied, replayed=stats.replayed, retried=stats.retried)
-    query.awaitTermination()  # raises what it ended with
+        going = all(query.isActive or query.exception() is None for query, _ in queries)
+        going = going and any(query.isActive for query, _ in queries)
+        for _, table in queries:
+            stats = table.stats
+            if stats.writes != told[table.name]:
+                told[table.name] = stats.writes
+                counts = {"applied": stats.applied, "replayed": stats.replayed, "retried": stats.retried}
+                noting("counted", table=table.name, writes=stats.writes, **counts)
+    for query, _ in queries:
+        query.awaitTermination()  # raises what it ended with
 
 
 def end_with_parent() -> None:
@@ -195,5 +225,4 @@ def end_with_parent() -> None:
 
 if __name__ == "__main__":
     end_with_parent()
-    given = json.loads(sys.argv[1])
-    main(Job(**{**given, "jars": tuple(given["jars"])}))
+    main(Job.of(sys.argv[1]))

@@ -31,19 +31,23 @@ class Notes:
         """What one run has noted of these kinds."""
         return [note for note in self.all() if note["run"] == run and note["what"] in whats]
 
-    def times(self) -> Counter[str]:
-        """How often each kind of note was made, in all runs."""
-        return Counter(note["what"] for note in self.all())
+    def about(self, table: str) -> list[Note]:
+        """What has been noted of the stream that counts in a table."""
+        return [note for note in self.all() if note.get("table") == table]
 
-    def last_counts(self) -> list[Note]:
-        """What each run had counted when it ended."""
-        return list({note["run"]: note for note in self.all() if note["what"] == "counted"}.values())
+    def times(self, table: str) -> Counter[str]:
+        """How often each kind of note was made of a stream, in all runs."""
+        return Counter(note["what"] for note in self.about(table))
 
-    def side_by_side(self) -> int:
+    def last_counts(self, table: str) -> list[Note]:
+        """What each run of a stream had counted when it ended."""
+        return list({note["run"]: note for note in self.about(table) if note["what"] == "counted"}.values())
+
+    def side_by_side(self, table: str) -> int:
         """How many attempts at a task came to their end after another attempt at it had begun: speculation."""
         latest: dict[tuple[int, ...], int] = {}
         found = 0
-        for note in self.all():
+        for note in self.about(table):
             if "task" not in note:
                 continue
             work = (note["run"], note["stage"], note["partition"])

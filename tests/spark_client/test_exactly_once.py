@@ -1,27 +1,29 @@
-"""Every event of a topic counts once, whatever is killed while a stream counts them.
+"""Every event of a topic counts once, whatever is killed while streams count them.
 
-How much is read, and how much is killed, is enough here to see every kind of blow land. The environment variable
-`TABLESIDE_SOAK_EVENTS` sets another number of events, for all stores alike, and has ten drivers killed.
+Five streams of one program count the same events, each in a table of its own: four stores, and one of them once more
+without tokens. How much is read, and how much is killed, is enough here to see every kind of blow land. The
+environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events (500000, say), and has ten drivers killed;
+`TABLESIDE_SOAK_SEED` deals the same blows again.
 """
 
 import importlib.util
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from kinds import kind
+from kinds import Kind, kind
 from servers.spark_kafka import spark_kafka_jars
-from spark_client.disturbance import Disturbed, Size, drawn
-from spark_client.exactly_once_job import Job
+from spark_client.disturbance import Cut, Disturbed, Size, drawn
+from spark_client.exactly_once_job import Job, Stream
 from spark_client.flight_topic import Aircraft, counted_by_spark, counted_in_table, fill
-from spark_client.kafka_sessions import kafka_session
+from spark_client.kafka_sessions import end_jvm, kafka_session
 from spark_client.restarted_service import RestartedService
 from spark_client.stream_notes import Checkpoint, Notes
 
@@ -33,152 +35,146 @@ pytestmark = [
 
 SOAK = os.environ.get("TABLESIDE_SOAK_EVENTS")
 SEED = os.environ.get("TABLESIDE_SOAK_SEED")
+USUAL = Size(60_000, micro_batches=16, drivers=4, services=3, executors=1, python_workers=4)
 SOAKED = Size(int(SOAK or 0), micro_batches=40, drivers=10, services=6, executors=3, python_workers=15)
-LARGE = Size(100_000, micro_batches=20, drivers=4, services=3, executors=1, python_workers=4)
-SMALL = Size(30_000, micro_batches=10, drivers=2, services=2, executors=1, python_workers=2)
-OVER = Size(20_000, micro_batches=8, drivers=1, services=1, executors=0, python_workers=1)
-ROUGH = 0.3
+SIZE = SOAKED if SOAK else USUAL
+ROUGH = 0.2
 """The share of task attempts that fail after they have sent; half as many dawdle before."""
 
-
-class Topics:
-    """Topics of flights, each made when a test first asks for so many events."""
-
-    def __init__(self, spark: SparkSession, address: str, folder: Path) -> None:
-        self.spark = spark
-        self.address = address
-        self._made = cache(lambda events: fill(spark, address, events, folder))
-        self.expected = cache(lambda events: counted_by_spark(spark, address, self._made(events)))
-
-    def topic(self, events: int) -> str:
-        """The name of the topic."""
-        return self._made(events)
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with kafka_session("local[2]") as spark:
-        yield Topics(spark, kafka_address, tmp_path_factory.mktemp("flights"))
+STORES = ("rocksdb", "redis", "postgres", "dynamodb")
+WITHOUT_TOKENS = "without_tokens"
+"""The table where one more stream counts, in the first of the stores."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a stream that was disturbed: what was done to it, what it noted, what the table holds."""
+    """What came of the streams that were disturbed: what was done to them, and what the tables hold."""
 
     disturbed: Disturbed
-    notes: Notes
-    counted: Aircraft
+    expected: Aircraft
+    counted: dict[str, Aircraft]
 
-    @property
-    def flights(self) -> int:
-        return sum(figures["flights"] for figures in self.counted.values())
+    def flights(self, table: str) -> int:
+        """How many flights a table says there were."""
+        return sum(figures["flights"] for figures in self.counted[table].values())
 
-    @property
-    def replayed(self) -> int:
+    def replayed(self, table: str) -> int:
         """How many rows the service had seen before."""
-        return sum(note["replayed"] for note in self.notes.last_counts())
+        return sum(note["replayed"] for note in self.disturbed.notes.last_counts(table))
 
-    def say(self, events: int) -> None:
-        print(f"{events} events, {self.flights} flights of {len(self.counted)} aircraft in the table")
-        print(f"killed: {dict(self.disturbed.dealt)}; micro-batches cut: {sorted(self.disturbed.cut)}")
-        print(f"attempts: {dict(self.notes.times())}; side by side: {self.notes.side_by_side()}")
-        print(f"rows replayed: {self.replayed}", flush=True)
+    def cut(self, table: str) -> list[Cut]:
+        """The micro-batches of a stream that were under way when the driver was killed."""
+        return [each for each in self.disturbed.cut if each.table == table]
 
+    def runs_of(self, table: str, batch: int) -> set[int]:
+        """The runs of the program in which tasks of a micro-batch were at work."""
+        return {note["run"] for note in self.disturbed.notes.about(table) if note.get("batch") == batch}
 
-@dataclass(frozen=True)
-class Trials:
-    """Runs streams against stores."""
-
-    topics: Topics
-    request: pytest.FixtureRequest
-    directory: Path
-    seed: int
-
-    def run(self, store: str, size: Size, *, at_least_once: bool = False) -> Trial:
-        """Count a topic in a new table of the store while everything is killed."""
-        print(f"\n{store}, seed {self.seed}: {size}", flush=True)
-        used = kind(store, self.request, self.directory)
-        config = self.directory / "tableside.yaml"
-        config.write_text(json.dumps(used.configuration()))
-        notes, checkpoint = Notes(self.directory / "notes"), Checkpoint(self.directory / "checkpoint")
-        dice = random.Random(self.seed)
-        with RestartedService(self.directory / "service", config, used.environment) as service:
-            argument = self._jobs(service.url, size, notes, checkpoint, at_least_once=at_least_once)
-            disturbed = Disturbed(argument, self.directory, service, notes, checkpoint, dice)
-            disturbed.run(drawn(size, dice))
-            counted = counted_in_table(service.url, "t")
-        trial = Trial(disturbed, notes, counted)
-        trial.say(size.events)
-        return trial
-
-    def _jobs(
-        self, url: str, size: Size, notes: Notes, checkpoint: Checkpoint, *, at_least_once: bool
-    ) -> Callable[[int, bool], str]:
-        def argument(run: int, rough: bool) -> str:
-            return Job(
-                run=run,
-                seed=self.seed,
-                rough=ROUGH if rough else 0.0,
-                url=url,
-                table="t",
-                kafka=self.topics.address,
-                topic=self.topics.topic(size.events),
-                offsets_max=size.events // size.micro_batches,
-                at_least_once=at_least_once,
-                checkpoint=str(checkpoint.path),
-                notes=str(notes.path),
-                directory=str(self.directory / f"run-{run}"),
-                jars=tuple(map(str, spark_kafka_jars())),
-            ).text()
-
-        return argument
+    def say(self) -> None:
+        """Print the numbers."""
+        notes = self.disturbed.notes
+        print(f"{SIZE.events} events of {len(self.expected)} aircraft; killed: {dict(self.disturbed.dealt)}")
+        for table in self.counted:
+            print(f"{table}: {self.flights(table)} flights, {self.replayed(table)} rows replayed")
+            cut = [each.batch for each in self.cut(table)]
+            print(f"  cut: {cut}; {dict(notes.times(table))}, {notes.side_by_side(table)} side by side")
+        over = self.flights(WITHOUT_TOKENS) - SIZE.events
+        print(f"without tokens {over} of {SIZE.events} events counted again", flush=True)
 
 
-@pytest.fixture
-def trials(topics: Topics, request: pytest.FixtureRequest, tmp_path: Path) -> Trials:
-    return Trials(topics, request, tmp_path, int(SEED) if SEED else random.randrange(10**6))
+@pytest.fixture(scope="module")
+def trial(kafka_address: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """Every stream, each in a table of its own, run to the end while everything is killed."""
+    directory = tmp_path_factory.mktemp("exactly-once")
+    with kafka_session("local[2]") as spark:
+        topic = fill(spark, kafka_address, SIZE.events, directory)
+        expected = counted_by_spark(spark, kafka_address, topic)
+    end_jvm()
+    kinds = {store: kind(store, request, directory) for store in STORES}
+    config = directory / "tableside.yaml"
+    config.write_text(json.dumps(configuration(kinds)))
+    environment = {name: each for used in kinds.values() for name, each in used.environment.items()}
+    with RestartedService(directory / "service", config, environment) as service:
+        whole = job(directory, kafka_address, topic, service.url)
+        disturbed = run_disturbed(whole, directory, service)
+        counted = {stream.table: counted_in_table(service.url, stream.table) for stream in whole.streams}
+    done = Trial(disturbed, expected, counted)
+    done.say()
+    return done
 
 
-def assert_disturbed(trial: Trial, size: Size) -> None:
-    """What the test says that happened did happen."""
+def job(directory: Path, kafka: str, topic: str, url: str) -> Job:
+    """What the program is to do, but for what differs from run to run."""
+    return Job(
+        run=0,
+        seed=int(SEED) if SEED else random.randrange(10**6),
+        rough=ROUGH,
+        url=url,
+        kafka=kafka,
+        topic=topic,
+        offsets_max=SIZE.events // SIZE.micro_batches,
+        streams=tuple(
+            Stream(table, str(directory / "checkpoints" / table), at_least_once=table == WITHOUT_TOKENS)
+            for table in (*STORES, WITHOUT_TOKENS)
+        ),
+        notes=str(directory / "notes"),
+        directory=str(directory),
+        jars=tuple(map(str, spark_kafka_jars())),
+    )
+
+
+def run_disturbed(whole: Job, directory: Path, service: RestartedService) -> Disturbed:
+    """Run the streams to their end; the numbers that are drawn depend on the seed alone."""
+    print(f"\nseed {whole.seed}, {SIZE}", flush=True)
+    checkpoints = {stream.table: Checkpoint(Path(stream.checkpoint)) for stream in whole.streams}
+    dice = random.Random(whole.seed)
+    blows = drawn(SIZE, dice)
+    disturbed = Disturbed(partial(one_run, whole), directory, service, Notes(Path(whole.notes)), checkpoints, dice)
+    disturbed.run(blows)
+    return disturbed
+
+
+def configuration(kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """A table for each stream, in its store."""
+    stores = {name: used.store for name, used in kinds.items()}
+    tables = {name: {**used.configuration()["tables"]["t"], "store": name} for name, used in kinds.items()}
+    first = kinds[STORES[0]].configuration()["tables"]["t"]
+    return {"stores": stores, "tables": {**tables, WITHOUT_TOKENS: {**first, "store": STORES[0]}}}
+
+
+def one_run(whole: Job, run: int, rough: bool) -> str:
+    """What one run of the program is told."""
+    directory = str(Path(whole.directory) / f"run-{run}")
+    return replace(whole, run=run, rough=whole.rough if rough else 0.0, directory=directory).text()
+
+
+def test_everything_was_killed_as_often_as_was_meant(trial: Trial) -> None:
     dealt = trial.disturbed.dealt
-    assert (dealt["driver"], dealt["service"]) == (size.drivers, size.services)
-    assert (dealt["executor"], dealt["python worker"]) == (size.executors, size.python_workers)
-    assert trial.disturbed.cut, "no driver was killed within a micro-batch"
-    noted = trial.notes.times()
-    assert noted["failed"] > 0
+    assert (dealt["driver"], dealt["service"]) == (SIZE.drivers, SIZE.services)
+    assert (dealt["executor"], dealt["python worker"]) == (SIZE.executors, SIZE.python_workers)
+    assert max(len(trial.runs_of(each.table, each.batch)) for each in trial.disturbed.cut) > 1
+
+
+@pytest.mark.parametrize("table", [*STORES, WITHOUT_TOKENS])
+def test_tasks_failed_after_they_had_sent_and_micro_batches_that_were_cut_ran_again(trial: Trial, table: str) -> None:
+    noted, cut = trial.disturbed.notes.times(table), trial.cut(table)
     assert noted["sent"] > noted["ended"]
+    assert noted["failed"] > 0
+    for each in cut:
+        assert trial.disturbed.checkpoints[table].offsets(each.batch) == each.offsets
+        assert max(trial.runs_of(table, each.batch)) > each.run
 
 
-def assert_repeated(trial: Trial) -> None:
-    """Each micro-batch that was cut was run again, and ended where it was to end."""
-    for batch, offsets in trial.disturbed.cut.items():
-        assert trial.disturbed.checkpoint.offsets(batch) == offsets
-        assert len({note["run"] for note in trial.notes.all() if note.get("batch") == batch}) > 1
+@pytest.mark.parametrize("store", STORES)
+def test_every_event_counts_once_whatever_is_killed(trial: Trial, store: str) -> None:
+    assert trial.replayed(store) > 0
+    assert trial.flights(store) == SIZE.events
+    assert trial.counted[store] == trial.expected
 
 
-@pytest.mark.parametrize(
-    ("store", "size"), [("rocksdb", LARGE), ("redis", SMALL), ("postgres", SMALL), ("dynamodb", SMALL)]
-)
-def test_every_event_counts_once_whatever_is_killed(trials: Trials, store: str, size: Size) -> None:
-    size = SOAKED if SOAK else size
-    trial = trials.run(store, size)
-    assert_disturbed(trial, size)
-    assert_repeated(trial)
-    assert trial.replayed > 0
-    assert trial.flights == size.events
-    assert trial.counted == trials.topics.expected(size.events)
-
-
-def test_without_tokens_the_same_counts_some_events_again(trials: Trials) -> None:
-    size = SOAKED if SOAK else OVER
-    trial = trials.run("rocksdb", size, at_least_once=True)
-    assert_disturbed(trial, size)
-    assert_repeated(trial)
-    assert trial.replayed == 0
-    print(f"counted again: {trial.flights - size.events} of {size.events}", flush=True)
-    assert trial.flights > size.events
-    expected = trials.topics.expected(size.events)
-    assert {key: figures["destinations"] for key, figures in trial.counted.items()} == {
-        key: figures["destinations"] for key, figures in expected.items()
-    }
+def test_without_tokens_the_same_counts_some_events_again(trial: Trial) -> None:
+    assert trial.replayed(WITHOUT_TOKENS) == 0
+    assert trial.flights(WITHOUT_TOKENS) > SIZE.events
+    for aircraft, figures in trial.counted[WITHOUT_TOKENS].items():
+        assert figures["flights"] >= trial.expected[aircraft]["flights"]
+        assert figures["destinations"] == trial.expected[aircraft]["destinations"]
