@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from .errors import Applied, DeadlineExceeded, InvalidOperation, TableError
+from .errors import Applied, DeadlineExceeded, InvalidOperation, TableError, TooLarge
 from .in_flight import Bound
 from .measure import Measure
 from .operations import Get, Key, Operation, Outcome, Placed, Put, Update, Written
@@ -82,7 +82,7 @@ class Table:
         if not operations:
             return []
         started = time.perf_counter()
-        count = sum(map(_writes, operations)) if self.spec.partitions else len(operations)
+        count = self._count(operations) if self.spec.partitions else len(operations)
         self._enter(count)
         try:
             outcomes = await self._all(operations, self._until(deadline_s))
@@ -106,6 +106,17 @@ class Table:
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
+
+    def _count(self, operations: Sequence[Operation]) -> int:
+        """Return how many operations they are in their partitions. Raise TooLarge if that is more than may be.
+
+        Each has an answer of its own in each partition, so what is sent may be small and what it makes is not.
+        """
+        count = sum(map(_writes, operations))
+        if self._operations is not None and len(operations) > 1 and count > max(self._operations.most, len(operations)):
+            most = self._operations.most
+            raise TooLarge(f"a batch may have {most} operations (operations_in_flight_max), once for each partition")
+        return count
 
     def _enter(self, count: int) -> None:
         if self._operations is not None:

@@ -11,7 +11,15 @@ from prometheus_client import CollectorRegistry
 from store_contract import put, update
 from tableside import values
 from tableside.catalog import Catalog, Environment
-from tableside.errors import DeadlineExceeded, Overloaded, StoreUnavailable, TableError, TableNotFound, Throttled
+from tableside.errors import (
+    DeadlineExceeded,
+    Overloaded,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    Throttled,
+    TooLarge,
+)
 from tableside.in_flight import InFlight
 from tableside.in_flight import Metrics as InFlightMetrics
 from tableside.operations import Get, Operation, Outcome, Record, Token, Written
@@ -121,6 +129,21 @@ async def test_an_operation_counts_once_for_each_partition_while_it_is_under_way
             await table.one(put("z", partitions=(0, 1)))
         assert isinstance(await table.one(put("z", partitions=())), Written)
         await waits
+        assert in_flight.operations.under_way == 0
+
+
+async def test_a_batch_that_its_partitions_make_too_large_is_refused_and_may_be_sent_in_parts() -> None:
+    registry = CollectorRegistry()
+    in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
+    async with opened(settings(), registry, in_flight) as catalog:
+        table = await catalog.table("t")
+        with pytest.raises(TooLarge, match="operations_in_flight_max"):
+            await table.batch([put("x", partitions=(0, 1)), put("y", partitions=(0, 1))])
+        assert await table.batch([Get("x", partitions=(0,)), Get("y", partitions=(1,))]) == [None, None]
+        for sent in ([put("x", partitions=(0, 1)), put("y", partitions=(1,))], [put(f"k{n}") for n in range(9)]):
+            assert {type(outcome) for outcome in await table.batch(sent)} == {Written}
+        in_flight.change(requests_max=10, operations_max=1, bytes_max=10)
+        assert isinstance(await table.one(put("x", partitions=(0, 1))), Written)
         assert in_flight.operations.under_way == 0
 
 
