@@ -36,6 +36,8 @@ def read(given: Given) -> Token | None:
     writer, sequence = (given, 0) if isinstance(given, str) else given
     if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX:
         raise ValueError(f"a token's writer is a string of 1 to {WRITER_CHARACTERS_MAX} characters")
+    if writer.endswith(RESET):
+        raise ValueError(f"a token's writer does not end with {RESET}: that is the name of deletes before updates")
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= SEQUENCE_MAX:
         raise ValueError(f"a token's sequence is an integer from 0 to {SEQUENCE_MAX}")
     return Token(writer, sequence)
