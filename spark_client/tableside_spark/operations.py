@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import BooleanType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import BooleanType, DataType, DecimalType, MapType, StringType, StructType
 
 from tableside_spark import fold
 from tableside_spark.documents import Document, Leaf, read_update, value_column
@@ -148,6 +148,7 @@ def _checked(
     for position, leaf in enumerate(leaves):
         name = _leaf_name(position)
         refuse_type(leaf.label, types[name], writing.decimals)
+        _refuse_texts_of_numbers(leaf, types[name], writing.decimals)
         checks += _finite(F.col(name), types[name], leaf.label)
         if leaf.operator == "":
             checks.append((F.col(name).isNull(), "the update is null"))
@@ -165,6 +166,11 @@ def _checked(
     for row_leaf in row_leaves:
         fold.refuse_operand(row_leaf)
     return row_leaves, ready
+
+
+def _refuse_texts_of_numbers(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
+    if decimals == "string" and leaf.operator in ("$min", "$max") and isinstance(kind, DecimalType):
+        raise ValueError(f"{leaf.label} does not take {kind.simpleString()} as a string: 9 would be above 10")
 
 
 def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], writing: Writing) -> Column:
