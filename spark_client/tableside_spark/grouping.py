@@ -65,7 +65,9 @@ class LastRow:
     def __call__(self, rows: DataFrame) -> DataFrame:
         """One put or delete for each key."""
         names = [VALUE, *([DELETE] if self.deletes else [])]
-        last = Taking(_order(self.ordered)).last(F.struct(*names))
+        # Of rows with one place in the order a delete is the last, as it is for updates.
+        order = F.struct(ORDER, DELETE) if self.deletes else _order(self.ordered)
+        last = Taking(order).last(F.struct(*names))
         grouped = _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
         return grouped.select(*_columns(self.keys), PROBLEM, ROWS, f"{_LAST}.*")
 

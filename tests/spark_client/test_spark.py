@@ -84,6 +84,11 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
         (lambda: table.put(spark.readStream.format("rate").load(), "value", on_error="collect"), "nobody to collect"),
         (lambda: table.put(frame, "k", delete_when=col("n") > 1), "delete_when needs order_by"),
         (lambda: table.update(frame, "k", {"a": 1}, token="t", at_least_once=True), "token= is for"),
+        (lambda: table.update(frame, "k", {"a": 1}, token="t#reset"), "does not end with #reset"),
+        (
+            lambda: table.update(frame, "k", {"$max": {"d": col("n").cast("decimal(9,2)")}}, decimals="string"),
+            r"\$max d does not take decimal\(9,2\) as a string",
+        ),
         (lambda: Table("t", "http://user:secret@host"), "use a token"),
     ]
     for refused, match in refusals:
@@ -123,6 +128,18 @@ def test_empty_lists_make_an_empty_array_where_nulls_are_omitted(
     update = {"$push": {"pushed": {"$each": col("v")}}, "$addToSet": {"added": {"$each": col("v")}}}
     assert table.update(frame, "k", update, default={}, nulls="omit", fold=fold).applied == 3
     assert stored(service, table.name) == {"a": {"pushed": [], "added": []}, "b": {}}
+
+
+def test_of_a_delete_and_a_write_with_one_place_in_the_order_the_delete_is_the_last(
+    spark: SparkSession, service: Service
+) -> None:
+    rows = [(key, n, 1, gone) for key in ("a", "b") for n, gone in ((1, key == "a"), (2, key == "b"))]
+    frame = spark.createDataFrame([*rows, ("c", 3, 1, False)], "k string, n int, at int, gone boolean").coalesce(1)
+    table = Table("spark_tied", service.url)
+    table.put(frame, "k", columns=["n"], order_by="at", delete_when="gone")
+    assert stored(service, table.name) == {"c": {"n": 3}}
+    table.update(frame, "k", {"$inc": {"n": col("n")}}, default={}, order_by="at", delete_when="gone")
+    assert stored(service, table.name) == {"c": {"n": 6}}
 
 
 def test_a_key_column_may_be_named_last(spark: SparkSession, service: Service) -> None:
