@@ -35,7 +35,7 @@ pytestmark = [
 
 SOAK = os.environ.get("TABLESIDE_SOAK_EVENTS")
 SEED = os.environ.get("TABLESIDE_SOAK_SEED")
-USUAL = Size(60_000, micro_batches=16, drivers=4, services=3, executors=1, python_workers=4)
+USUAL = Size(60_000, micro_batches=12, drivers=4, services=2, executors=1, python_workers=3)
 SOAKED = Size(int(SOAK or 0), micro_batches=40, drivers=10, services=6, executors=3, python_workers=15)
 SIZE = SOAKED if SOAK else USUAL
 ROUGH = 0.2
