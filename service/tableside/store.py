@@ -59,6 +59,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     prefix_scan: bool = True
     sorted_scan: bool = True
     splits: bool = True
+    any_value: bool = True
+    """Whether the backend takes every legal value; what it refuses is the outcome of the operation that brought it."""
     native_update: bool = False
     """Whether the backend itself evaluates updates, where its own expressions mean exactly the same."""
     partitions: bool = False

@@ -166,7 +166,7 @@ class Table:
     async def _in_rounds(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Send the first step of every key, then the second of those that have one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
-        waiting = _steps(operations, self.spec.key.names)
+        waiting = _steps(operations, self.spec.key.names, folding=self.capabilities.any_value)
         while waiting:
             keys = list(waiting)
             steps = [waiting[key].popleft() for key in keys]
@@ -205,13 +205,13 @@ class _Step(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
 
 
-def _steps(operations: Sequence[Operation], key_names: frozenset[str]) -> dict[Key, deque[_Step]]:
+def _steps(operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool) -> dict[Key, deque[_Step]]:
     waiting: dict[Key, deque[_Step]] = {}
     for position, operation in enumerate(operations):
         steps = waiting.setdefault(operation.key, deque())
         together = None
         if steps and len(steps[-1].positions) < TOGETHER_MAX:
-            together = _together(steps[-1].operation, operation, key_names)
+            together = _together(steps[-1].operation, operation, key_names, folding=folding)
         if together is None:
             steps.append(_Step(operation, (position,)))
         else:
@@ -219,14 +219,15 @@ def _steps(operations: Sequence[Operation], key_names: frozenset[str]) -> dict[K
     return waiting
 
 
-def _together(earlier: Operation, later: Operation, key_names: frozenset[str]) -> Operation | None:
+def _together(earlier: Operation, later: Operation, key_names: frozenset[str], *, folding: bool) -> Operation | None:
     """Return one operation with the effect of two in turn, if every caller can still be told what became of his.
 
     An update that touches a member named as the key may be refused for the value that it leaves, which one that
     follows might hide: it goes by itself. So does what goes to other partitions, or writes to several: one of two may
-    be refused in one of these only.
+    be refused in one of these only. And where a store refuses some values (no `folding` then), each write is to hear of
+    its own.
     """
-    if earlier.partitions != later.partitions:
+    if earlier.partitions != later.partitions or not (folding or isinstance(later, Get)):
         return None
     match earlier, later:
         case Get(), Get():

@@ -21,7 +21,7 @@ from tableside.errors import (
 )
 from tableside.keys import KeySchema
 from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
-from tableside.store import Page, Policy, Scan, TableSpec
+from tableside.store import Capabilities, Page, Policy, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.table import TOGETHER_MAX, UPDATED_BYTES_MAX, Table
 
@@ -245,6 +245,25 @@ async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standin
     outcomes = await table.batch([put("a", {"n": 1}), put("a", {"n": "x" * 200})])
     assert [type(outcome) for outcome in outcomes] == [Written, TooLarge]
     assert await value(table, "a") == {"n": 1}
+
+
+async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> None:
+    class Picky(Watched):
+        """A store that takes no `n` of 5."""
+
+        @property
+        def capabilities(self) -> Capabilities:
+            return Capabilities(any_value=False)
+
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            refused = InvalidOperation("the store takes no 5")
+            bad = [isinstance(operation, Put) and b":5" in operation.value for operation in operations]
+            taken = iter(await super().apply([one for one, is_bad in zip(operations, bad, strict=True) if not is_bad]))
+            return [refused if is_bad else next(taken) for is_bad in bad]
+
+    table = Table(Picky(TableSpec("t")))
+    outcomes = await table.batch([put("a", {"n": 5}), update("a", {"$unset": ["n"]}), put("a", {"n": 5}), put("a", {})])
+    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound, InvalidOperation, Written]
 
 
 async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(store: Watched) -> None:

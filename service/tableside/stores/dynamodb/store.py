@@ -52,7 +52,7 @@ class DynamodbStore:
 
     def __init__(self, client: Client, spec: TableSpec, layout: Layout, clock: Clock, *, tokens: bool) -> None:
         self.spec = spec
-        self.capabilities = Capabilities(tokens=tokens, sorted_scan=False, native_update=True)
+        self.capabilities = Capabilities(tokens=tokens, sorted_scan=False, any_value=False, native_update=True)
         self._layout = layout
         self._clock = clock
         self._tokens = tokens

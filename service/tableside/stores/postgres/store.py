@@ -234,9 +234,9 @@ _NO_TTL = f"ttl: the table has no column {EXPIRES}, and no side table, to rememb
 
 def _capabilities(shape: Shape, form: ValueForm) -> Capabilities:
     if shape.side:
-        return Capabilities()
+        return Capabilities(any_value=False)
     ttl = EXPIRES in shape.names and form.exact
-    return Capabilities(ttl=ttl, tokens=ttl and WRITERS in shape.names and form.absent is not None)
+    return Capabilities(ttl=ttl, tokens=ttl and WRITERS in shape.names and form.absent is not None, any_value=False)
 
 
 def _size_bytes(item: object) -> int:
