@@ -1,12 +1,13 @@
 """Facts about a frame and its session, classic or Connect, by the DataFrame API alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType
+from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
 _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 _SLOTS_MAX = 100_000
@@ -73,6 +74,15 @@ def _count_slots(frame: DataFrame) -> int:
     """By a small job, where the driver's own figure is out of reach: one range has a partition per slot."""
     partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
     return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1
+
+
+def map_arrow(
+    frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """`mapInArrow` for columns of any name: PySpark takes dots and backticks in them for more than a name."""
+    names = frame.columns
+    numbered = frame.toDF(*(f"c{position}" for position in range(len(names))))
+    return numbered.mapInArrow(lambda batches: function(batch.rename_columns(names) for batch in batches), schema)
 
 
 def is_remote(frame: DataFrame) -> bool:

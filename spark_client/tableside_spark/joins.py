@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tableside_spark.batching import ChunkSize
 from tableside_spark.connection import Connection
 from tableside_spark.facts import TableFacts, table_facts, wire_keys
-from tableside_spark.frames import key_names, quoted, refuse_duplicates, share_in_flight
+from tableside_spark.frames import key_names, map_arrow, quoted, refuse_duplicates, share_in_flight
 from tableside_spark.lookup import VALUE_COLUMN, Lookup
 from tableside_spark.routing import Routing
 
@@ -53,9 +53,9 @@ def joined(
     fields = None if joining.fields is None else tuple(joining.fields)
     lookup = Lookup(connection, table, ordered, names, joining.how, fields, size, window)
     if joining.how in ("left_semi", "left_anti"):
-        return source.mapInArrow(lambda batches: lookup(batches), frame.schema)
+        return map_arrow(source, lookup, frame.schema)
     value = StructField(VALUE_COLUMN, StringType())
-    found = source.mapInArrow(lambda batches: lookup(batches), StructType([*frame.schema.fields, value]))
+    found = map_arrow(source, lookup, StructType([*frame.schema.fields, value]))
     return _with_members(found, frame.columns, joining)
 
 

@@ -184,8 +184,15 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], writing:
             operands = [fold.in_row(part.leaf, F.col(part.name), writing.nulls) for part in own]
             texts.append(json_text(document.struct(operands), writing.nulls))
         else:
-            texts.append(_text(F.col(own[0].name), own[0].kind, "update", writing))
-    return F.concat_ws(",", *texts)
+            texts.append(_elements(_text(F.col(own[0].name), own[0].kind, "update", writing)))
+    return F.nullif(F.concat_ws(",", *texts), F.lit(""))
+
+
+def _elements(text: Column) -> Column:
+    """The update, or, of an array of updates, what stands in it; null where that is nothing."""
+    trimmed = F.trim(text)
+    inner = F.nullif(F.trim(trimmed.substr(F.lit(2), F.length(trimmed) - 2)), F.lit(""))
+    return F.when(F.startswith(trimmed, F.lit("[")), inner).otherwise(text)
 
 
 def _named(frame: DataFrame, columns: Mapping[str, Column], writing: Writing) -> DataFrame:

@@ -1,6 +1,7 @@
 """A streaming frame written to a table: each micro-batch is one write, whose token is the query and the micro-batch."""
 
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,9 +74,15 @@ class Sink:
         """Write one micro-batch, and say what became of it."""
         query_id = self._query(rows)
         token = None if self.write.at_least_once else Token(query_id, batch_id)
-        summary = writes.run(self.write, self.grouping(rows), token, batch_id)
+        with self._held(rows, token):
+            summary = writes.run(self.write, self.grouping(rows), token, batch_id)
         self.summaries.append(summary)
         publish(rows.sparkSession, query_id, self.summaries)
+
+    def _held(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
+        """What keeps a handler of failures from writing the same table under the same token."""
+        found = None if token is None or is_remote(rows) else micro_batch.current(rows)
+        return nullcontext() if found is None else micro_batch.WRITES.one(*found, self.write.table)
 
     def _query(self, rows: DataFrame) -> str:
         if self.query_id is None:

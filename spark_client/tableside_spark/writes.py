@@ -16,7 +16,7 @@ from tableside_spark.connection import Connection
 from tableside_spark.errors import TableWriteError
 from tableside_spark.facts import TableFacts, wire_keys
 from tableside_spark.failures import Handler
-from tableside_spark.frames import is_remote, share_in_flight
+from tableside_spark.frames import is_remote, map_arrow, share_in_flight
 from tableside_spark.requests import PARTITION, ROWS, Keys, Token, internal
 from tableside_spark.sending import CODE, COUNTS, DETAIL, RETRIABLE, Sending
 from tableside_spark.summary import Totals, WriteSummary
@@ -124,7 +124,7 @@ def _outcomes(write: Write, operations: DataFrame, token: Token | None, *, shown
             StructField(RETRIABLE, BooleanType()),
         ]
     )
-    return source.mapInArrow(lambda batches: sending(batches), schema)
+    return map_arrow(source, sending, schema)
 
 
 def _summary(write: Write, counts: Sequence[int], batch_id: int | None, began: float) -> WriteSummary:

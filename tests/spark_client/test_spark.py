@@ -337,3 +337,26 @@ def test_the_format_reads_by_splits_what_it_wrote(spark: SparkSession, service: 
         reader.option("token", "geheim").load().count()
     with pytest.raises(Exception, match="append"):
         frame.write.format("tableside").option("url", service.url).option("key", "id").mode("overwrite").save("t")
+
+
+def test_a_column_of_json_text_may_hold_arrays_of_updates(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_arrays", service.url)
+    texts = ['{"$inc": {"n": 1}}', ' [{"$inc": {"n": 2}}, {"m": "[x]"}] ', "[]", '[{"$unset": ["m"]}]', " [ ] "]
+    rows = spark.createDataFrame([("a", at, text) for at, text in enumerate(texts)], "k string, at int, u string")
+    summary = table.update(rows, "k", col("u"), default={"n": 0, "m": 0}, order_by="at")
+    assert (summary.applied, summary.operations) == (5, 1)
+    assert stored(service, "spark_arrays") == {"a": {"n": 3}}
+
+
+def test_columns_may_have_dots_and_backticks(spark: SparkSession, service: Service) -> None:
+    table = Table("spark_dots", service.url)
+    rows = spark.range(20).select(F.concat(lit("k"), "id").alias("a.`k`"), col("id").alias("n.m"), col("id").alias("n"))
+    assert table.put(rows, "a.`k`").applied == 20
+    assert stored(service, "spark_dots")["k3"] == {"n.m": 3, "n": 3}
+    found = table.join(rows.select(F.col("`a.``k```"), F.col("`n.m`").alias("x.y")), "a.`k`", "n long")
+    assert found.columns == ["a.`k`", "x.y", "n"]
+    assert found.where(F.col("`x.y`") == F.col("n")).count() == 20
+    summary = table.update(rows, "a.`k`", {"$min": {"n": "x"}}, on_error="collect")
+    assert summary.failures is not None
+    assert summary.failures.columns == ["a.`k`", "update", "rows", "code", "detail", "retriable"]
+    assert {row["a.`k`"] for row in summary.failures.collect()} == {f"k{at}" for at in range(20)}

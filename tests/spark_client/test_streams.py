@@ -453,3 +453,26 @@ def test_a_batch_job_that_runs_again_under_its_token_changes_nothing(spark: Spar
     assert table.stats.applied == 200
     rising = [table.update(frame, "k", {"$inc": {"n": lit(1)}}, token=("hourly", hour)).applied for hour in (3, 4, 4)]
     assert rising == [100, 100, 0]
+
+
+def test_a_handler_of_failures_writes_the_same_table_under_a_token_of_its_own(
+    spark: SparkSession, service: Service, events: Path, tmp_path: Path
+) -> None:
+    table = Table("stream_handled", service.url)
+    table.put(spark.createDataFrame([("k0", "text")], "k string, count string"), "k")
+
+    def handle(failed: DataFrame, number: int | None, **how: Any) -> None:
+        table.put(failed.select("k", lit(number).alias("count")), "k", **how)
+
+    def with_its_own(failed: DataFrame, number: int | None) -> None:
+        handle(failed, number, token=("mended", number))
+
+    stream = reading(spark, events)
+    for name, handler in (("1", handle), ("2", with_its_own)):
+        counting = table.update(stream, "k", {"$inc": {"count": lit(1)}}, default={"count": 0}, on_error=handler)
+        if name == "1":
+            with pytest.raises(StreamingQueryException, match="written a second time in micro-batch 0"):
+                finished(counting.start(str(tmp_path / name), availableNow=True))
+        else:
+            finished(counting.start(str(tmp_path / name), availableNow=True))
+    assert stored(service, table.name)["k0"] == {"count": (FILES - 1) * ROWS // KEYS}
