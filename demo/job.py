@@ -79,7 +79,7 @@ def keep_count(flights: Flights, url: str) -> int:
     cancelled = aircraft.update(
         flights.cancelled, key="tailnum", update={"$inc": {"cancelled": lit(1)}}, default=nothing_yet
     )
-    return departed.applied + cancelled.applied
+    return int(departed.applied + cancelled.applied)
 
 
 def read_aircraft(spark: SparkSession, url: str) -> DataFrame:

@@ -107,7 +107,10 @@ def test_a_package_whose_class_is_no_kind_of_store_is_a_fault_of_the_file(python
     shown = run(python, "-c", check, tmp_path, "check", config, code=1)
     assert "stores.a.kind: stores of kind absent come with no_such_module:X, which cannot be imported" in shown
     assert "stores.b.kind: stores of kind wrong come with pathlib:Path, which has no Settings" in shown
-    assert "stores.c.kind: is one of absent, dynamodb, files, memory, partitioned, postgres, redis, rocksdb, wrong" in shown
+    assert (
+        "stores.c.kind: is one of absent, dynamodb, files, memory, partitioned, postgres, redis, rocksdb, wrong"
+        in shown
+    )
 
 
 def test_the_documentation_shows_the_example_as_it_is() -> None:

@@ -17,7 +17,7 @@ from tableside_spark.partitioning import Placing
 def lists_of(*answers: Any) -> Any:
     """What the answers, one per record, become in Arrow, of 3 partitions."""
     remaining = iter(answers)
-    placing = Placing(lambda topic, key, value, count: next(remaining), "flights", 3)
+    placing = Placing(lambda topic, key, value, count: next(remaining), "flights", 3, "topic flights")
     empty = pa.nulls(len(answers), pa.string())
     found = placing(empty, empty)
     assert found.type == pa.list_(pa.int32())
@@ -67,7 +67,7 @@ def test_a_partitioner_is_given_topic_key_value_and_the_number_of_partitions() -
         calls.append(arguments)
         return DROP
 
-    Placing(remember, "flights", 7)(pa.array(["a", None]), pa.array([b"x", b"y"]))
+    Placing(remember, "flights", 7, "topic flights")(pa.array(["a", None]), pa.array([b"x", b"y"]))
     assert calls == [("flights", "a", b"x", 7), ("flights", None, b"y", 7)]
 
 
@@ -114,7 +114,7 @@ def test_what_a_partitioner_holds_travels_with_it_and_answers_keep_their_identit
         def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Routing:
             return BROADCAST if key in self.loud else DROP
 
-    placing = travelled(Placing(partitioning(Held({"a"})), "flights", 3))
+    placing = travelled(Placing(partitioning(Held({"a"})), "flights", 3, "topic flights"))
     assert placing(pa.array(["a", "b"]), pa.nulls(2)).to_pylist() == [None, []]
 
 
