@@ -79,9 +79,14 @@ def _run_of(session: SparkSession, query_id: str) -> str:
 
 
 def _running(session: SparkSession) -> Iterable[Any]:
-    """The queries that run now, of all sessions."""
-    shared = session._jsparkSession.sharedState()  # noqa: SLF001 - there is no other way to tell
-    running: Iterable[Any] = shared.activeStreamingQueries().values()
+    """The queries that run now, of all sessions; none where a Spark that is not Apache's own does not tell."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # classic PySpark alone has it, without types
+
+    try:
+        shared = session._jsparkSession.sharedState()  # noqa: SLF001 - there is no other way to tell
+        running: Iterable[Any] = shared.activeStreamingQueries().values()
+    except Py4JError:
+        return ()
     return running
 
 
