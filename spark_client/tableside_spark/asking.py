@@ -12,7 +12,7 @@ from tableside_spark.failures import OUTCOME
 from tableside_spark.frames import refuse_duplicates
 from tableside_spark.micro_batch import UnsoundTokenError
 from tableside_spark.operations import Prepared
-from tableside_spark.requests import PARTITION
+from tableside_spark.requests import PARTITION, internal
 from tableside_spark.routing import Routing
 from tableside_spark.streams import StreamWrite
 from tableside_spark.summary import Totals, WriteSummary
@@ -41,6 +41,10 @@ class Asking:
     def __post_init__(self) -> None:
         """Refuse what no write takes."""
         _refuse(self.frame, self.token, self.on_error)
+        if own := [key for key in self.keys if key.startswith(internal(""))]:
+            raise ValueError(
+                f"a key column's name does not begin with {internal('')}, as our own do: rename {own[0]!r}"
+            )
         tokens.refuse_contradiction(self.token, at_least_once=self.at_least_once)
         if self.carries_tokens and not self.facts.tokens:
             raise UnsoundTokenError(

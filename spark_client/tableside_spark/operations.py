@@ -4,6 +4,7 @@ Everything here is expressions for the JVM over the caller's own frame, batch or
 nothing runs yet. `grouping` makes operations of the rows.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ from tableside_spark.json_columns import (
 from tableside_spark.requests import DELETE, PROBLEM
 
 OrderBy = str | Column | Sequence[str | Column] | None
+
+_DIRECTED = re.compile(r" (ASC|DESC) NULLS (FIRST|LAST)'>$")
 
 _Check = tuple[Column | None, str]
 
@@ -266,6 +269,8 @@ def _null_keys(keys: Sequence[str]) -> list[_Check]:
 
 def _order_struct(order_by: OrderBy) -> Column:
     given = [order_by] if isinstance(order_by, str | Column) else list(order_by or [])
+    if any(_DIRECTED.search(str(part)) for part in given if isinstance(part, Column)):
+        raise ValueError("order_by takes columns, ascending: order by the negative of one for its descending order")
     columns = [quoted(part) if isinstance(part, str) else part for part in given]
     return F.struct(*[column.alias(f"by_{position}") for position, column in enumerate(columns)])
 
