@@ -47,7 +47,8 @@ class Multicast:
 def copied(frame: DataFrame, partitions: Any, multicast: Multicast) -> DataFrame:
     """The frame's columns and `partition`, one row for each copy of a row."""
     refuse_duplicates([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
-    key, value = _named(frame, multicast.key), _named(frame, multicast.value)
+    asked = None if isinstance(partitions, Column) else (multicast.key, multicast.value)  # a column is given nothing
+    key, value = (_named(frame, name) for name in asked or (None, None))
     checked = with_lists(frame, partitions, key, value, multicast.target)
     kept = [quoted(name) for name in frame.columns]
     return _counted(checked, multicast.observed).select(*kept, F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
