@@ -252,8 +252,8 @@ def test_faults_in_the_file_of_tokens_are_listed_with_the_others(tmp_path: Path)
     [
         (None, "cannot be read"),
         ("- {name: a, sha256: [", "is not YAML"),
-        ("", "valid tuple"),
-        (f"a: {A}", "valid tuple"),
+        ("", "is not a YAML list of tokens"),
+        (f"a: {A}", "is not a YAML list of tokens"),
         (f"- {{name: a, sha256: {A}, sha256: {A}}}", "stands twice"),
     ],
 )
