@@ -1,5 +1,18 @@
 """Tableside, the service: random access by key to tables that live elsewhere."""
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-__version__ = version("tableside")
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        """Say which version is installed when it is asked for: to look it up takes longer than to import this."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("tableside")
+        except PackageNotFoundError:  # the modules alone, say in a zip file
+            return "0+unknown"
