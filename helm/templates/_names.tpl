@@ -1,0 +1,55 @@
+{{/*
+Names and labels. A name has at most 52 characters: with what is added to it, by us or by a StatefulSet for its
+revisions, 63 are enough.
+*/}}
+{{- define "tableside.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "tableside.fullname" -}}
+{{- $name := .Values.nameOverride | default .Chart.Name }}
+{{- $whole := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) }}
+{{- .Values.fullnameOverride | default $whole | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "tableside.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "tableside.fullname" .) "default") }}
+{{- end }}
+
+{{/* What finds our pods: it can never be changed, so it holds nothing that may. */}}
+{{- define "tableside.selector" -}}
+app.kubernetes.io/name: {{ include "tableside.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* All labels, given the dictionary `root`, and `more` that are the caller's: those of ours win. */}}
+{{- define "tableside.labels" -}}
+{{- $root := .root }}
+{{- $ours := include "tableside.selector" $root | fromYaml }}
+{{- $_ := set $ours "app.kubernetes.io/version" (include "tableside.labelText" ($root.Values.image.tag | default $root.Chart.AppVersion)) }}
+{{- $_ := set $ours "app.kubernetes.io/managed-by" $root.Release.Service }}
+{{- $_ := set $ours "app.kubernetes.io/part-of" "tableside" }}
+{{- $_ := set $ours "helm.sh/chart" (include "tableside.labelText" (printf "%s-%s" $root.Chart.Name $root.Chart.Version)) }}
+{{- merge $ours (.more | default dict) $root.Values.commonLabels | toYaml }}
+{{- end }}
+
+{{/* The labels of pods: without the chart's version, which must not restart them. */}}
+{{- define "tableside.podLabels" -}}
+{{- merge (include "tableside.selector" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml }}
+{{- end }}
+
+{{- define "tableside.labelText" -}}
+{{- regexReplaceAll "[^A-Za-z0-9]+$" (. | toString | replace "+" "_" | trunc 63) "" }}
+{{- end }}
+
+{{- define "tableside.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default (.Chart.AppVersion | replace "+" "_") }}
+{{- end }}
+{{- end }}
+
+{{- define "tableside.replicas" -}}
+{{- .Values.replicas | default (.Values.persistence.enabled | ternary 1 2) | int }}
+{{- end }}

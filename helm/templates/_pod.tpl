@@ -1,0 +1,139 @@
+{{/* The pod's template, the same for a Deployment and a StatefulSet. */}}
+{{- define "tableside.pod" -}}
+metadata:
+  {{- $annotations := deepCopy .Values.podAnnotations }}
+  {{- if .Values.restartOnConfigChange }}
+  {{- $_ := set $annotations "checksum/config" (include "tableside.configuration" . | sha256sum) }}
+  {{- end }}
+  {{- with $annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  labels:
+    {{- include "tableside.podLabels" . | nindent 4 }}
+spec:
+  serviceAccountName: {{ include "tableside.serviceAccountName" . }}
+  automountServiceAccountToken: {{ .Values.serviceAccount.automountToken }}
+  # A Service named tableside would set TABLESIDE_PORT, which is an option of the service.
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ include "tableside.gracePeriod" . }}
+  securityContext:
+    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if not .Values.persistence.enabled }}
+  {{- with .Values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    {{- $selector := dict "matchLabels" (include "tableside.selector" $ | fromYaml) }}
+    - {{- merge (deepCopy .) (dict "labelSelector" $selector "matchLabelKeys" (list "pod-template-hash")) | toYaml | nindent 6 }}
+    {{- end }}
+  {{- end }}
+  {{- end }}
+  {{- with .Values.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: tableside
+      {{- include "tableside.container" . | nindent 6 }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  volumes:
+    {{- include "tableside.volumes" . | nindent 4 }}
+{{- end }}
+
+{{- define "tableside.container" -}}
+image: {{ include "tableside.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args:
+  {{- include "tableside.arguments" . | nindent 2 }}
+{{- if or .Values.secrets.env .Values.extraEnv }}
+env:
+  {{- range $name, $from := .Values.secrets.env }}
+  - name: {{ $name }}
+    valueFrom:
+      secretKeyRef:
+        name: {{ $from.secretName }}
+        key: {{ $from.key | quote }}
+  {{- end }}
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+ports:
+  - name: http
+    containerPort: {{ .Values.ports.http }}
+    protocol: TCP
+  - name: probes
+    containerPort: {{ .Values.ports.probes }}
+    protocol: TCP
+{{- /* Not /readyz: a store that is away is no reason to start a pod again. */}}
+startupProbe:
+  httpGet: {path: /livez, port: probes}
+  {{- toYaml .Values.probes.startup | nindent 2 }}
+readinessProbe:
+  httpGet: {path: /readyz, port: probes}
+  {{- toYaml .Values.probes.readiness | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /livez, port: probes}
+  {{- toYaml .Values.probes.liveness | nindent 2 }}
+{{- if .Values.preStopSleepSeconds }}
+lifecycle:
+  preStop:
+    sleep:
+      seconds: {{ .Values.preStopSleepSeconds }}
+{{- end }}
+{{- with .Values.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- toYaml .Values.securityContext | nindent 2 }}
+volumeMounts:
+  {{- include "tableside.mounts" . | nindent 2 }}
+{{- end }}
+
+{{- define "tableside.arguments" -}}
+- serve
+- --config=/etc/tableside/config.yaml
+- --host={{ .Values.host }}
+- --port={{ .Values.ports.http }}
+- --probes-port={{ .Values.ports.probes }}
+- --workers={{ .Values.workers }}
+{{- if .Values.insecure }}
+- --insecure
+{{- end }}
+{{- if .Values.tls.enabled }}
+- --ssl-certfile=/etc/tableside-tls/{{ .Values.tls.certKey }}
+- --ssl-keyfile=/etc/tableside-tls/{{ .Values.tls.keyKey }}
+{{- if .Values.tls.clientCa.secretName }}
+- --ssl-ca-certs=/etc/tableside-client-ca/{{ .Values.tls.clientCa.key }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,95 @@
+{{/*
+What would not work is refused before anything is installed. The service refuses the same, but only when it starts.
+Values by themselves are checked by values.schema.json; this is what they have to do with each other.
+*/}}
+{{- define "tableside.refusals" -}}
+{{- include "tableside.refuseConfiguration" . }}
+{{- include "tableside.refuseStores" . }}
+{{- include "tableside.refusePersistence" . }}
+{{- if and .Values.tls.clientCa.secretName (not .Values.tls.enabled) }}
+{{- fail "tls.clientCa needs tls.enabled: clients show their certificate while a TLS connection is made" }}
+{{- end }}
+{{- if and (kindIs "float64" .Values.podDisruptionBudget.minAvailable | or (kindIs "string" .Values.podDisruptionBudget.minAvailable)) (not (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) }}
+{{- fail "podDisruptionBudget takes one of minAvailable and maxUnavailable: set the other to null" }}
+{{- end }}
+{{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}
+{{- fail "autoscaling.minReplicas is above autoscaling.maxReplicas" }}
+{{- end }}
+{{- end }}
+
+{{- define "tableside.refuseConfiguration" -}}
+{{- if not .Values.config.stores }}
+{{- fail "config: give the service's configuration, with at least one store in config.stores (docs/configuration.md)" }}
+{{- end }}
+{{- if not (or (hasKey .Values.config "auth") .Values.insecure) }}
+{{- fail "config.auth is absent: anybody in the cluster could read and write. Give it (docs/security.md), or say insecure: true" }}
+{{- end }}
+{{- end }}
+
+{{- define "tableside.refuseStores" -}}
+{{- $several := or .Values.autoscaling.enabled (gt (include "tableside.replicas" . | int) 1) }}
+{{- range $name, $store := .Values.config.stores }}
+{{- if has $store.kind (list "memory" "rocksdb") }}
+{{- if $several }}
+{{- fail (printf "config.stores.%s is of kind %s, which one process owns: set replicas: 1, without autoscaling" $name $store.kind) }}
+{{- end }}
+{{- if gt (int $.Values.workers) 1 }}
+{{- fail (printf "config.stores.%s is of kind %s, which one process owns: set workers: 1" $name $store.kind) }}
+{{- end }}
+{{- end }}
+{{- if and (eq $store.kind "rocksdb") (not $.Values.persistence.enabled) }}
+{{- fail (printf "config.stores.%s is of kind rocksdb, which needs a volume: set persistence.enabled" $name) }}
+{{- end }}
+{{- if eq $store.kind "rocksdb" }}
+{{- include "tableside.refusePath" (dict "root" $ "name" $name "path" ($store.path | default "")) }}
+{{- end }}
+{{- end }}
+{{- range $name, $table := .Values.config.tables }}
+{{- if and (gt (int $.Values.workers) 1) $table.cache }}
+{{- fail (printf "config.tables.%s has a cache: set workers: 1, since one worker would not see what another writes" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The root file system is read-only, so a path elsewhere would fail at start, or keep records nowhere. */}}
+{{- define "tableside.refusePath" -}}
+{{- $mounts := list .root.Values.persistence.mountPath }}
+{{- range .root.Values.extraVolumeMounts }}
+{{- $mounts = append $mounts .mountPath }}
+{{- end }}
+{{- $below := contains "${" .path }}
+{{- range $mounts }}
+{{- if or (eq $.path .) (hasPrefix (printf "%s/" (trimSuffix "/" .)) $.path) }}
+{{- $below = true }}
+{{- end }}
+{{- end }}
+{{- if not $below }}
+{{- fail (printf "config.stores.%s.path is on no volume: put it below persistence.mountPath, %s" .name .root.Values.persistence.mountPath) }}
+{{- end }}
+{{- end }}
+
+{{- define "tableside.refusePersistence" -}}
+{{- if .Values.persistence.enabled }}
+{{- if gt (include "tableside.replicas" . | int) 1 }}
+{{- fail "persistence.enabled goes with one replica: one process owns a RocksDB" }}
+{{- end }}
+{{- if .Values.autoscaling.enabled }}
+{{- fail "persistence.enabled does not go with autoscaling: one process owns a RocksDB" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* How long a pod may take to end: the pause, what the service itself allows, and a little more. */}}
+{{- define "tableside.gracePeriod" -}}
+{{- $shutdown := dig "limits" "shutdown_s" 30 .Values.config }}
+{{- if not (kindIs "string" $shutdown) }}
+{{- $least := add .Values.preStopSleepSeconds (ceil $shutdown) }}
+{{- $given := .Values.terminationGracePeriodSeconds | default (add $least 5) | int }}
+{{- if le $given ($least | int) }}
+{{- fail (printf "terminationGracePeriodSeconds has to be above %d, which is preStopSleepSeconds and config.limits.shutdown_s together" $least) }}
+{{- end }}
+{{- $given }}
+{{- else }}
+{{- required "terminationGracePeriodSeconds has to be given where config.limits.shutdown_s is no number" .Values.terminationGracePeriodSeconds | int }}
+{{- end }}
+{{- end }}
