@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +48,19 @@ def running(
     environment: Mapping[str, str] | None = None,
     ready: bool = True,
     port: int | None = None,
+    probes_port: int | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Service]:
     """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there.
 
-    It is yielded when it is ready, or with `ready=False` as soon as it answers.
+    It is yielded when it is ready, or with `ready=False` as soon as it answers. More `options` that have it speak TLS
+    need a port for probes, where it is asked then.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port, log = port or free_port(), directory / "service.log"
-    command = [str(python), "-m", "tableside", "serve", "--port", str(port), "--workers", str(workers)]
+    command = [str(python), "-m", "tableside", "serve", "--port", str(port), "--workers", str(workers), *options]
+    if probes_port is not None:
+        command += ["--probes-port", str(probes_port)]
     if config is not None:
         command += ["--config", str(config)]
     with log.open("ab") as output:
@@ -68,8 +73,9 @@ def running(
             stdin=subprocess.DEVNULL,
         )
     try:
-        url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(f"{url}/readyz" if ready else f"{url}/livez", process, log)
+        url = f"{'https' if '--ssl-certfile' in options else 'http'}://127.0.0.1:{port}"
+        probes = url if probes_port is None else f"http://127.0.0.1:{probes_port}"
+        _wait_until_ready(f"{probes}/readyz" if ready else f"{probes}/livez", process, log)
         yield Service(url, directory, process.pid, log)
     finally:
         process.terminate()

@@ -13,7 +13,7 @@ from scripted import Scripted
 from tableside.app import create_app
 from tableside.edge import Edge
 from tableside.in_flight import InFlight
-from tableside.serving import Server, configured
+from tableside.serving import Config, Place, Server
 from tableside.settings import checked
 
 RECORD = "/v1/tables/t/records/a"
@@ -85,7 +85,7 @@ async def served(table: Mapping[str, Any] | None = None, **limits: float) -> Asy
     data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
     settings = checked(data)
     app, store = create_app(settings), Scripted()
-    server = Server(configured(app, settings.limits, host="127.0.0.1", port=0), settings.limits)
+    server = Server(Config(app, settings.limits, Place("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(10):

@@ -21,6 +21,7 @@ from .console import routes as console_routes
 from .edge import Edge, StartError
 from .errors import Internal, MalformedRequest, TableError
 from .exposition import Exposition
+from .hosts import Hosts
 from .http_metrics import HttpMetrics
 from .in_flight import InFlight
 from .in_flight import Metrics as InFlightMetrics
@@ -37,16 +38,24 @@ SAMPLE_S = 1.0
 """How often each of several workers shows the others what it has counted, and sets its gauges."""
 
 
-def create_app(settings: Settings, workers: int = 1, file: Path | None = None, accepted: Path | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    workers: int = 1,
+    file: Path | None = None,
+    accepted: Path | None = None,
+    *,
+    local: bool = False,
+) -> FastAPI:
     """Return the service for these settings. Its stores are opened when it starts and closed when it stops.
 
     `workers` is how many processes serve together, and share what a table may do in a second. `file` is where the
     settings are from: when it changes, what can be changed is, while it serves. `accepted` is where it is kept as
-    it was last applied, for workers that join later.
+    it was last applied, for workers that join later. A `local` service is only asked by this machine's own names.
     """
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
-    auth = Auth(settings.auth)
+    auth = Auth(settings.auth, exposition.registry)
+    hosts = Hosts(settings.hosts, local=local)
     request_log = RequestLog(settings.logs)
     pages = Console(exposition.collect) if settings.console.enabled else None
     environment = Environment(Metrics(exposition.registry), workers, in_flight.operations)
@@ -67,6 +76,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None, a
             works.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
         if pages is not None:
             works.append(pages.run())
+        works.append(auth.run())
         tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
@@ -91,6 +101,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None, a
         in_flight.change(**_bounds(changed.limits))
         edge.body_bytes_max = changed.limits.body_bytes_max
         auth.change(changed.auth)
+        hosts.change(changed.hosts)
 
     app = FastAPIOffline(
         title="Tableside",
@@ -111,7 +122,7 @@ def create_app(settings: Settings, workers: int = 1, file: Path | None = None, a
     # The trace comes last, so that the log knows of it when a request has ended.
     observers: list[Observer] = [HttpMetrics(exposition.registry), request_log]
     bytes_max = settings.limits.body_bytes_max
-    edge = Edge(app.build_middleware_stack(), served, in_flight, auth, observers, body_bytes_max=bytes_max)
+    edge = Edge(app.build_middleware_stack(), served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = edge
     return app
 

@@ -5,7 +5,7 @@ import os
 import tempfile
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -17,9 +17,15 @@ from .settings import Settings, SettingsError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from .serving import Place
+    from .tls import Tls
+
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 WORKERS_VARIABLE = "TABLESIDE_WORKERS"
 ACCEPTED_VARIABLE = "TABLESIDE_ACCEPTED"
+LOCAL_VARIABLE = "TABLESIDE_LOCAL"
+PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # its name
+# There is no TABLESIDE_PORT: Kubernetes sets one, to an address, where a service is called `tableside`.
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -29,13 +35,32 @@ GARBAGE_MAX = 50_000
 """How many objects may be made before those without a reference are looked for: a batch makes tens of thousands."""
 
 
+def _option(text: str, **more: Any) -> Any:
+    return typer.Option(help=text, **more)
+
+
 @app.command()
 def serve(
     config: ConfigOption = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; 1 with RocksDB and memory stores.")] = 1,
-    insecure: Annotated[bool, typer.Option(help="Listen on other than loopback without authentication.")] = False,
+    host: Annotated[str, _option("The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, _option("The port to listen on.", min=0, max=65535)] = 8080,
+    probes_port: Annotated[
+        int | None, _option("Another port, for probes and metrics only, without TLS.", min=0, max=65535)
+    ] = None,
+    workers: Annotated[int, _option("Processes; 1 with RocksDB and memory stores.", min=1, max=64)] = 1,
+    ssl_certfile: Annotated[
+        Path | None, _option("PEM file of the certificate, and of what leads to its authority.")
+    ] = None,
+    ssl_keyfile: Annotated[Path | None, _option("PEM file of its key, if that is in another.")] = None,
+    ssl_keyfile_password: Annotated[
+        str | None, _option("The key's password; a command line is seen by others.", envvar=PASSWORD_VARIABLE)
+    ] = None,
+    ssl_ca_certs: Annotated[
+        Path | None, _option("PEM file of authorities; clients must show a certificate of one.")
+    ] = None,
+    insecure: Annotated[
+        bool, _option("Listen on other than loopback without authentication, and be asked by any name.")
+    ] = False,
 ) -> None:
     """Serve the tables. Without a configuration: RocksDB under ./tableside-data, tables made as they are written to."""
     chosen = _settings(config)
@@ -43,9 +68,14 @@ def serve(
         _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
     if workers > 1 and any(table.cache for table in chosen.tables.values()):
         _refuse("--workers above 1 and a cache do not go together: one worker would not see what another writes")
-    if chosen.auth is None and not _is_loopback(host) and not insecure:
+    local = _is_loopback(host)
+    if chosen.auth is None and not local and not insecure:
         _refuse(f"without auth the service listens on loopback only; say --insecure to listen on {host} all the same")
-    _run(chosen, config, host, port, workers)
+    from .serving import Place  # like all of the server only where it is needed
+
+    tls = _tls(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
+    place = Place(host, port, probes_port, tls)
+    _run(chosen, config, place, workers, local=chosen.auth is None and local and not insecure)
 
 
 @app.command()
@@ -63,10 +93,11 @@ def worker() -> "FastAPI":
     file, accepted = Path(os.environ[CONFIG_VARIABLE]), Path(os.environ[ACCEPTED_VARIABLE])
     settings = load_to_join(file, accepted)
     _prepare(settings)
-    return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted)
+    local = LOCAL_VARIABLE in os.environ
+    return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted, local=local)
 
 
-def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: int) -> None:
+def _run(chosen: Settings, config: Path | None, place: "Place", workers: int, *, local: bool) -> None:
     # Only here: the other verbs start in half the time without a server.
     from . import serving
     from .app import create_app
@@ -74,10 +105,9 @@ def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: i
     from .workers import Workers
 
     _prepare(chosen)
-    limits = chosen.limits
     if workers == 1:
-        app = create_app(chosen, file=config)
-        serving.Server(serving.configured(app, limits, host=host, port=port), limits).run()
+        app = create_app(chosen, file=config, local=local)
+        serving.Server(serving.Config(app, chosen.limits, place)).run()
         return
     assert config is not None  # without one, the store is one that a single process owns
     name = f"{__name__}:{worker.__name__}"
@@ -85,9 +115,23 @@ def _run(chosen: Settings, config: Path | None, host: str, port: int, workers: i
         accepted = Path(folder) / "accepted.yaml"
         keep(config, accepted)
         told = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
-        os.environ |= told
-        serve = Workers(serving.configured(name, limits, host=host, port=port, workers=workers), limits).serve
-        raise typer.Exit(serve())
+        os.environ |= told | ({LOCAL_VARIABLE: "1"} if local else {})
+        raise typer.Exit(Workers(serving.Config(name, chosen.limits, place, workers)).serve())
+
+
+def _tls(certificate: Path | None, key: Path | None, authorities: Path | None, password: str | None) -> "Tls | None":
+    from .tls import Tls, TlsError
+
+    if certificate is None:
+        if key or authorities:
+            _refuse("--ssl-keyfile and --ssl-ca-certs need --ssl-certfile")
+        return None
+    tls = Tls(certificate, key, authorities, password)
+    try:
+        tls.check()
+    except TlsError as error:
+        _refuse(str(error))
+    return tls
 
 
 def _prepare(settings: Settings) -> None:
@@ -119,7 +163,7 @@ def _is_loopback(host: str) -> bool:
         return False  # a name, which may mean anything
 
 
-def _refuse(why: str) -> None:
+def _refuse(why: str) -> NoReturn:
     typer.echo(f"tableside: {why}", err=True)
     raise typer.Exit(2)
 

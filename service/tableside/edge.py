@@ -16,6 +16,7 @@ from .auth import Auth
 from .door import PROBES, REQUEST_ID, Door, install
 from .errors import Internal, Overloaded, TableError
 from .exchange import Exchange
+from .hosts import Hosts
 from .in_flight import InFlight
 from .notes import SCOPE_KEY, Notes, Observer
 from .routes import problem_response
@@ -44,6 +45,7 @@ class Edge:
         routes: Sequence[Route],
         in_flight: InFlight,
         auth: Auth,
+        hosts: Hosts,
         observers: Sequence[Observer] = (),
         *,
         body_bytes_max: int = 16 * 2**20,
@@ -53,6 +55,7 @@ class Edge:
         self._in_flight = in_flight
         self._door = Door(in_flight)
         self._auth = auth
+        self._hosts = hosts
         self._observers = observers
         self.body_bytes_max = body_bytes_max
 
@@ -81,8 +84,10 @@ class Edge:
     async def _answered(self, scope: Scope, exchange: Exchange, declared: int) -> None:
         notes = exchange.notes
         try:
+            self._hosts.check(scope)
             # Before the bounds on what is in flight: who has no token takes no place from those who have one.
-            self._auth.admit(scope, notes)
+            if (keys := self._auth.admit(scope, notes)) is not None:
+                await keys
             app = self._asked(scope, notes)
             if scope["path"] in PROBES:
                 await app(scope, exchange.receive, exchange.send)

@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
 _ATTACH_FILTER = 26
 _SYN = 0x02
@@ -20,6 +21,19 @@ _INSTRUCTIONS = (
     (0x06, 0, 0, 0),  # drop the segment
     (0x06, 0, 0, 0xFFFFFFFF),  # else pass it on whole
 )
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound there and does not listen yet. Raise OSError if it cannot be."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    listener.set_inheritable(True)
+    return listener
 
 
 def refuse_new(sockets: Iterable[socket.socket]) -> None:
@@ -46,4 +60,5 @@ def _drop_first_segments(listener: socket.socket) -> None:
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in _INSTRUCTIONS)
     kept = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HP", len(_INSTRUCTIONS), ctypes.addressof(kept))
-    listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+    with suppress(OSError):  # some kernels let only the privileged do so, which the user of a container is not
+        listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)

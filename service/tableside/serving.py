@@ -12,17 +12,23 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from types import FrameType
 from typing import cast
 
+import msgspec
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 
-from .listening import readable, refuse_new
+from .listening import bound, readable, refuse_new
+from .probes import probes_only
 from .protocol import Protocol, State
 from .settings import LimitSettings
+from .tls import Renewal, Tls
 
 log = logging.getLogger(__name__)
 
@@ -45,24 +51,51 @@ FRESH_S = 1.0
 LATE_TICKS = 20
 """Every how many of the server's ticks, ten in a second, it looks for connections that say nothing."""
 
+RENEWAL_TICKS = 50
+"""Every how many of them it looks whether the certificate's files have changed."""
+
 LOOK_S = 0.02
 
 
-def configured(app: object, limits: LimitSettings, *, host: str, port: int, workers: int = 1) -> uvicorn.Config:
-    """Return how to serve an application; one that several processes serve is given as the name of what makes it."""
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]  # an application or a name
-        factory=isinstance(app, str),
-        workers=workers,
-        host=host,
-        port=port,
-        http=Protocol,
-        ws="none",
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=math.ceil(limits.shutdown_s),
-    )
+class Place(msgspec.Struct, frozen=True):
+    """Where to listen: at the port for everything, and at another, in plain, for probes and metrics only."""
+
+    host: str
+    port: int
+    probes_port: int | None = None
+    tls: Tls | None = None
+
+
+class Config(uvicorn.Config):
+    """How to serve an application; one that several processes serve is given as the name of what makes it."""
+
+    def __init__(self, app: object, limits: LimitSettings, place: Place, workers: int = 1) -> None:
+        super().__init__(
+            app,  # type: ignore[arg-type]  # an application or a name
+            factory=isinstance(app, str),
+            workers=workers,
+            host=place.host,
+            port=place.port,
+            http=Protocol,
+            ws="none",
+            access_log=False,
+            log_config=None,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=math.ceil(limits.shutdown_s),
+            **(place.tls.options() if place.tls else {}),
+        )
+        self.limits = limits
+        self.place = place
+
+    def probes_socket(self) -> socket.socket | None:
+        """Return a socket bound to the port for probes, if there is to be one. End the process if that is taken."""
+        if self.place.probes_port is None:
+            return None
+        try:
+            return bound(self.place.host, self.place.probes_port)
+        except OSError as error:
+            log.error("cannot listen on %s, port %s: %s", self.place.host, self.place.probes_port, error.strerror)
+            sys.exit(STARTUP_FAILURE)
 
 
 class Server(uvicorn.Server):
@@ -71,10 +104,13 @@ class Server(uvicorn.Server):
     With a supervisor several such processes share their listening sockets. It closes those, and is who is told twice.
     """
 
-    def __init__(self, config: uvicorn.Config, limits: LimitSettings, *, supervised: bool = False) -> None:
+    def __init__(self, config: Config, *, supervised: bool = False) -> None:
         super().__init__(config)
         self.server_state: State = State()
-        self._limits = limits
+        self._limits = config.limits
+        self._place = config.place
+        self._probes_socket = config.probes_socket
+        self._renewal: Renewal | None = None
         self._supervised = supervised
         self._asked_at: float | None = None
 
@@ -84,14 +120,37 @@ class Server(uvicorn.Server):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         super().run(sockets)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the application's stores, then listen: on the sockets of a supervisor, else on one's own."""
+        probes = self._probes_socket() if sockets is None else next(iter(sockets[1:]), None)
+        await super().startup(None if sockets is None else sockets[:1])
+        if probes is not None:
+            self.servers.append(await self._listening_for_probes(probes))
+        if self._place.tls is not None and self.config.ssl is not None:
+            self._renewal = Renewal(self._place.tls, self.config.ssl)
+
     async def on_tick(self, counter: int) -> bool:
-        """Look whether it is time to end; and now and then, who has connected and does not say what for."""
+        """Look whether it is time to end; now and then, who says nothing, and whether a certificate is new."""
+        if counter % RENEWAL_TICKS == 0 and self._renewal is not None:
+            self._renewal.look()
         if counter % LATE_TICKS == 0:
             now = asyncio.get_running_loop().time()
             for connection in self._connections():
                 if connection.is_late(now):
                     connection.transport.close()
         return await super().on_tick(counter)
+
+    async def _listening_for_probes(self, probes: socket.socket) -> asyncio.Server:
+        config = copy(self.config)
+        config.loaded_app = probes_only(config.loaded_app)
+
+        def protocol() -> Protocol:
+            return Protocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(protocol, sock=probes, backlog=config.backlog)
+        log.info("probes and metrics are answered on port %s", server.sockets[0].getsockname()[1])
+        return server
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end, when a signal says so."""

@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from socket import socket
 from types import FrameType
 
-from uvicorn.config import STARTUP_FAILURE, Config
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.server import Server as UvicornServer
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from .exposition import DIRECTORY_VARIABLE
 from .listening import refuse_new
-from .serving import Server
-from .settings import LimitSettings
+from .serving import Config, Server
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +29,15 @@ LOOK_S = 0.1
 class Worker(Process):
     """One process."""
 
-    def __init__(self, config: Config, sockets: list[socket], limits: LimitSettings) -> None:
+    def __init__(self, config: Config, sockets: list[socket]) -> None:
         super().__init__(config, sockets)
-        self._limits = limits
+        self._config = config
 
     @property
     def server(self) -> UvicornServer:
         """Return its server, made in the process itself."""
         if self._server is None:
-            self._server = Server(self.config, self._limits, supervised=True)
+            self._server = Server(self._config, supervised=True)
         return self._server
 
 
@@ -49,9 +48,11 @@ class Workers(Multiprocess):
     SIGHUP is passed on.
     """
 
-    def __init__(self, config: Config, limits: LimitSettings) -> None:
-        super().__init__(config, [config.bind_socket()])
-        self._limits = limits
+    def __init__(self, config: Config) -> None:
+        probes = config.probes_socket()
+        super().__init__(config, [config.bind_socket(), *([] if probes is None else [probes])])
+        self._config = config
+        self._limits = config.limits
         self._asked_at: float | None = None
         self._failed = False
         for sig in (signal.SIGTERM, signal.SIGINT):
@@ -103,7 +104,7 @@ class Workers(Multiprocess):
         """Keep the number: how much each may do depends on it."""
 
     def _started(self) -> Worker:
-        worker = Worker(self.config, self.sockets, self._limits)
+        worker = Worker(self._config, self.sockets)
         worker.start()
         return worker
 
