@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from . import draining, values
-from .auth import ANYBODY, Caller, Unauthenticated, caller_of, permitted
+from .auth import Unauthenticated, caller_of
 from .catalog import Catalog
 from .errors import (
     InvalidOperation,
@@ -31,6 +31,7 @@ from .errors import (
 from .keys import part_from_text
 from .notes import notes
 from .operations import Get, Operation, Outcome, Record
+from .rights import ANYBODY, Caller, permitted
 from .settings import NAME
 from .store import Scan, TableSpec
 from .table import Table

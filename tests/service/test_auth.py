@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-from tableside.auth import ANYBODY, NOBODY, Auth, Caller, Forbidden, permitted
+from tableside.auth import Auth
 from tableside.errors import InvalidOperation, TableError
 from tableside.operations import Delete, Get, Operation, Put, Update
 from tableside.reloading import beyond_reloading
+from tableside.rights import ANYBODY, NOBODY, Caller, Forbidden, permitted
 from tableside.settings import (
     PATTERNS_MAX,
     TOKENS_MAX,
     AuthSettings,
+    IssuerSettings,
+    RuleSettings,
     Settings,
     SettingsError,
     TokenSettings,
@@ -141,7 +145,9 @@ def test_what_may_not_be_done_is_refused_in_its_place(caller: Caller, refused: l
 def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
     file = tmp_path / "tokens.yaml"
     file.write_text(json.dumps([{"name": "b", "sha256": B.upper(), "write": ["t"], "admin": True}]))
-    auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A, "read": ["*"]}], tokens_file=str(file)))
+    auth = Auth(
+        auth_settings(tokens=[{"name": "a", "sha256": A, "read": ["*"]}], tokens_file=str(file)), CollectorRegistry()
+    )
     a, b = auth.known(b"a"), auth.known(b"b")
     assert a is not None
     assert b is not None
@@ -154,11 +160,11 @@ def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
 
 def test_without_auth_anybody_is_known() -> None:
     assert checked(STORES).auth is None
-    assert Auth(None).known(b"") is ANYBODY
+    assert Auth(None, CollectorRegistry()).known(b"") is ANYBODY
 
 
 def test_callers_are_exchanged_at_run_time() -> None:
-    auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A}]))
+    auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A}]), CollectorRegistry())
     auth.change(auth_settings(tokens=[{"name": "b", "sha256": B}]))
     assert auth.known(b"a") is None
     assert auth.known(b"b") is not None
@@ -175,7 +181,9 @@ def test_the_documented_tokens_have_no_faults(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("model", [AuthSettings, TokenSettings], ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "model", [AuthSettings, TokenSettings, IssuerSettings, RuleSettings], ids=lambda model: model.__name__
+)
 def test_every_setting_is_documented(model: type[BaseModel]) -> None:
     text = (DOCUMENTATION / "configuration.md").read_text(encoding="utf-8")
     for name in model.model_fields:
@@ -275,7 +283,7 @@ def test_a_variable_that_is_not_set_is_one_fault() -> None:
 def test_digests_are_in_no_repr() -> None:
     found = settings(tokens=[{"name": "a", "sha256": A}])
     assert found.auth is not None
-    auth = Auth(found.auth)
+    auth = Auth(found.auth, CollectorRegistry())
     shown = (
         f"{found!r} {found.auth} {found.auth.model_dump()} {found.auth.model_dump_json()} {auth!r} {auth.known(b'a')!r}"
     )

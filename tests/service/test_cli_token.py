@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from running import Service, running
@@ -50,9 +51,8 @@ def test_a_new_token_is_known_by_the_entry_that_comes_with_it() -> None:
     made = [new("etl", "--read", "*", "--read", "a?", "--write", "profile*") for _ in range(2)]
     [token, line], [other, _] = (one.stdout.splitlines() for one in made)
     entries = yaml.safe_load(line)
-    caller = Auth(checked({"stores": {"s": {"kind": "memory"}}, "auth": {"tokens": entries}}).auth).known(
-        token.encode()
-    )
+    auth = checked({"stores": {"s": {"kind": "memory"}}, "auth": {"tokens": entries}}).auth
+    caller = Auth(auth, CollectorRegistry()).known(token.encode())
     assert caller is not None
     assert (caller.name, caller.admin) == ("etl", False)
     assert caller.may("read", "any")

@@ -1,8 +1,19 @@
 """Everything an operator may set, with units, limits and defaults; and every fault in a file, found at once."""
 
-from .auth import PATTERNS_MAX, TOKENS_MAX, AuthSettings, TokenSettings
+from .auth import TOKENS_MAX, AuthSettings, TokenSettings
 from .configuration import Settings, StoreSettings
 from .faults import NAME, Fault, SettingsError
+from .issuers import (
+    ALGORITHMS,
+    ISSUERS_MAX,
+    RULES_MAX,
+    Algorithm,
+    IssuerSettings,
+    RuleSettings,
+    checked_url,
+    on_loopback,
+)
+from .patterns import PATTERNS_MAX
 from .reading import checked, default_settings, load
 from .service import ConsoleSettings, LimitSettings, LogSettings, RetryBudgetSettings, TraceSettings
 from .tables import (
@@ -15,9 +26,13 @@ from .tables import (
 )
 
 __all__ = [
+    "ALGORITHMS",
+    "ISSUERS_MAX",
     "NAME",
     "PATTERNS_MAX",
+    "RULES_MAX",
     "TOKENS_MAX",
+    "Algorithm",
     "AuthSettings",
     "BatchSettings",
     "CacheSettings",
@@ -25,10 +40,12 @@ __all__ = [
     "CostSettings",
     "DirectionSettings",
     "Fault",
+    "IssuerSettings",
     "LimitSettings",
     "LogSettings",
     "Place",
     "RetryBudgetSettings",
+    "RuleSettings",
     "Settings",
     "SettingsError",
     "StoreSettings",
@@ -36,6 +53,8 @@ __all__ = [
     "TokenSettings",
     "TraceSettings",
     "checked",
+    "checked_url",
     "default_settings",
     "load",
+    "on_loopback",
 ]

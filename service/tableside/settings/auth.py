@@ -1,4 +1,4 @@
-"""What an operator may set of who asks: tokens, and what each of them may do."""
+"""What an operator may set of who asks: tokens, and what each of them may do; and whose signed tokens are taken."""
 
 import re
 from typing import Annotated, Literal
@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
+from .issuers import Issuers
+from .patterns import TablePatterns
+
 TOKENS_MAX = 10_000
-PATTERNS_MAX = 1000
-"""How many tokens the configuration has, and how many patterns of tables each of them to read, and to write."""
+"""How many tokens the configuration has."""
 
 
 def _checked_digest(digest: SecretStr) -> SecretStr:
@@ -20,11 +22,6 @@ def _checked_digest(digest: SecretStr) -> SecretStr:
 
 
 _DIGEST_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
-TablePatterns = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*?!\[\]-]{1,200}$")], ...], Field(max_length=PATTERNS_MAX)
-]
-"""Names of tables, in which `*` is anything, `?` one character, and `[ab]` one of these."""
 
 
 class TokenSettings(BaseModel, frozen=True, extra="forbid"):
@@ -48,4 +45,5 @@ class AuthSettings(BaseModel, frozen=True, extra="forbid"):
 
     tokens: Tokens = ()
     tokens_file: str | None = None
+    issuers: Issuers = ()
     metrics: Literal["open", "admin"] = "open"

@@ -18,11 +18,13 @@ def read_auth(entry: object, faults: Faults) -> AuthSettings | None:
     """Return who may ask, with the tokens of the file among the others; None, and its faults, where it has some."""
     given = entry if isinstance(entry, dict) else {}
     auth = faults.model(AuthSettings, entry, "auth")
-    if isinstance(entry, dict) and not (given.get("tokens") or given.get("tokens_file")):
-        faults.add("auth", "has tokens or a tokens_file: without them nobody could ask anything")
+    if isinstance(entry, dict) and not any(given.get(member) for member in ("tokens", "tokens_file", "issuers")):
+        faults.add("auth", "has tokens, a tokens_file or issuers: without them nobody could ask anything")
     listed = _listed(given.get("tokens_file"), faults)
     more = faults.model(_TokensFile, listed, "auth.tokens_file")
     _check_distinct({"auth.tokens": given.get("tokens"), "auth.tokens_file": listed}, faults)
+    if auth:
+        _check_audiences(auth, faults)
     return auth.model_copy(update={"tokens": auth.tokens + more.root}) if auth and more else None
 
 
@@ -53,3 +55,13 @@ def _check_distinct(lists: Mapping[str, object], faults: Faults) -> None:
                 where = f"{path}.{index}.{member}"
                 if isinstance(text, str) and first.setdefault((member, text), where) != where:
                     faults.add(where, f"is the same as {first[member, text]}")
+
+
+def _check_audiences(auth: AuthSettings, faults: Faults) -> None:
+    """See to it that a token of one issuer for one audience is taken in one way."""
+    first: dict[tuple[str, str], str] = {}
+    for index, issuer in enumerate(auth.issuers):
+        for audience in issuer.audience:
+            where = f"auth.issuers.{index}.audience"
+            if (before := first.setdefault((issuer.issuer, audience), where)) != where:
+                faults.add(where, f"has one in common with {before}, of the same issuer")
