@@ -1,0 +1,65 @@
+# The service with every store, and nothing else: docs/image.md says how to build, run and check it.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS builder
+WORKDIR /build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore \
+    PYTHONHASHSEED=0
+COPY image/service.txt image/wheel.txt ./
+# What the index needs of the builder's machine comes as secrets, which stay out of every layer.
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem set -eu; \
+    export PIP_CONFIG_FILE=/run/secrets/pip.conf; \
+    if [ -f /run/secrets/ca.pem ]; then export PIP_CERT=/run/secrets/ca.pem; fi; \
+    python3 -m venv tools; \
+    python3 -m venv --without-pip /opt/tableside; \
+    locked="--no-deps --require-hashes --only-binary=:all: --no-compile"; \
+    tools/bin/pip install $locked --requirement wheel.txt; \
+    tools/bin/pip --python /opt/tableside/bin/python3 install $locked --requirement service.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY service service
+COPY spark_client spark_client
+ARG VERSION=0+unknown
+RUN set -eu; \
+    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE="${VERSION}"; \
+    tools/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .; \
+    tools/bin/pip --python /opt/tableside/bin/python3 install --no-deps --no-index --no-compile dist/*.whl; \
+    cd /opt/tableside; \
+    rm -rf bin/*ctivate* include lib/python3*/site-packages/pyarrow/include; \
+    find lib -type d -name tests -prune -exec rm -r {} +; \
+    # Bytecode that depends on nothing but the source: two builds give the same files.
+    bin/python3 -m compileall -q --invalidation-mode unchecked-hash lib
+
+FROM ${BASE}
+# Nothing that installs, nothing that raises rights; a user with a name, because some libraries ask for it.
+RUN set -eu; \
+    rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3*/site-packages/* \
+        /usr/local/lib/python3*/ensurepip /usr/lib/python3*/ensurepip /usr/share/python-wheels \
+        /usr/lib/python3/dist-packages/pip* /usr/lib/python3/dist-packages/setuptools*; \
+    find / -xdev -type f -perm /6000 -exec chmod a-s {} +; \
+    echo 'tableside:x:10001:' >> /etc/group; \
+    echo 'tableside:x:10001:10001::/nonexistent:/usr/sbin/nologin' >> /etc/passwd; \
+    install --directory --owner=10001 --group=10001 --mode=0750 /data
+COPY --from=builder /opt/tableside /opt/tableside
+COPY image/config.yaml /etc/tableside/config.yaml
+ENV PATH=/opt/tableside/bin:$PATH
+# Some bases come without the bytecode of the standard library: that of what the service imports is made here.
+RUN python3 -c 'import tableside.app, tableside.cli'
+ENV PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    TABLESIDE_CONFIG=/etc/tableside/config.yaml
+ARG VERSION=0+unknown
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="Tableside" \
+      org.opencontainers.image.description="Random access by key to tables that live elsewhere, over HTTP and from PySpark" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"
+USER 10001:10001
+WORKDIR /data
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["tableside"]
+# A container's own loopback reaches nobody. Without `auth` in the configuration this is refused, as everywhere.
+CMD ["serve", "--host", "0.0.0.0"]
