@@ -79,7 +79,13 @@ def installed_by(root: Distribution, extra: str) -> dict[str, Distribution]:
 def document(python: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     """Describe the packages of a Python, with their licences and who needs whom."""
     # What is left of it in the end is checked in the end: here that would take ten times as long as all the rest.
-    options = ["--output-reproducible", "--no-validate", "--spec-version", SCHEMA.to_version()]
+    options = [
+        "--output-reproducible",
+        "--no-validate",
+        "--gather-license-texts",
+        "--spec-version",
+        SCHEMA.to_version(),
+    ]
     command = [sys.executable, "-m", "cyclonedx_py", "environment", *options, str(python)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
