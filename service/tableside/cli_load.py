@@ -17,7 +17,8 @@ from rich.progress import Progress, wrap_file
 
 from tableside_spark.client import TableClient
 
-from .cli_records import URL, TableArgument, TokenFileOption, UrlOption, connected, key_types
+from .cli_reaching import reaching
+from .cli_records import TableArgument, key_types
 
 BATCH_ROWS = 2000
 CSV_BLOCK_BYTES = 16 * 2**20
@@ -27,23 +28,22 @@ DECIMAL_DIGITS_MAX = 15
 Row = dict[str, Any]
 
 
+@reaching
 def load(
+    client: TableClient,
     table: TableArgument,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, JSON lines or Parquet.")],
     key: Annotated[list[str], typer.Option(help="The field that is the key; once for each part of a composite key.")],
-    url: UrlOption = URL,
-    token_file: TokenFileOption = None,
 ) -> None:
     """Put every row of a file into a table, under the row's key."""
-    with connected(url, token_file) as client:
-        kinds = key_types(client, table)
-        if len(kinds) != len(key):
-            raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
-        loading = _Loading(client, table, key, kinds)
-        try:
-            loading.take(_rows(file, dict(zip(key, kinds, strict=True))))
-        except (pa.ArrowException, orjson.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-            loading.refuse(f"{file.name} cannot be read further: {str(error).partition(chr(10))[0]}")
+    kinds = key_types(client, table)
+    if len(kinds) != len(key):
+        raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
+    loading = _Loading(client, table, key, kinds)
+    try:
+        loading.take(_rows(file, dict(zip(key, kinds, strict=True))))
+    except (pa.ArrowException, orjson.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        loading.refuse(f"{file.name} cannot be read further: {str(error).partition(chr(10))[0]}")
     typer.echo(f"{loading.stored} records stored in {table}, {loading.failed} failed")
     if loading.failed:
         raise typer.Exit(1)

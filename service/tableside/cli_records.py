@@ -1,33 +1,18 @@
 """The operations of the command line, against a running service."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
 
 from tableside_spark.client import TableClient
-from tableside_spark.credential import CredentialError
 from tableside_spark.errors import TableError
 
-UrlOption = Annotated[str, typer.Option("--url", envvar="TABLESIDE_URL", help="Where the service is.")]
-TokenFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        envvar="TABLESIDE_TOKEN_FILE",
-        exists=True,
-        dir_okay=False,
-        help="A file that holds the bearer token; else it is in TABLESIDE_TOKEN.",
-    ),
-]
+from .cli_reaching import reaching
+
 TableArgument = Annotated[str, typer.Argument(help="The table's name.")]
 KeyArgument = Annotated[str, typer.Argument(help="The key; of a composite key a JSON array of its parts.")]
-
-URL = "http://127.0.0.1:8080"
 
 
 def install(app: typer.Typer) -> None:
@@ -36,86 +21,72 @@ def install(app: typer.Typer) -> None:
         app.command()(verb)
 
 
-def tables(url: UrlOption = URL, token_file: TokenFileOption = None) -> None:
+@reaching
+def tables(client: TableClient) -> None:
     """List the tables: name, kind of store, key."""
-    with connected(url, token_file) as client:
-        for table in client.tables():
-            parts = [f"{field['name'] or 'key'} {field['type']}" for field in table["key"]]
-            typer.echo(f"{table['name']}\t{table['store']['kind']}\t{', '.join(parts)}")
+    for table in client.tables():
+        parts = [f"{field['name'] or 'key'} {field['type']}" for field in table["key"]]
+        typer.echo(f"{table['name']}\t{table['store']['kind']}\t{', '.join(parts)}")
 
 
-def get(table: TableArgument, key: KeyArgument, url: UrlOption = URL, token_file: TokenFileOption = None) -> None:
+@reaching
+def get(client: TableClient, table: TableArgument, key: KeyArgument) -> None:
     """Print a record's value."""
-    with connected(url, token_file) as client:
-        _print(client.get(table, read_key(client, table, key)).value)
+    _print(client.get(table, read_key(client, table, key)).value)
 
 
+@reaching
 def put(
+    client: TableClient,
     table: TableArgument,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="JSON", help="The value, a JSON object.")],
     ttl_s: Annotated[float | None, typer.Option(help="Seconds to live; -1 for no end.")] = None,
-    url: UrlOption = URL,
-    token_file: TokenFileOption = None,
 ) -> None:
     """Make a record's value this one, and print its etag."""
     document = _json(value, "JSON")
-    with connected(url, token_file) as client:
-        typer.echo(client.put(table, read_key(client, table, key), document, ttl_s=ttl_s).etag)
+    typer.echo(client.put(table, read_key(client, table, key), document, ttl_s=ttl_s).etag)
 
 
+@reaching
 def update(
+    client: TableClient,
     table: TableArgument,
     key: KeyArgument,
     change: Annotated[str, typer.Argument(metavar="JSON", help="A merge patch, operators, or an array of these.")],
     default: Annotated[str | None, typer.Option(metavar="JSON", help="The value to start from.")] = None,
     ttl_s: Annotated[float | None, typer.Option(help="Seconds to live; -1 for no end.")] = None,
-    url: UrlOption = URL,
-    token_file: TokenFileOption = None,
 ) -> None:
     """Change a record, and print the value that it has then."""
     document = _json(change, "JSON")
     start = None if default is None else _json(default, "--default")
-    with connected(url, token_file) as client:
-        found = read_key(client, table, key)
-        _print(client.update(table, found, document, default=start, ttl_s=ttl_s, return_=True).value)
+    found = read_key(client, table, key)
+    _print(client.update(table, found, document, default=start, ttl_s=ttl_s, return_=True).value)
 
 
-def delete(table: TableArgument, key: KeyArgument, url: UrlOption = URL, token_file: TokenFileOption = None) -> None:
+@reaching
+def delete(client: TableClient, table: TableArgument, key: KeyArgument) -> None:
     """Make a record absent."""
-    with connected(url, token_file) as client:
-        client.delete(table, read_key(client, table, key))
+    client.delete(table, read_key(client, table, key))
 
 
+@reaching
 def scan(
+    client: TableClient,
     table: TableArgument,
     prefix: Annotated[str | None, typer.Option(help="Only keys that begin so.")] = None,
     partition: Annotated[str | None, typer.Option(help="Only this partition of a composite key.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.")] = None,
-    url: UrlOption = URL,
-    token_file: TokenFileOption = None,
 ) -> None:
     """Print the records of a table, one JSON object a line."""
     left = limit
-    with connected(url, token_file) as client:
-        for page in client.scan(table, prefix=prefix, partition=partition, limit=limit and min(limit, 10_000)):
-            for row in page.slice(0, left).to_pylist():
-                key = list(row["key"].values()) if isinstance(row["key"], dict) else row["key"]
-                _print({"key": key, "value": orjson.loads(row["value"]), "etag": row["etag"]})
-            left = None if left is None else left - page.num_rows
-            if left is not None and left <= 0:
-                return
-
-
-@contextmanager
-def connected(url: str, token_file: Path | None = None) -> Iterator[TableClient]:
-    """Open a client; what fails is told in one line, and the exit code is 1."""
-    try:
-        with TableClient(url, token_file=None if token_file is None else str(token_file)) as client:
-            yield client
-    except (TableError, CredentialError) as error:
-        typer.echo(f"tableside: {error}", err=True)
-        raise typer.Exit(1) from None
+    for page in client.scan(table, prefix=prefix, partition=partition, limit=limit and min(limit, 10_000)):
+        for row in page.slice(0, left).to_pylist():
+            key = list(row["key"].values()) if isinstance(row["key"], dict) else row["key"]
+            _print({"key": key, "value": orjson.loads(row["value"]), "etag": row["etag"]})
+        left = None if left is None else left - page.num_rows
+        if left is not None and left <= 0:
+            return
 
 
 def read_key(client: TableClient, table: str, text: str) -> Any:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_spark import answers, wire
-from tableside_spark.credential import Credential
-from tableside_spark.errors import UNREACHABLE, TableError, from_problem
+from tableside_spark.credential import Credential, HeldToken
+from tableside_spark.errors import TLS_REFUSED, UNREACHABLE, TableError, from_problem
 from tableside_spark.retries import DEFAULT_RETRIES, Budget, Retries
+from tableside_spark.tls import FreshContext, Tls, doubt, refusal
 from tableside_spark.tracing import trace_headers
 from tableside_spark.wire import Key
 
@@ -47,6 +48,10 @@ class TableClient:
     Every method asks again, within `retries`, what failed in a way that may pass and may safely be repeated,
     and raises `TableError` for what remains. A service that cannot be reached is `service_unreachable`, with
     `applied` `"no"` if the request never left and `"unknown"` otherwise. `timeout_s` bounds one attempt.
+    One that TLS does not let this client talk to is `tls_refused`, at once.
+
+    The token is `token`, or what is in `token_file`, or in `TABLESIDE_TOKEN`. `ca_file`, `certificate_file` and
+    `key_file` are as in `Tls`. Files are read again as they change. `credential` and `tls` say the same as values.
     """
 
     def __init__(
@@ -55,7 +60,11 @@ class TableClient:
         *,
         token: str | None = None,
         token_file: str | None = None,
+        ca_file: str | None = None,
+        certificate_file: str | None = None,
+        key_file: str | None = None,
         credential: Credential | None = None,
+        tls: Tls | None = None,
         timeout_s: float = 30.0,
         connections_max: int = 64,
         retries: Retries = DEFAULT_RETRIES,
@@ -65,8 +74,12 @@ class TableClient:
         self._budget = budget
         self._retried = 0
         self._counting = threading.Lock()
+        given = tls or Tls(ca_file, certificate_file, key_file)
+        given.refuse_plain(url)
+        self._tls = given.here() if url.startswith("https://") else None
         self._http = httpx.Client(
             base_url=url.rstrip("/"),
+            verify=True if self._tls is None else FreshContext(self._tls, httpx.create_ssl_context),
             auth=_Bearer(credential or Credential(token, token_file)),
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0), pool=None),
             limits=httpx.Limits(
@@ -316,7 +329,7 @@ class TableClient:
         try:
             response = self._http.request(method, path, **request)
         except httpx.TransportError as error:
-            raise _unreachable(table, error) from error
+            raise _unreachable(table, error, self._tls) from error
         if not response.is_success:  # A redirect is a proxy's, which wants a login or TLS.
             raise from_problem(table, response.status_code, _problem(response), response.headers.get("retry-after"))
         return response
@@ -330,35 +343,33 @@ class _Bearer(httpx.Auth):
     """Puts the token on each request, and reads it anew, once, when it is refused."""
 
     def __init__(self, credential: Credential) -> None:
-        self._credential = credential
-        self._held: list[str | None] = [credential.read()]
+        self._token = HeldToken(credential)
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Sign; on a 401 sign again if the token has changed meanwhile."""
         sent = self._sign(request)
         response = yield request
-        if response.status_code == 401 and self._renewed(sent):
+        if response.status_code == 401 and self._token.differs_from(sent):
             self._sign(request)
             yield request
 
     def _sign(self, request: httpx.Request) -> str | None:
-        token = self._held[0]
+        token = self._token.current()
         if token is not None:
             request.headers["Authorization"] = f"Bearer {token}"
         return token
 
-    def _renewed(self, sent: str | None) -> bool:
-        """Whether there is now another token than was sent, perhaps since another thread has read it already."""
-        self._held[0] = self._credential.read()
-        return self._held[0] != sent
 
-
-def _unreachable(table: str | None, error: httpx.TransportError) -> TableError:
+def _unreachable(table: str | None, error: httpx.TransportError, tls: Tls | None) -> TableError:
+    refused = None if tls is None else refusal(error, tls)
+    if refused is not None:
+        return TableError(table, TLS_REFUSED, 0, refused)
+    cut_off = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
     return TableError(
         table,
         UNREACHABLE,
         0,
-        f"{type(error).__name__}: {error}",
+        f"{type(error).__name__}: {error}" + (f" ({doubt(tls)})" if tls is not None and cut_off else ""),
         retriable=not isinstance(error, httpx.UnsupportedProtocol),
         applied="no" if isinstance(error, _NOT_SENT) else "unknown",
     )

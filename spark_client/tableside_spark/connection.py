@@ -7,20 +7,24 @@ from dataclasses import dataclass, field
 from tableside_spark.client import TableClient
 from tableside_spark.credential import Credential
 from tableside_spark.retries import DEFAULT_RETRIES, Retries
+from tableside_spark.tls import Tls
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Everything needed to open a client somewhere else. Holds a reference to the token, not a client."""
+    """Everything needed to open a client somewhere else. Names the token and files, holds no client."""
 
     url: str
     credential: Credential = field(default_factory=Credential)
     timeout_s: float = 30.0
     retries: Retries = DEFAULT_RETRIES
+    tls: Tls = field(default_factory=Tls)
 
     def open(self) -> TableClient:
         """A client of its own, which the caller closes."""
-        return TableClient(self.url, credential=self.credential, timeout_s=self.timeout_s, retries=self.retries)
+        return TableClient(
+            self.url, credential=self.credential, tls=self.tls, timeout_s=self.timeout_s, retries=self.retries
+        )
 
 
 _shared: dict[tuple[int, Connection], TableClient] = {}

@@ -6,6 +6,9 @@ from typing import Any
 UNREACHABLE = "service_unreachable"
 """The code of a request that brought no answer: refused, cut off, or timed out on the way."""
 
+TLS_REFUSED = "tls_refused"
+"""The code of a request for which there was no connection, since one side refuses the other's certificate."""
+
 _RETRIABLE = {429: "throttled", 502: "bad_gateway", 503: "overloaded", 504: "deadline_exceeded"}
 
 
@@ -13,7 +16,7 @@ class TableError(Exception):
     """A request, or one operation, that failed.
 
     `retriable` says whether asking again may help, `applied` is `"no"` or `"unknown"`: whether a write may
-    have happened. `status` is 0 where no answer came at all (`code` is then `service_unreachable`).
+    have happened. `status` is 0 where no answer came at all (`code` is then `service_unreachable` or `tls_refused`).
     """
 
     def __init__(

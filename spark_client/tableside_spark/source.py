@@ -27,7 +27,8 @@ class TablesideSource(DataSource):
     """Options: `url`, `table` (or the path), `key` (the columns that hold the key, with commas between).
 
     `token_file` names a file on every executor; without it, `TABLESIDE_TOKEN` of the executors is used. A token
-    is no option, since plans and logs show options. Reading: `splits` (how many parts at most), `prefix`,
+    is no option, since plans and logs show options. `ca_file`, `certificate_file` and `key_file` name files on every
+    executor likewise, and on the driver. Reading: `splits` (how many parts at most), `prefix`,
     `partition`. Writing: mode `append` only, `decimals` (`string` allows more than 15 digits). A stream's puts have the
     token of their micro-batch, unless `at_least_once` is `true`, which a table that keeps no tokens needs.
 

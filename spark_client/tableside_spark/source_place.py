@@ -7,8 +7,10 @@ from tableside_spark.connection import Connection
 from tableside_spark.credential import Credential
 from tableside_spark.facts import TableFacts, table_facts
 from tableside_spark.table import service_url
+from tableside_spark.tls import Tls
 
-_KNOWN = {"path", "url", "table", "key", "token_file", "splits", "prefix", "partition", "decimals", "at_least_once"}
+_FILES = {"token_file", "ca_file", "certificate_file", "key_file"}
+_KNOWN = {"path", "url", "table", "key", "splits", "prefix", "partition", "decimals", "at_least_once"} | _FILES
 _OF_STREAMS = {"checkpointlocation", "queryname"}
 
 
@@ -33,7 +35,9 @@ def place_of(options: Mapping[str, str]) -> Place:
     table = given.get("table") or given.get("path", "")
     if not table:
         raise ValueError("the option table names the table")
-    connection = Connection(service_url(given.get("url", "")), Credential(path=given.get("token_file")))
+    tls = Tls(given.get("ca_file"), given.get("certificate_file"), given.get("key_file"))
+    connection = Connection(service_url(given.get("url", "")), Credential(path=given.get("token_file")), tls=tls)
+    tls.refuse_plain(connection.url)
     facts = table_facts(connection, table)
     named = tuple(name.strip() for name in given.get("key", "").split(",") if name.strip())
     keys = named or tuple(name or "key" for name in facts.key_names)

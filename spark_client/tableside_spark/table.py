@@ -12,6 +12,7 @@ from tableside_spark.credential import Credential
 from tableside_spark.facts import table_facts
 from tableside_spark.retries import DEFAULT_RETRIES, Retries
 from tableside_spark.summary import Totals, WriteStats
+from tableside_spark.tls import Tls
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,7 +39,9 @@ class Table:
 
     `url` has to be reachable from the driver and from every executor; without it, `TABLESIDE_URL` of the driver
     says where. The bearer token is `token`, or what is in `token_file`, or in `TABLESIDE_TOKEN`; the latter two
-    are read on each executor, so that only their names travel with the job.
+    are read on each executor, so that only their names travel with the job. So are `ca_file`, the authorities that an
+    https:// service's certificate may come from, and `certificate_file` with its `key_file`, for a service that asks
+    for one; else `TABLESIDE_CA_FILE`, `TABLESIDE_CERTIFICATE_FILE` and `TABLESIDE_KEY_FILE` name them there.
 
     `in_flight_max` bounds the requests in flight over the whole job: each task that may run at once has its
     share, at least one. `chunk` bounds the rows and bytes of one request, and so what a task holds. `timeout_s`
@@ -49,6 +52,9 @@ class Table:
     url: str = ""
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
     in_flight_max: int = 32
     chunk: ChunkSize = field(default_factory=ChunkSize)
     timeout_s: float = 30.0
@@ -57,6 +63,7 @@ class Table:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", service_url(self.url))
+        self._tls().refuse_plain(self.url)
         if self.in_flight_max < 1:
             raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
 
@@ -203,7 +210,11 @@ class Table:
         return self._totals.stats
 
     def _connection(self) -> Connection:
-        return Connection(self.url, Credential(self.token, self.token_file), self.timeout_s, self.retries)
+        credential = Credential(self.token, self.token_file)
+        return Connection(self.url, credential, self.timeout_s, self.retries, self._tls())
+
+    def _tls(self) -> Tls:
+        return Tls(self.ca_file, self.certificate_file, self.key_file)
 
     def _asking(
         self,

@@ -1,0 +1,265 @@
+"""The client, the command line and Spark against a service that speaks TLS, and that asks for certificates."""
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from running import Service
+from spark_client.certificates import Authority, Pair
+from spark_client.secured import secured
+from spark_client.sessions import session
+from tableside_spark import Table, TableClient, TableError, register
+from tableside_spark.errors import TLS_REFUSED, UNREACHABLE
+from tableside_spark.retries import Retries
+from tableside_spark.tls import TlsFileError
+
+QUICK = Retries(attempts_max=4, first_s=0.001, longest_s=0.002, total_s=10.0)
+OVER = timedelta(days=-1)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What an authority has signed for both sides, a service with a certificate, and one that asks for clients' too."""
+
+    authority: Authority
+    service: Pair
+    client: Pair
+    url: str
+    asking: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = Authority(folder)
+    own = authority.pair("service")
+    with secured(folder / "plain", own) as url, secured(folder / "asking", own, authority.ca) as asking:
+        yield Site(authority, own, authority.pair("client", None), url, asking)
+
+
+def files(site: Site, pair: Pair | None = None) -> dict[str, Any]:
+    """The options of a client that trusts the service, and has a certificate."""
+    found = {"ca_file": str(site.authority.ca)}
+    if pair is not None:
+        found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
+    return found
+
+
+def refused(url: str, **options: Any) -> TableError:
+    """What a client that is refused raises, which has asked once."""
+    with TableClient(url, retries=QUICK, **options) as client:
+        with pytest.raises(TableError) as refusal:
+            client.get("t", "a")
+        assert client.retried == 0
+        with pytest.raises(TableError, match=TLS_REFUSED):
+            client.batch("t", pa.table({"key": ["a"]}), op="get")
+    assert (refusal.value.code, refusal.value.retriable, refusal.value.applied) == (TLS_REFUSED, False, "no")
+    return refusal.value
+
+
+def test_a_service_is_trusted_by_its_authority_and_a_client_by_its_certificate(site: Site) -> None:
+    for url, pair in ((site.url, None), (site.url, site.client), (site.asking, site.client)):
+        with TableClient(url, **files(site, pair)) as client:
+            client.put("t", "a", {"n": 1})
+            assert client.get("t", "a").value == {"n": 1}
+
+
+def test_the_environment_names_files_where_no_option_does(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in files(site, site.client).items():
+        monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
+    with TableClient(site.asking) as client:
+        client.put("t", "e", {"n": 1})
+    with pytest.raises(TlsFileError, match=r"none\.pem"):
+        TableClient(site.asking, ca_file="none.pem")
+
+
+def test_a_key_may_be_in_the_file_of_its_certificate(site: Site, tmp_path: Path) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(site.client.key.read_bytes() + site.client.certificate.read_bytes())
+    with TableClient(site.asking, ca_file=str(site.authority.ca), certificate_file=str(both)) as client:
+        assert client.tables() is not None
+
+
+def test_another_authority_is_refused_at_once_and_named(site: Site, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    assert "unable to get local issuer certificate" in refused(site.url).detail
+    assert "no ca_file is given" in refused(site.url).detail
+    assert str(other.ca) in refused(site.url, ca_file=str(other.ca)).detail
+
+
+def test_a_certificate_for_another_address_is_refused(site: Site) -> None:
+    detail = refused(site.url.replace("127.0.0.1", "localhost"), **files(site)).detail
+    assert "Hostname mismatch, certificate is not valid for 'localhost'" in detail
+
+
+def test_a_service_whose_certificate_is_over_is_refused(site: Site, tmp_path: Path) -> None:
+    with secured(tmp_path / "over", site.authority.pair("over", lasts=OVER)) as url:
+        assert "certificate has expired" in refused(url, **files(site)).detail
+
+
+@pytest.mark.parametrize("fault", ["none", "over", "of another authority"])
+def test_a_client_whose_certificate_does_not_hold_is_told_which_it_is(site: Site, tmp_path: Path, fault: str) -> None:
+    """The service ends the connection without a word, as uvloop does; others say why, and are not asked again."""
+    options, shown = refusable(site, tmp_path, fault)
+    with TableClient(site.asking, retries=QUICK, **options) as client:
+        with pytest.raises(TableError, match=UNREACHABLE) as refusal:
+            client.get("t", "a")
+        assert client.retried == QUICK.attempts_max - 1
+    assert shown in refusal.value.detail
+    why = {"none": "certificate required", "over": "certificate expired", "of another authority": "unknown ca"}[fault]
+    with saying_why(site) as url, TableClient(url, retries=QUICK, **options) as client:
+        with pytest.raises(TableError, match=TLS_REFUSED) as refusal:
+            client.get("t", "a")
+        assert client.retried == 0
+    assert f"{why} ({shown})" in refusal.value.detail
+    assert (refusal.value.retriable, refusal.value.applied) == (False, "no")
+
+
+def refusable(site: Site, folder: Path, fault: str) -> tuple[dict[str, Any], str]:
+    """The options of a client that is to be refused, and what its errors have to say of its certificate."""
+    match fault:
+        case "none":
+            return files(site), "no certificate_file is given"
+        case "over":
+            pair = site.authority.pair("late", None, OVER)
+        case _:
+            pair = Authority(folder, "other").pair("stranger", None)
+    return files(site, pair), f"certificate_file is {pair.certificate}"
+
+
+@contextmanager
+def saying_why(site: Site) -> Iterator[str]:
+    """A server that asks for certificates, and sends what TLS has to say of a client's before it ends a connection."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(site.service.certificate, site.service.key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            connection, _ = listening.accept()
+            with connection, pytest.raises(ssl.SSLError):
+                context.wrap_socket(connection, server_side=True)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+def test_an_address_without_tls_is_named_as_such(service: Service) -> None:
+    assert "without TLS" in refused(service.url.replace("http", "https")).detail
+
+
+@pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
+def test_a_file_that_is_missing_or_no_certificate_is_named(site: Site, tmp_path: Path, name: str) -> None:
+    bad = tmp_path / f"{name}.pem"
+    options = files(site, site.client) | {name: str(bad)}
+    with pytest.raises(TlsFileError, match=f"the {name} .*{bad.name} cannot be read: No such file"):
+        TableClient(site.url, **options)
+    bad.write_text("no certificate\n")
+    with pytest.raises(TlsFileError, match=f"the {name} .*{bad.name}.* cannot be used"):
+        TableClient(site.url, **options)
+
+
+def test_a_key_that_is_another_certificates_or_has_a_passphrase_is_refused(site: Site) -> None:
+    other, locked = site.authority.pair("second", None), site.authority.pair("locked", None, encrypted=True)
+    with pytest.raises(TlsFileError, match="key values mismatch"):
+        TableClient(site.url, **files(site, Pair(site.client.certificate, other.key)))
+    with pytest.raises(TlsFileError, match="a key with a passphrase is not supported"):
+        TableClient(site.url, **files(site, locked))
+
+
+def test_files_of_certificates_are_refused_for_an_address_without_tls_and_a_key_without_its_certificate() -> None:
+    makers: list[Callable[..., object]] = [TableClient, partial(Table, "t")]
+    for make in makers:
+        with pytest.raises(ValueError, match="https://"):
+            make("http://127.0.0.1:9", ca_file="ca.pem")
+        with pytest.raises(ValueError, match="certificate_file, which is not given"):
+            make("https://127.0.0.1:9", key_file="key.pem")
+
+
+def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, tmp_path: Path) -> None:
+    held = Pair(tmp_path / "client.pem", tmp_path / "client-key.pem")
+    stranger = Authority(tmp_path, "other").pair("stranger", None)
+    copy(stranger, held)
+    with TableClient(site.asking, retries=QUICK, **files(site, held)) as client:
+        with pytest.raises(TableError, match="may end connections so"):
+            client.put("t", "r", {"n": 1})
+        shutil.copy(site.client.certificate, held.certificate)  # The key is still the other's: half renewed.
+        with pytest.raises(TableError, match="may end connections so"):
+            client.put("t", "r", {"n": 1})
+        copy(site.client, held)
+        client.put("t", "r", {"n": 2})
+        assert client.get("t", "r").value == {"n": 2}
+
+
+def copy(source: Pair, target: Pair) -> None:
+    shutil.copy(source.certificate, target.certificate)
+    shutil.copy(source.key, target.key)
+
+
+def test_the_command_line_takes_the_files_as_options_and_from_the_environment(site: Site, tmp_path: Path) -> None:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in files(site, site.client).items()]
+    assert tableside("put", "cli", "a", '{"n": 1}', "--url", site.asking, *options).returncode == 0
+    named = {f"TABLESIDE_{name.upper()}": value for name, value in files(site, site.client).items()}
+    assert tableside("get", "cli", "a", "--url", site.asking, **named).stdout == '{"n": 1}\n'
+    rows = tmp_path / "rows.csv"
+    rows.write_text("k,n\nb,2\n")
+    assert tableside("load", "cli", str(rows), "--key", "k", "--url", site.asking, *options).returncode == 0
+    refusal = tableside("get", "cli", "a", "--url", site.asking)
+    assert (refusal.returncode, TLS_REFUSED in refusal.stderr) == (1, True), refusal.stderr
+    missing = tableside("get", "cli", "a", "--url", site.asking, TABLESIDE_CA_FILE=str(tmp_path / "none.pem"))
+    assert (missing.returncode, "none.pem" in missing.stderr) == (1, True), missing.stderr
+    assert "Traceback" not in refusal.stderr + missing.stderr
+
+
+def tableside(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tableside", *arguments]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2]") as started:
+        yield started
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_executors_use_the_files_that_the_table_and_the_format_name(spark: SparkSession, site: Site) -> None:
+    options = files(site, site.client)
+    numbers = spark.range(20).selectExpr("cast(id as string) k", "id n")
+    table = Table("spark", site.asking, **options)
+    assert table.put(numbers, "k").applied == 20
+    assert table.join(numbers.select("k"), "k", "n long").selectExpr("sum(n)").collect()[0][0] == 190
+    register(spark)
+    told = {"url": site.asking, "table": "format", **options}
+    numbers.write.format("tableside").options(**told, key="k").mode("append").save()
+    assert spark.read.format("tableside").options(**told).load().count() == 20
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_executor_that_lacks_a_file_names_it(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    gone = tmp_path / "ca.pem"
+    shutil.copy(site.authority.ca, gone)
+    table = Table("gone", site.url, ca_file=str(gone))
+    joined = table.join(spark.range(3).selectExpr("cast(id as string) k"), "k", "n long")
+    gone.unlink()
+    with pytest.raises(Exception, match=r"the ca_file .*ca\.pem cannot be read: No such file"):
+        joined.collect()
