@@ -1,0 +1,95 @@
+"""The chart as Helm itself renders it: values in, Kubernetes' objects out. Needs no cluster and no network."""
+
+import json
+from typing import Any
+
+import helm_python
+import yaml
+
+from scripts.bootstrap import ROOT
+
+CHART = ROOT / "helm"
+
+Values = dict[str, Any]
+Object = dict[str, Any]
+
+REMOTE: Values = {"config": {"stores": {"cache": {"kind": "redis", "url": "redis://redis:6379/0"}}}, "insecure": True}
+"""The least that can be installed on a store that is elsewhere."""
+
+LOCAL: Values = {
+    "config": {"stores": {"local": {"kind": "rocksdb", "path": "/data/tables"}}, "auto_create": True},
+    "insecure": True,
+    "persistence": {"enabled": True},
+}
+"""The least that can be installed on RocksDB."""
+
+
+def render(values: Values, release: str = "demo", namespace: str = "tables") -> list[Object]:
+    """Return the objects that an installation would make. Raise HelmError where the chart refuses the values."""
+    with helm_python.Chart.load(CHART) as chart:
+        chart.validate_schema(values)
+        files = chart.render(values, name=release, namespace=namespace)
+    texts = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
+    return [one for text in texts for one in yaml.safe_load_all(text) if one]
+
+
+def notes(values: Values) -> str:
+    """Return what is told to whoever has installed it."""
+    with helm_python.Chart.load(CHART) as chart:
+        return chart.render(values, name="demo", namespace="tables")["tableside/templates/NOTES.txt"]
+
+
+def merged(*values: Values) -> Values:
+    """Return values laid over each other, as files of values are: mappings are merged, the last of others counts."""
+    result: Values = {}
+    for one in values:
+        for name, value in one.items():
+            both = isinstance(value, dict) and isinstance(result.get(name), dict)
+            result[name] = merged(result[name], value) if both else value
+    return result
+
+
+def all_of(objects: list[Object], kind: str) -> list[Object]:
+    """Return the objects of a kind."""
+    return [one for one in objects if one["kind"] == kind]
+
+
+def only(objects: list[Object], kind: str) -> Object:
+    """Return the one object of a kind, which has to be there."""
+    [found] = all_of(objects, kind)
+    return found
+
+
+def workload(objects: list[Object]) -> Object:
+    """Return the Deployment or StatefulSet."""
+    [found] = [one for one in objects if one["kind"] in ("Deployment", "StatefulSet")]
+    return found
+
+
+def pod(objects: list[Object]) -> Object:
+    """Return the template of the service's pods."""
+    template: Object = workload(objects)["spec"]["template"]
+    return template
+
+
+def container(objects: list[Object]) -> Object:
+    """Return the container in which the service runs."""
+    [found] = [one for one in pod(objects)["spec"]["containers"] if one["name"] == "tableside"]
+    return dict(found)
+
+
+def configuration(objects: list[Object]) -> str:
+    """Return the text of the service's configuration file."""
+    [found] = [one for one in all_of(objects, "ConfigMap") if "config.yaml" in one["data"]]
+    return str(found["data"]["config.yaml"])
+
+
+def service(objects: list[Object]) -> Object:
+    """Return the Service for callers."""
+    [found] = [one for one in all_of(objects, "Service") if one["spec"].get("clusterIP") != "None"]
+    return found
+
+
+def same(one: object, other: object) -> bool:
+    """Return whether two renderings say the same."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
