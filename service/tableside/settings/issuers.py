@@ -2,7 +2,7 @@
 
 import re
 from ipaddress import ip_address
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
@@ -27,6 +27,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
+
+
+Member = TypeVar("Member")
 
 
 def _listed(given: object) -> object:
@@ -63,19 +66,35 @@ def _may_be_fetched(url: str) -> bool:
 _PLAIN = re.compile(r"[\x21\x22\x24-\x7e]+")
 """Neither spaces nor a fragment."""
 
-ClaimPath = Annotated[str, Field(max_length=200, pattern=r"^([^./]+(\.[^./]+){0,7}|(/([^/~]|~[01])*){1,8})$")]
+
+def _checked_path(path: str) -> str:
+    if not re.fullmatch(r"[^./]+(\.[^./]+){0,7}|(/([^/~]|~[01])*){1,8}", path):
+        raise PydanticCustomError("path", "is names joined by dots, or a JSON pointer such as /kubernetes.io/namespace")
+    return path
+
+
+ClaimPath = Annotated[str, Field(max_length=200), AfterValidator(_checked_path)]
 """Where a claim is: names joined by dots or, for names with dots or slashes in them, a JSON pointer (RFC 6901)."""
+
+
+def _some(given: tuple[Member, ...]) -> tuple[Member, ...]:
+    if not given:
+        raise PydanticCustomError("empty", "has at least one")
+    return given
+
 
 ClaimPatterns = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...],
     BeforeValidator(_listed),
-    Field(min_length=1, max_length=CLAIM_PATTERNS_MAX),
+    Field(max_length=CLAIM_PATTERNS_MAX),
+    AfterValidator(_some),
 ]
 
 Audiences = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=500)], ...],
     BeforeValidator(_listed),
-    Field(min_length=1, max_length=AUDIENCES_MAX),
+    Field(max_length=AUDIENCES_MAX),
+    AfterValidator(_some),
 ]
 
 
@@ -98,13 +117,13 @@ class IssuerSettings(BaseModel, frozen=True, extra="forbid"):
     issuer: str = Field(pattern=r"^[\x21\x22\x24-\x7e]{1,500}$")
     audience: Audiences
     jwks_url: Annotated[str, Field(max_length=2000), AfterValidator(checked_url)] | None = None
-    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1, max_length=len(ALGORITHMS))] = ALGORITHMS
+    algorithms: Annotated[tuple[Algorithm, ...], Field(max_length=len(ALGORITHMS)), AfterValidator(_some)] = ALGORITHMS
     leeway_s: float = Field(default=30, ge=0, le=300)
     refresh_s: float = Field(default=300, ge=10, le=21600)
     ca_file: str | None = None
     token_file: str | None = None
     name_claim: ClaimPath = "sub"
-    rules: Annotated[tuple[RuleSettings, ...], Field(min_length=1, max_length=RULES_MAX)]
+    rules: Annotated[tuple[RuleSettings, ...], Field(max_length=RULES_MAX), AfterValidator(_some)]
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> "IssuerSettings":

@@ -1,0 +1,168 @@
+"""What the configuration may say of issuers, and every fault in it."""
+
+from typing import Any
+
+import pytest
+
+from tableside.settings import ALGORITHMS, ISSUERS_MAX, RULES_MAX, AuthSettings, SettingsError, checked, load
+
+STORES = {"stores": {"local": {"kind": "memory"}}}
+RULE: dict[str, Any] = {"claims": {"sub": "*"}, "read": ["*"]}
+ISSUER: dict[str, Any] = {"issuer": "https://id.example", "audience": "tableside", "rules": [RULE]}
+
+
+def auth(*issuers: object, **more: Any) -> AuthSettings:
+    found = checked({**STORES, "auth": {"issuers": list(issuers), **more}}).auth
+    assert found is not None
+    return found
+
+
+def faults(*issuers: object, **more: Any) -> dict[str, str]:
+    with pytest.raises(SettingsError) as refusal:
+        auth(*issuers, **more)
+    return {fault.path: fault.message for fault in refusal.value.faults}
+
+
+def test_an_issuer_needs_no_more_than_its_name_an_audience_and_a_rule() -> None:
+    [issuer] = auth(ISSUER).issuers
+    assert (issuer.audience, issuer.jwks_url, issuer.algorithms) == (("tableside",), None, ALGORITHMS)
+    assert (issuer.leeway_s, issuer.refresh_s, issuer.name_claim) == (30, 300, "sub")
+    assert (issuer.rules[0].claims, issuer.rules[0].write, issuer.rules[0].admin) == ({"sub": ("*",)}, (), False)
+
+
+def test_what_the_contract_shows_is_understood() -> None:
+    rule = {"claims": {"sub": "system:serviceaccount:jobs:*"}, "read": ["*"], "write": []}
+    shown = {"issuer": "https://…".replace("…", "x"), "audience": "tableside", "jwks_url": "https://y", "rules": [rule]}
+    assert auth(shown).issuers[0].jwks_url == "https://y"
+
+
+def test_every_fault_is_listed_with_its_path() -> None:
+    wrong = {
+        "issuer": "http://id.example#x",
+        "audience": [],
+        "jwks_url": "http://id.example/keys",
+        "algorithms": ["RS256", "HS256", "none"],
+        "leeway_s": 301,
+        "refresh_s": 1,
+        "name_claim": "a..b",
+        "rules": [{"claims": {}, "raed": []}, {"claims": {"a": [], "b": 7}}, {"read": ["*"]}, {**RULE, "write": ["/"]}],
+        "keys": [],
+    }
+    found = faults(wrong, "no issuer", {})
+    assert found.keys() == {
+        "auth.issuers.0.issuer",
+        "auth.issuers.0.audience",
+        "auth.issuers.0.jwks_url",
+        "auth.issuers.0.algorithms.1",
+        "auth.issuers.0.algorithms.2",
+        "auth.issuers.0.leeway_s",
+        "auth.issuers.0.refresh_s",
+        "auth.issuers.0.name_claim",
+        "auth.issuers.0.rules.0.claims",
+        "auth.issuers.0.rules.0.raed",
+        "auth.issuers.0.rules.1.claims.a",
+        "auth.issuers.0.rules.1.claims.b",
+        "auth.issuers.0.rules.2.claims",
+        "auth.issuers.0.rules.3.write.0",
+        "auth.issuers.0.keys",
+        "auth.issuers.1",
+        "auth.issuers.2.issuer",
+        "auth.issuers.2.audience",
+        "auth.issuers.2.rules",
+    }
+    assert found["auth.issuers.0.keys"] == "is not known here"
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "HS384", "HS512", "ES256K", "rs256", "None", ""])
+def test_an_algorithm_with_a_shared_secret_or_without_any_cannot_be_set(algorithm: str) -> None:
+    assert list(faults({**ISSUER, "algorithms": [algorithm]})) == ["auth.issuers.0.algorithms.0"]
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://id.example/keys", True),
+        ("https://id.example:8443/keys?p=policy", True),
+        ("https://[::1]:8443/", True),
+        ("http://127.0.0.1:9/keys", True),
+        ("http://127.8.8.8/keys", True),
+        ("http://[::1]/keys", True),
+        ("http://localhost/keys", True),
+        ("http://id.example/keys", False),
+        ("http://localhost.example/keys", False),
+        ("http://127.0.0.1.example/keys", False),
+        ("http://0.0.0.0/keys", False),
+        ("https://user:secret@id.example/keys", False),
+        ("https://id.example@127.0.0.1/", False),
+        ("https://id.example/#keys", False),
+        ("https://id.example/a b", False),
+        ("https://id.example:0/", False),
+        ("https://id.example:x/", False),
+        ("https:///keys", False),
+        ("https://[::1", False),
+        ("ftp://id.example/", False),
+        ("file:///etc/passwd", False),
+        ("id.example", False),
+        ("", False),
+    ],
+)
+def test_keys_are_only_fetched_by_https_or_from_this_machine(url: str, taken: bool) -> None:
+    named, discovered = {**ISSUER, "jwks_url": url}, {**ISSUER, "issuer": url}
+    if taken:
+        assert auth(named).issuers[0].jwks_url == url
+    else:
+        assert list(faults(named)) == ["auth.issuers.0.jwks_url"]
+        assert faults(discovered).keys() <= {"auth.issuers.0", "auth.issuers.0.issuer"}
+
+
+def test_an_issuer_that_is_no_url_needs_a_jwks_url() -> None:
+    name = {**ISSUER, "issuer": "kubernetes/serviceaccount"}
+    assert "jwks_url" in faults(name)["auth.issuers.0"]
+    assert auth({**name, "jwks_url": "https://id.example/keys"}).issuers[0].issuer == name["issuer"]
+
+
+def test_a_token_for_the_keys_is_not_sent_to_where_a_document_points() -> None:
+    assert "jwks_url" in faults({**ISSUER, "token_file": "/token"})["auth.issuers.0"]
+    assert auth({**ISSUER, "token_file": "/token", "jwks_url": "https://id.example/keys"}).issuers[0].token_file
+
+
+@pytest.mark.parametrize(
+    "path", ["sub", "a.b.c", "/kubernetes.io/namespace", "/https:~1~1x.example~1roles", "/a~0b", "/"]
+)
+def test_a_claim_is_named_by_dots_or_by_a_pointer(path: str) -> None:
+    assert path in auth({**ISSUER, "rules": [{"claims": {path: ["x", "y*"]}}]}).issuers[0].rules[0].claims
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".a", "a.", "a..b", "https://x.example/roles", "/a~b", "/a~2", "a.b.c.d.e.f.g.h.i"]
+)
+def test_a_claim_that_cannot_be_meant_is_a_fault(path: str) -> None:
+    [fault] = faults({**ISSUER, "rules": [{"claims": {path: "x"}}]})
+    assert fault.startswith(f"auth.issuers.0.rules.0.claims.{path}")
+
+
+def test_one_audience_of_an_issuer_stands_once() -> None:
+    other = {**ISSUER, "audience": ["more", "other"]}
+    assert len(auth(ISSUER, other, {**ISSUER, "issuer": "https://b.example"}).issuers) == 3
+    found = faults(ISSUER, other, {**ISSUER, "audience": ["other", "tableside"]})
+    assert list(found) == ["auth.issuers.2.audience"]
+
+
+def test_there_is_a_limit_to_issuers_and_rules() -> None:
+    many = [{**ISSUER, "issuer": f"https://i{number}.example"} for number in range(ISSUERS_MAX + 1)]
+    assert len(auth(*many[1:]).issuers) == ISSUERS_MAX
+    assert list(faults(*many)) == ["auth.issuers"]
+    assert len(auth({**ISSUER, "rules": [RULE] * RULES_MAX}).issuers[0].rules) == RULES_MAX
+    assert list(faults({**ISSUER, "rules": [RULE] * (RULES_MAX + 1)})) == ["auth.issuers.0.rules"]
+
+
+def test_issuers_alone_are_auth(tmp_path: Any) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(
+        "stores: {s: {kind: memory}}\n"
+        "auth: {issuers: [{issuer: 'https://${ID}', audience: a, rules: [{claims: {sub: b}, read: [c]}]}]}\n"
+    )
+    found = load(file, {"ID": "id.example"}).auth
+    assert found is not None
+    assert found.issuers[0].issuer == "https://id.example"
+    assert list(faults()) == ["auth"]
