@@ -18,7 +18,7 @@ from running import Service, free_port
 from tableside_spark import TableClient, TableError
 from tableside_spark.client import _Bearer
 from tableside_spark.connection import Connection
-from tableside_spark.credential import Credential, CredentialError
+from tableside_spark.credential import READ_AGAIN_S, Credential, CredentialError, HeldToken
 from tableside_spark.errors import UNREACHABLE
 from tableside_spark.retries import Retries
 from tableside_spark.wire import read_stream, stream_bytes
@@ -218,6 +218,52 @@ def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) ->
     path.write_text("new")
     refused = httpx.Response(401)
     assert [flow.send(refused).headers["Authorization"] for flow in flows] == ["Bearer new"] * 2
+
+
+def test_a_token_that_is_refused_twice_is_not_sent_a_third_time(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    refusal = problem(401, "unauthenticated")
+    with answering(refusal, refusal, FOUND) as (url, asked), TableClient(url, token_file=str(path)) as client:
+        path.write_text("new")
+        with pytest.raises(TableError, match="unauthenticated"):
+            client.get("t", "a")
+        assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old", "Bearer new"]
+        assert client.retried == 0
+
+
+def test_a_file_is_read_again_after_a_minute_and_not_before(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("first")
+    now = [0.0]
+    token = HeldToken(Credential(path=str(path)), lambda: now[0])
+    path.write_text("second")
+    now[0] = READ_AGAIN_S - 1
+    assert token.current() == "first"
+    now[0] = READ_AGAIN_S
+    assert token.current() == "second"
+    path.write_text("third")
+    now[0] = 2 * READ_AGAIN_S - 1
+    assert token.current() == "second"
+    assert READ_AGAIN_S <= 60  # Kubernetes renews two minutes or more before the old one is refused.
+
+
+def test_while_a_file_is_away_its_token_is_sent_on_until_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("first")
+    now = [0.0]
+    token = HeldToken(Credential(path=str(path)), lambda: now[0])
+    path.unlink()
+    now[0] = READ_AGAIN_S
+    assert token.current() == "first"
+    path.write_text("second")
+    assert token.current() == "first"  # It looks once a minute, not at each request.
+    path.unlink()
+    with pytest.raises(CredentialError, match="No such file"):
+        token.differs_from("first")
+    path.write_text("second")
+    assert token.differs_from("first")
+    assert token.current() == "second"
 
 
 SECRET = "tableside_s3cr3t"

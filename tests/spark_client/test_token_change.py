@@ -1,0 +1,77 @@
+"""A job goes on while the token of its file, and of the service, is changed."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from running import Service, running
+from spark_client.sessions import session
+from tableside_spark import Table, TableClient
+from tableside_spark.errors import TableError
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+OLD, NEW = "tableside_old-s3cr3t", "tableside_new-s3cr3t"
+
+
+def test_a_token_that_is_changed_while_a_job_runs_is_read_again(tmp_path: Path) -> None:
+    """One task has written with the old token when it is taken away; the other, in the same worker, goes on."""
+    config, accepted, file = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml", tmp_path / "token"
+    config.write_text(
+        f"stores: {{s: {{kind: memory}}}}\ntables: {{t: {{store: s}}}}\nauth: {{tokens_file: {accepted}}}\n"
+    )
+    accept(accepted, OLD)
+    file.write_text(OLD)
+    with running(tmp_path, config) as service, session("local[1]") as spark, ThreadPoolExecutor(1) as driver:
+        frame = spark.range(20, numPartitions=2).selectExpr("cast(id as string) k", "id n")
+        frame = frame.mapInArrow(halting(tmp_path), "k string, n long")
+        put = driver.submit(Table("t", service.url, token_file=str(file)).put, frame, "k")
+        wait_until((tmp_path / "halfway").exists)
+        with TableClient(service.url, token=OLD) as client:
+            assert sum(len(page) for page in client.scan("t")) == 10
+        accept(accepted, NEW)
+        wait_until(lambda: refuses(service, OLD))
+        file.write_text(NEW)
+        (tmp_path / "changed").touch()
+        assert put.result(60).applied == 20
+        assert not refuses(service, NEW)
+
+
+def halting(folder: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A step that says when the second half is reached, and lets it through when it is told to."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch["n"][0].as_py() >= 10:
+                (folder / "halfway").touch()
+                while not (folder / "changed").exists():
+                    time.sleep(0.05)
+            yield batch
+
+    return step
+
+
+def accept(file: Path, token: str) -> None:
+    digest = sha256(token.encode()).hexdigest()
+    file.write_text(f"- {{name: job, sha256: {digest}, read: ['*'], write: ['*']}}\n")
+
+
+def refuses(service: Service, token: str) -> bool:
+    with TableClient(service.url, token=token) as client:
+        try:
+            client.describe("t")
+        except TableError as error:
+            return error.code == "unauthenticated"
+    return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
