@@ -1,10 +1,10 @@
 """A listener for probes and metrics only: they stay in reach where the service itself asks for certificates."""
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .door import PROBES
-from .routes import problem_response
-from .wire.problems import NotFound
+from .wire import problems
 
 
 def probes_only(app: ASGIApp) -> ASGIApp:
@@ -14,6 +14,8 @@ def probes_only(app: ASGIApp) -> ASGIApp:
         if scope["path"] in PROBES:
             await app(scope, receive, send)
             return
-        await problem_response(NotFound("here are only probes and metrics"))(scope, receive, send)
+        refusal = problems.NotFound("here are only probes and metrics")
+        answered = Response(problems.encode(refusal), problems.status(refusal), media_type=problems.MEDIA_TYPE)
+        await answered(scope, receive, send)
 
     return answer

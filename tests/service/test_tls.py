@@ -1,0 +1,216 @@
+"""TLS, certificates of clients, certificates that are renewed, and the port for probes."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from certificates import Authority, Signed
+from running import Service, free_port, running
+
+MEMORY = "stores: {s: {kind: memory}}\nauto_create: true\n"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def options(signed: Signed) -> list[str]:
+    return ["--ssl-certfile", str(signed.certificate), "--ssl-keyfile", str(signed.key)]
+
+
+def refused(arguments: list[str], **environment: str) -> str:
+    """Return the line with which a service does not start."""
+    command = [sys.executable, "-m", "tableside", "serve", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    assert ended.returncode == 2
+    [line] = ended.stderr.splitlines()
+    return line
+
+
+def test_records_are_written_and_read_over_tls(tmp_path: Path, authority: Authority) -> None:
+    with running(tmp_path, probes_port=free_port(), options=options(authority.sign("server"))) as service:
+        assert service.url.startswith("https://")
+        with httpx.Client(verify=authority.trusting(), base_url=service.url) as client:
+            assert client.put("/v1/tables/t/records/a", json={"n": 1}).is_success
+            assert client.get("/v1/tables/t/records/a").json() == {"n": 1}
+            big = {"text": "x" * 1_000_000}
+            assert client.put("/v1/tables/t/records/b", json=big).is_success
+            assert client.get("/v1/tables/t/records/b").json() == big
+
+
+def test_who_speaks_no_tls_gets_nothing(tmp_path: Path, authority: Authority) -> None:
+    with running(tmp_path, probes_port=free_port(), options=options(authority.sign("server"))) as service:
+        with pytest.raises(httpx.TransportError):
+            httpx.get(service.url.replace("https", "http") + "/readyz")
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(f"{service.url}/readyz")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_versions_from_1_2_on_are_spoken(tmp_path: Path, authority: Authority, version: ssl.TLSVersion) -> None:
+    context = authority.trusting()
+    context.minimum_version = context.maximum_version = version
+    with running(tmp_path, probes_port=free_port(), options=options(authority.sign("server"))) as service:
+        assert httpx.get(f"{service.url}/livez", verify=context).status_code == 200
+
+
+def test_a_client_without_a_certificate_of_the_authority_is_refused(tmp_path: Path, authority: Authority) -> None:
+    other = Authority(tmp_path / "other", "another authority")
+    given = [*options(authority.sign("server")), "--ssl-ca-certs", str(authority.certificate)]
+    probes = free_port()
+    with running(tmp_path, probes_port=probes, options=given) as service:
+
+        def status(context: ssl.SSLContext) -> int:
+            return httpx.get(f"{service.url}/v1/tables", verify=context).status_code
+
+        assert status(authority.trusting(authority.sign("client"))) == 200
+        for context in (
+            authority.trusting(),
+            authority.trusting(other.sign("client")),
+            authority.trusting(authority.sign("late", expired=True)),
+        ):
+            with pytest.raises(httpx.TransportError):
+                status(context)
+        assert httpx.get(f"http://127.0.0.1:{probes}/readyz").status_code == 200
+
+
+def test_a_port_for_probes_has_nothing_else(tmp_path: Path) -> None:
+    probes = free_port()
+    with running(tmp_path, probes_port=probes) as service:
+        with httpx.Client(base_url=f"http://127.0.0.1:{probes}") as client:
+            for path in ("/livez", "/readyz", "/metrics"):
+                assert client.get(path).status_code == 200
+            for path in ("/v1/tables", "/v1/tables/t/records/a", "/console", "/openapi.json", "/livez/", "//livez"):
+                answer = client.get(path)
+                assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+            assert client.put("/v1/tables/t/records/a", json={}).status_code == 404
+        assert httpx.get(f"{service.url}/v1/tables/t").status_code == 404  # nothing was made
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+
+
+def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority: Authority, redis_url: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"stores: {{r: {{kind: redis, url: '{redis_url}'}}}}\ntables: {{t: {{store: r, name: tls}}}}\n")
+    probes = free_port()
+    given = options(authority.sign("server"))
+    with running(tmp_path, config, workers=2, probes_port=probes, options=given) as service:
+        with httpx.Client(verify=authority.trusting(), base_url=service.url) as client:
+            assert client.put("/v1/tables/t/records/a", json={"n": 1}).is_success
+        served = {httpx.get(f"http://127.0.0.1:{probes}/livez").status_code for _ in range(20)}
+        assert served == {200}
+        os.kill(service.pid, signal.SIGTERM)
+        until = time.monotonic() + 20
+        while time.monotonic() < until and "about to stop" not in service.log.read_text():
+            time.sleep(0.05)
+        assert "about to stop" in service.log.read_text()
+
+
+def shown(service: Service, authority: Authority) -> bytes:
+    """Return the certificate that the service shows, if it is one of the authority."""
+
+    async def connected() -> bytes:
+        port = int(service.url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=authority.trusting())
+        try:
+            return bytes(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    return asyncio.run(connected())
+
+
+def wait_for(found: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not found():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    signed = authority.sign("server")
+    with running(tmp_path, probes_port=free_port(), options=options(signed)) as service:
+        with httpx.Client(verify=authority.trusting(), base_url=service.url) as kept:
+            assert kept.get("/livez").status_code == 200
+            before = shown(service, authority)
+            authority.sign("server")
+            wait_for(lambda: shown(service, authority) != before)
+            assert kept.get("/livez").status_code == 200
+        renewed = shown(service, authority)
+        signed.certificate.write_text("half of a certif")
+        wait_for(lambda: "was not renewed" in service.log.read_text())
+        assert shown(service, authority) == renewed
+        authority.sign("server")
+        wait_for(lambda: shown(service, authority) != renewed)
+
+
+def test_a_request_in_flight_over_tls_is_answered_though_the_service_ends(tmp_path: Path, authority: Authority) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(MEMORY + "limits: {drain_s: 0.2}\n")
+    given = options(authority.sign("server"))
+    with running(tmp_path, config, probes_port=free_port(), options=given) as service:
+
+        async def put_while_it_ends() -> bytes:
+            port = int(service.url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=authority.trusting())
+            writer.write(b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\ncontent-length: 7\r\n\r\n")
+            await writer.drain()
+            os.kill(service.pid, signal.SIGTERM)
+            await asyncio.sleep(0.5)
+            writer.write(b'{"n":1}')
+            answer = await reader.read()
+            writer.close()
+            return answer
+
+        answer = asyncio.run(put_while_it_ends())
+        assert re.match(rb"HTTP/1\.1 204 .*connection: close", answer, re.DOTALL)
+
+
+def test_a_key_with_a_password_is_read_with_it(tmp_path: Path, authority: Authority) -> None:
+    signed = authority.sign("locked", password="correct horse")
+    given = {"options": options(signed), "probes_port": free_port()}
+    secret = {"TABLESIDE_SSL_KEYFILE_PASSWORD": "correct horse"}
+    with running(tmp_path, environment=secret, **given) as service:  # type: ignore[arg-type]
+        assert httpx.get(f"{service.url}/livez", verify=authority.trusting()).status_code == 200
+        assert "correct horse" not in service.log.read_text()
+    for wrong in ({}, {"TABLESIDE_SSL_KEYFILE_PASSWORD": "wrong horse"}):
+        line = refused(options(signed), **wrong)
+        assert "and its key cannot be used" in line
+        assert "horse" not in line
+
+
+def test_files_that_cannot_serve_are_told_in_one_line(tmp_path: Path, authority: Authority) -> None:
+    server, other = authority.sign("server"), authority.sign("other")
+    nothing, text = tmp_path / "nothing.pem", tmp_path / "text.pem"
+    text.write_text("not a certificate")
+    assert "nothing.pem is not a file that can be read" in refused(["--ssl-certfile", str(nothing)])
+    mixed = Signed(server.certificate, other.key)
+    assert "key values mismatch" in refused(options(mixed))
+    assert "text.pem and its key cannot be used" in refused(["--ssl-certfile", str(text)])
+    assert "text.pem holds no certificates" in refused([*options(server), "--ssl-ca-certs", str(text)])
+    assert "need --ssl-certfile" in refused(["--ssl-ca-certs", str(authority.certificate)])
+    assert "need --ssl-certfile" in refused(["--ssl-keyfile", str(server.key)])
+
+
+def test_a_port_for_probes_that_is_taken_ends_the_start(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "tableside", "serve", "--port", "0", "--probes-port", str(port)]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 3
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in ended.stdout + ended.stderr
