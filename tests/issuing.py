@@ -59,7 +59,7 @@ def claims(issuer: str, **more: Any) -> dict[str, Any]:
     return {name: claim for name, claim in given.items() if claim is not None}
 
 
-def unsigned(claims: Mapping[str, Any], alg: str = "none", **header: Any) -> str:
+def unsigned(claims: Mapping[str, Any], alg: object = "none", **header: Any) -> str:
     """Return a token without a signature."""
     return ".".join([_part({"alg": alg, "typ": "JWT", **header}), _part(claims), ""])
 

@@ -29,6 +29,7 @@ class Scripted(Policy):
         self.under_way = 0
         self.under_way_max = 0
         self.cancelled = 0
+        self.scans = 0
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         call = len(self.calls) + 1
@@ -50,6 +51,7 @@ class Scripted(Policy):
         ]
 
     async def scan(self, scan: Scan) -> Page:
+        self.scans += 1
         await self._in_time(self.takes_s([]), math.inf)
         return await self._inner.scan(scan)
 

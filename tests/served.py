@@ -79,11 +79,13 @@ class Served:
 
 
 @asynccontextmanager
-async def served(table: Mapping[str, Any] | None = None, **limits: float) -> AsyncIterator[Served]:
+async def served(
+    table: Mapping[str, Any] | None = None, auth: Mapping[str, Any] | None = None, **limits: float
+) -> AsyncIterator[Served]:
     """Run the service."""
     given = {"deadline_s": 30, **(table or {})}
     data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
-    settings = checked(data)
+    settings = checked(data if auth is None else {**data, "auth": auth})
     app, store = create_app(settings), Scripted()
     server = Server(Config(app, settings.limits, Place("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())

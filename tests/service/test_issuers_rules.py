@@ -1,0 +1,139 @@
+"""What the claims of a token give a right to, and what its caller is called."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tableside.issuers.rules import Rules, Verified, name_of
+from tableside.settings import IssuerSettings
+
+ID = "https://id.example"
+
+
+def rules(*given: dict[str, Any], **more: Any) -> Rules:
+    data = {"issuer": ID, "audience": "tableside", "rules": list(given), **more}
+    return Rules(IssuerSettings.model_validate(data))
+
+
+def matches(wanted: dict[str, Any], claims: dict[str, Any]) -> bool:
+    found = rules({"claims": wanted, "read": ["t"]}).applied({"sub": "s", **claims}, 0)
+    assert found is not None
+    assert found.read in ((), ("t",))
+    return found.read == ("t",)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "claims", "expected"),
+    [
+        ({"sub": "*"}, {}, True),
+        ({"sub": "s"}, {}, True),
+        ({"sub": "S"}, {}, False),
+        ({"sub": "s"}, {"sub": "s2"}, False),
+        ({"sub": "s*"}, {"sub": "s2"}, True),
+        ({"sub": "?[0-9]"}, {"sub": "s2"}, True),
+        ({"sub": "s"}, {"sub": "s\n"}, False),
+        ({"sub": ["x", "s"]}, {}, True),
+        ({"sub": "s", "team": "a"}, {}, False),
+        ({"sub": "s", "team": "a"}, {"team": "b"}, False),
+        ({"sub": "s", "team": "a"}, {"team": "a"}, True),
+        ({"groups": "admins"}, {"groups": ["users", "admins"]}, True),
+        ({"groups": ["x", "adm*"]}, {"groups": ["users", "admins"]}, True),
+        ({"groups": "admins"}, {"groups": ["users"]}, False),
+        ({"groups": "admins"}, {"groups": []}, False),
+        ({"groups": "*"}, {"groups": [["admins"], {"admins": "admins"}, 7, None, True]}, False),
+        ({"groups": "*"}, {}, False),
+        ({"n": "*"}, {"n": 7}, False),
+        ({"n": "7"}, {"n": 7}, False),
+        ({"n": "*"}, {"n": None}, False),
+        ({"n": "true"}, {"n": True}, False),
+        ({"n": "*"}, {"n": {"n": "x"}}, False),
+        ({"realm.roles": "etl"}, {"realm": {"roles": ["etl"]}}, True),
+        ({"realm.roles": "etl"}, {"realm.roles": ["etl"]}, False),
+        ({"realm.roles": "etl"}, {"realm": [{"roles": "etl"}]}, False),
+        ({"realm.roles": "etl"}, {"realm": "roles"}, False),
+        ({"kubernetes.io.namespace": "jobs"}, {"kubernetes.io": {"namespace": "jobs"}}, False),
+        ({"/kubernetes.io/namespace": "jobs"}, {"kubernetes.io": {"namespace": "jobs"}}, True),
+        ({"/https:~1~1x.example~1roles": "etl"}, {"https://x.example/roles": ["etl"]}, True),
+        ({"/a~0b": "x"}, {"a~b": "x"}, True),
+        ({"/a~01b": "x"}, {"a~1b": "x"}, True),
+        ({"/": "x"}, {"": "x"}, True),
+        ({"/0": "s"}, {}, False),
+    ],
+)
+def test_a_rule_matches_when_each_of_its_claims_has_a_text_that_fits(
+    wanted: dict[str, Any],
+    claims: dict[str, Any],
+    expected: bool,
+) -> None:
+    assert matches(wanted, claims) is expected
+
+
+def test_a_pattern_that_could_be_tried_in_very_many_ways_is_decided_at_once() -> None:
+    assert not matches({"sub": "*a" * 90 + "b"}, {"sub": "a" * 10_000})
+
+
+def test_all_matching_rules_together_give_the_rights() -> None:
+    found = rules(
+        {"claims": {"sub": "*"}, "read": ["a", "b"]},
+        {"claims": {"team": "x"}, "read": ["b", "c"], "write": ["c"]},
+        {"claims": {"team": "y"}, "read": ["d"], "write": ["d"], "admin": True},
+    )
+    assert found.applied({"sub": "s"}, 5) == Verified(f"{ID}#s", ("a", "b"), (), False, 5)
+    assert found.applied({"sub": "s", "team": "x"}, 5) == Verified(f"{ID}#s", ("a", "b", "c"), ("c",), False, 5)
+    both = found.applied({"sub": "s", "team": ["x", "y"]}, 5)
+    assert both == Verified(f"{ID}#s", ("a", "b", "c", "d"), ("c", "d"), True, 5)
+
+
+def test_a_token_without_a_matching_rule_has_a_caller_without_rights() -> None:
+    assert rules({"claims": {"team": "x"}, "read": ["*"]}).applied({"sub": "s"}, 5) == Verified(
+        f"{ID}#s", (), (), False, 5
+    )
+
+
+@pytest.mark.parametrize("claims", [{}, {"sub": ""}, {"sub": 7}, {"sub": ["s"]}, {"sub": None}, {"name": "s"}])
+def test_a_token_that_names_nobody_is_nobodys(claims: dict[str, Any]) -> None:
+    assert rules({"claims": {"sub": "*"}, "read": ["*"]}).applied(claims, 5) is None
+
+
+def test_another_claim_may_be_the_name() -> None:
+    found = rules({"claims": {"sub": "*"}}, name_claim="/kubernetes.io/pod").applied(
+        {"sub": "s", "kubernetes.io": {"pod": "etl-1"}}, 5
+    )
+    assert found is not None
+    assert found.name == f"{ID}#etl-1"
+
+
+CONFIGURED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:/-]{0,127}")
+SUBJECTS = [
+    "etl",
+    "system:serviceaccount:jobs:etl",
+    "auth0|5f7c8ec7c33c6c004bbafe82",
+    "etl\n",
+    "etl ",
+    "etl%0A",
+    "etl#x",
+    "etl+x",
+    "\ud800",
+    "é",
+    "x" * 200,
+    "x" * 201,
+    "x" * 200 + "y",
+    "x" * 200 + "+",
+    "\x00",
+    "{}",
+]
+
+
+def test_a_name_is_no_other_subjects_no_other_issuers_and_no_configured_tokens() -> None:
+    names = [name_of(issuer, subject) for issuer in (ID, f"{ID}/", "https://b.example") for subject in SUBJECTS]
+    assert len(set(names)) == len(names)
+    assert not any(CONFIGURED.fullmatch(name) for name in names)
+    for name in names:
+        assert re.fullmatch(r"[\x21-\x7e]{1,300}", name)
+        assert name.count("#") == 1
+
+
+def test_a_name_is_readable() -> None:
+    assert name_of(ID, "system:serviceaccount:jobs:etl") == f"{ID}#system:serviceaccount:jobs:etl"
+    assert name_of(ID, "a@b.example|c d") == f"{ID}#a@b.example|c%20d"
