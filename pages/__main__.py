@@ -1,0 +1,24 @@
+"""`python -m pages` writes the generated pages; with `--check` it names those that are out of date, and writes none."""
+
+import sys
+
+from .references import stale, write
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 if all pages are up to date, or are now."""
+    if arguments == ["--check"]:
+        names = stale()
+        for name in names:
+            print(f"{name} is out of date: renew it by `scripts/run python -m pages`", file=sys.stderr)
+        return int(bool(names))
+    if arguments:
+        print("usage: python -m pages [--check]", file=sys.stderr)
+        return 2
+    for name in write():
+        print(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,27 @@
+"""The page of the command line, from what its verbs say of themselves."""
+
+import re
+import subprocess
+import sys
+
+HEAD = """\
+# Command line
+
+What every verb takes, as `tableside VERB --help` says it; [Quick start](../quick-start.md) shows them at work. The exit
+code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
+
+This page is generated: `scripts/run python -m pages` renews it.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    command = [sys.executable, "-m", "typer", "tableside.cli", "utils", "docs", "--name", "tableside"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ours, with no words of others
+    _, _, verbs = text.partition("\n## ")
+    return f"{HEAD}\n## {_without_lists(verbs).strip()}\n"
+
+
+def _without_lists(text: str) -> str:
+    """Leave out lists of verbs, whose sentences are cut off: each verb has its heading."""
+    return re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n?", "", text)

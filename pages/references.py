@@ -1,0 +1,33 @@
+"""Which pages are generated, by what, and whether they are up to date."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from . import command_line, rest, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/rest.md": rest.page,
+    "docs/reference/settings.md": settings.page,
+    "docs/reference/command-line.md": command_line.page,
+}
+
+
+def stale() -> list[str]:
+    """Return the names of the pages that are not what they would be if they were made now."""
+    return [name for name, page in PAGES.items() if _text(name) != page()]
+
+
+def write() -> list[str]:
+    """Write the pages that are out of date, and return their names."""
+    names = stale()
+    for name in names:
+        (ROOT / name).parent.mkdir(exist_ok=True)
+        (ROOT / name).write_text(PAGES[name](), encoding="utf-8")
+    return names
+
+
+def _text(name: str) -> str | None:
+    file = ROOT / name
+    return file.read_text(encoding="utf-8") if file.exists() else None

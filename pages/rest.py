@@ -1,0 +1,123 @@
+"""The page of the HTTP interface, from the OpenAPI document of the service."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tableside.openapi import document
+from tableside.wire import problems
+
+from .bodies import schemas
+from .phrases import code, phrase, table
+
+HEAD = """\
+# REST
+
+Every request that the service takes, as `/openapi.json` of a running service describes it.
+[The HTTP interface](../http.md) says what such a description cannot.
+
+This page is generated: `scripts/run python -m pages` renews it.
+"""
+
+Described = Mapping[str, Any]
+
+COMMON = {"X-Request-Id", "traceparent"}
+"""Headers that every request may have, and that are told once."""
+
+REFUSED = 400
+"""The least status of an answer that is an error."""
+
+METHODS = ("get", "head", "put", "patch", "delete", "post")
+
+
+def page() -> str:
+    """Return the page."""
+    described = document("")
+    parts = [_common(described), *_requests(described), *_codes(described)]
+    return "\n".join([HEAD, *parts, *schemas(described["components"]["schemas"])])
+
+
+def _common(described: Described) -> str:
+    found = [one for name, one in described["components"]["parameters"].items() if name in COMMON]
+    return f"## Every request\n\nMay have these headers; the answer has `X-Request-Id`.\n\n{_parameters(found)}"
+
+
+def _requests(described: Described) -> Iterable[str]:
+    for tag in described["tags"]:
+        yield f"## {tag['name'].capitalize()}\n\n{tag['description']}\n"
+        for path, item in described["paths"].items():
+            for method in METHODS:
+                if method in item and tag["name"] in item[method]["tags"]:
+                    yield from _request(described, path, method, item)
+
+
+def _request(described: Described, path: str, method: str, item: Described) -> Iterable[str]:
+    operation = item[method]
+    yield f"### {method.upper()} {path}\n\n{operation['summary']}.\n"
+    if "description" in operation:
+        yield f"{operation['description']}\n"
+    parameters = [_resolved(described, one) for one in [*item.get("parameters", ()), *operation.get("parameters", ())]]
+    yield _parameters([one for one in parameters if one["name"] not in COMMON])
+    if "requestBody" in operation:
+        yield f"The body: {_content(operation['requestBody']['content'])}.\n"
+    answers = operation["responses"]
+    rows = [_answer(status, answer) for status, answer in answers.items() if int(status) < REFUSED]
+    yield table(("status", "means", "headers", "body"), rows) + "\n"
+    refused = [answer for status, answer in answers.items() if int(status) >= REFUSED]
+    codes = [name for answer in refused for name in _reasons(answer)]
+    if codes:
+        yield f"Or an [error](#errors): {', '.join(map(code, codes))}.\n"
+
+
+def _resolved(described: Described, found: Described) -> Described:
+    if "$ref" not in found:
+        return found
+    for name in found["$ref"].removeprefix("#/").split("/"):
+        described = described[name]
+    return described
+
+
+def _parameters(parameters: list[Described]) -> str:
+    if not parameters:
+        return ""
+    rows = [(f"`{one['name']}`", one["in"], phrase(one["schema"], _link), one["description"]) for one in parameters]
+    return table(("parameter", "in", "type", "means"), rows) + "\n"
+
+
+def _answer(status: str, answer: Described) -> tuple[str, str, str, str]:
+    names = [name for name in answer.get("headers", {}) if name != "X-Request-Id"]
+    return status, answer["description"], ", ".join(map(code, names)), _content(answer.get("content", {}))
+
+
+def _content(content: Described) -> str:
+    return ", or ".join(_medium(medium, one["schema"]) for medium, one in content.items())
+
+
+def _medium(medium: str, schema: Described) -> str:
+    if medium == problems.MEDIA_TYPE:
+        return f"a {_link('Problem')}"
+    return f"{phrase(schema, _link)} as `{medium}`" if "$ref" in schema else f"`{medium}`"
+
+
+def _codes(described: Described) -> Iterable[str]:
+    reasons: dict[str, str] = {}
+    for item in described["paths"].values():
+        for method in METHODS:
+            for answer in item.get(method, {}).get("responses", {}).values():
+                reasons |= _reasons(answer)
+    yield "## Errors\n"
+    yield f"An answer with a status of 400 or more is a {_link('Problem')} as `{problems.MEDIA_TYPE}`. Its `code`:\n"
+    rows = [
+        (code(name), str(status), reasons.get(name, name.replace("_", " "))) for name, status in problems.STATUS.items()
+    ]
+    yield table(("code", "status", "means"), rows) + "\n"
+
+
+def _reasons(answer: Described) -> dict[str, str]:
+    """Return the codes that the description of a refusal names, and what it says of each."""
+    found = (re.fullmatch(r"`(\w+)`: (.*)", part) for part in re.split(r"; (?=`\w+`: )", answer["description"]))
+    return {match[1]: match[2] for match in found if match}
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#schema-{name.lower()})"

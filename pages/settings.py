@@ -1,0 +1,188 @@
+"""The page of the settings, from the models that a configuration is checked by."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+import msgspec
+from pydantic import BaseModel, create_model
+
+from tableside import stores
+from tableside.settings import Settings
+
+from .phrases import Schema, code, phrase, table
+
+HEAD = """\
+# Settings
+
+Every member of a configuration: its type and bounds, its default, and what the code says of it.
+[Configuration](../configuration.md) explains the file as a whole, [Policies](../policies.md) and [Stores](../stores.md)
+what the members mean together. A member without a default has to be given.
+
+This page is generated: `scripts/run python -m pages` renews it.
+"""
+
+NOT_IN_THE_FILE = {"options"}
+"""What a checked configuration has beside the members of the file."""
+
+UNITS = {
+    "per_s": "a second",
+    "_s": "seconds",
+    "bytes_max": "bytes",
+    "bytes_in_flight_max": "bytes",
+    "_bytes": "bytes",
+}
+"""What a number is of, by how its name ends."""
+
+
+@dataclass
+class Section:
+    """A model, and the places in a file where it stands."""
+
+    title: str
+    model: Schema
+    places: list[str] = field(default_factory=list)
+
+    @property
+    def heading(self) -> str:
+        """The places, as the heading of the section."""
+        return ", ".join(self.places)
+
+    @property
+    def anchor(self) -> str:
+        """How a link on the page names the section."""
+        return re.sub(r"[^\w\s-]", "", self.heading.lower()).strip().replace(" ", "-")
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, *_top(), *_stores()])
+
+
+def _top() -> Iterable[str]:
+    schema = _top_model().model_json_schema()
+    sections = {title: Section(title, model) for title, model in schema.get("$defs", {}).items()}
+    _place(schema, "", sections)
+    whole = Section("Settings", {**schema, "description": "The members of the file."}, ["At the top"])
+    for section in [whole, *_in_order(schema, sections)]:
+        yield _section("##", section, sections)
+
+
+def _top_model() -> type[BaseModel]:
+    """Return a model of the whole file: stores are by kind, and have sections of their own."""
+    hints = get_type_hints(Settings, include_extras=True)
+    members: dict[str, Any] = {"stores": (dict[str, dict[str, Any]], ...)}
+    for found in msgspec.structs.fields(Settings):
+        if found.name not in NOT_IN_THE_FILE | {"stores"}:
+            members[found.name] = (hints[found.name], _default(found))
+    return create_model("Settings", **members)
+
+
+def _default(found: msgspec.structs.FieldInfo) -> object:
+    return found.default_factory() if found.default is msgspec.NODEFAULT else found.default
+
+
+def _place(schema: Schema, path: str, sections: Mapping[str, Section]) -> None:
+    """Note for each model where it stands, by going through the members that refer to it."""
+    for name, member in schema.get("properties", {}).items():
+        for title, suffix in _references(member):
+            place = f"{path}{name}{suffix}"
+            if place not in sections[title].places:
+                sections[title].places.append(place)
+                _place(sections[title].model, f"{place}.", sections)
+
+
+def _in_order(schema: Schema, sections: Mapping[str, Section]) -> Iterable[Section]:
+    """Return the sections as the file has them: each after the one that refers to it first."""
+    titles = list(dict.fromkeys(title for title, _ in _references([*schema["properties"].values()])))
+    for title in titles:
+        nested = [more for more, _ in _references([*sections[title].model.get("properties", {}).values()])]
+        titles += [more for more in dict.fromkeys(nested) if more not in titles]
+    return [sections[title] for title in titles]
+
+
+def _references(member: object, suffix: str = "") -> Iterable[tuple[str, str]]:
+    if isinstance(member, list):
+        for part in member:
+            yield from _references(part, suffix)
+    if isinstance(member, dict):
+        if "$ref" in member:
+            yield member["$ref"].rpartition("/")[2], suffix
+        for name, part in member.items():
+            more = {"items": "[]", "additionalProperties": ".NAME"}.get(name, "")
+            yield from _references(part, suffix + more)
+
+
+def _stores() -> Iterable[str]:
+    yield "## Stores, by kind\n"
+    yield "What stands under `stores.NAME` beside `kind`, and what a table in such a store may say more.\n"
+    for kind in stores.kinds():
+        backend = stores.backend_type(kind)
+        yield f"### {kind}\n"
+        for title, model in (("the store", backend.Settings), ("a table", backend.TableOptions)):
+            if model.model_fields:
+                schema = model.model_json_schema()
+                nested = {name: Section(name, found) for name, found in schema.get("$defs", {}).items()}
+                _place(schema, f"{kind}, {title}: ", nested)
+                yield f"Of {title}: {_body(schema, nested)}"
+                yield from (_section("####", section, nested) for section in nested.values())
+            else:
+                yield f"Of {title}: nothing.\n"
+
+
+def _section(level: str, section: Section, sections: Mapping[str, Section]) -> str:
+    return f"{level} {section.heading}\n\n{_body(section.model, sections)}"
+
+
+def _body(model: Schema, sections: Mapping[str, Section]) -> str:
+    members: Mapping[str, Schema] = model.get("properties", {})
+    about, meanings = _said(model.get("description", ""), members)
+    required = set(model.get("required", ()))
+    rows = [
+        (f"`{name}`", _type(name, member, sections), "" if name in required else _shown(member), meanings[name])
+        for name, member in members.items()
+    ]
+    return f"{about}\n\n{table(('member', 'type', 'default', 'meaning'), rows)}\n"
+
+
+def _type(name: str, member: Schema, sections: Mapping[str, Section]) -> str:
+    without_null = {**member, "anyOf": [part for part in member.get("anyOf", ()) if part.get("type") != "null"]}
+    said = phrase(
+        without_null if without_null["anyOf"] else member,
+        lambda title: f"[below](#{sections[title].anchor})",
+    )
+    unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), None)
+    return f"{said}; {unit}" if unit and ("number" in said or "integer" in said) else said
+
+
+def _shown(member: Schema) -> str:
+    match member.get("default"):
+        case None | []:
+            return "none"
+        case dict() as value:
+            return "as there" if value else "none"
+        case float() as value if value == int(value):
+            return code(int(value))
+        case value:
+            return code(value)
+
+
+def _said(text: str, members: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Divide what a model says of itself: the clauses that name a member are of that member, the others of it all."""
+    first, *clauses = re.split(r"(?<=[.;])\s+", " ".join(text.split()))
+    about, of_members = [first], {name: list[str]() for name in members}
+    told = [about]
+    for clause in clauses:
+        if not first.endswith("."):  # the first sentence is not over
+            about[0] = first = f"{first} {clause}"
+            continue
+        named = [of_members[name] for name in of_members if f"`{name}`" in clause]
+        told = named or told
+        for said in told:
+            said.append(clause)
+    return " ".join(about), {name: _sentence(said) for name, said in of_members.items()}
+
+
+def _sentence(clauses: list[str]) -> str:
+    return " ".join(clauses).rstrip(";.")

@@ -1,0 +1,161 @@
+"""The site of the documentation is built without the network and without a broken link; generated pages are current."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+from pages import references
+
+import tableside_spark
+from tableside import stores
+from tableside.openapi import document
+from tableside.settings import TableSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+BUILD = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+
+
+def navigation() -> list[object]:
+    found: list[object] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    return found
+
+
+def named(nav: object) -> list[str]:
+    """Return the pages that a part of the navigation names."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, Mapping) else nav
+    assert isinstance(parts, Iterable)
+    return [page for part in parts for page in named(part)]
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the site is built from, in a directory of its own."""
+    root = tmp_path_factory.mktemp("pages")
+    shutil.copytree(ROOT / "docs", root / "docs")
+    shutil.copytree(ROOT / "spark_client", root / "spark_client", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", root)
+    return root
+
+
+def build(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(BUILD, cwd=root, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def site(copied: Path) -> Path:
+    done = build(copied)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return copied / "site"
+
+
+class _Loaded(HTMLParser):
+    """The addresses that a browser loads to show a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag loads."""
+        found = dict(attrs)
+        if "src" in found:
+            self.addresses.append(found["src"] or "")
+        if tag == "link" and "href" in found and found.get("rel") not in ("canonical", "next", "prev"):
+            self.addresses.append(found["href"] or "")
+
+
+def loaded(file: Path) -> list[str]:
+    parser = _Loaded()
+    parser.feed(file.read_text(encoding="utf-8"))
+    return parser.addresses
+
+
+def test_every_page_is_in_the_navigation_once_and_no_other() -> None:
+    assert sorted(named(navigation())) == PAGES
+
+
+def test_every_page_and_picture_is_in_the_site(site: Path) -> None:
+    made = {path.relative_to(site).as_posix() for path in site.rglob("*")}
+    assert {page.removesuffix(".md") + ".html" for page in PAGES} <= made
+    assert {f"images/{path.name}" for path in (ROOT / "docs" / "images").iterdir()} <= made
+
+
+def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    addresses = {address for page in pages for address in loaded(page)}
+    assert addresses
+    assert [address for address in addresses if re.match(r"(\w+:)?//", address)] == []
+    for page in pages:
+        for address in loaded(page):
+            target = address.partition("?")[0].partition("#")[0]
+            assert page.name == "404.html" or (page.parent / target).exists(), f"{page.name} loads {target}"
+
+
+@pytest.mark.parametrize("link", ["[x](gone.md)", "[x](http.md#no-such-part)", "::: tableside_spark.NoSuchThing"])
+def test_a_link_that_leads_nowhere_fails_the_build(link: str, copied: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(copied, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
+    page = root / "docs" / "index.md"
+    page.write_text(f"{page.read_text()}\n\n{link}\n")
+    done = build(root)
+    assert done.returncode != 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", references.PAGES)
+def test_a_generated_page_is_what_the_code_says(name: str) -> None:
+    assert name not in references.stale(), f"{name} is out of date: renew it by `scripts/run python -m pages`"
+
+
+def test_a_generated_page_that_is_out_of_date_is_named_and_renewed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(references, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    assert references.stale() == list(references.PAGES)
+    assert references.write() == list(references.PAGES)
+    assert references.stale() == []
+    assert references.write() == []
+
+
+def generated(name: str) -> str:
+    return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+
+
+def test_every_request_and_every_body_is_described() -> None:
+    text, described = generated("rest.md"), document("")
+    for path, item in described["paths"].items():
+        for method in item.keys() - {"parameters"}:
+            assert f"### {method.upper()} {path}\n" in text
+    for name in described["components"]["schemas"]:
+        assert f"### Schema {name}\n" in text
+    for name in {*described["components"]["parameters"]} - {"If-Absent"}:
+        assert f"| `{name}` |" in text
+
+
+def test_every_setting_is_listed() -> None:
+    text = generated("settings.md")
+    for name in TableSettings.model_fields:
+        assert f"| `{name}` |" in text
+    assert "| `timeout_s` | number, above 0, at most 3,600; seconds | none | `timeout_s` bounds one attempt |" in text
+    for kind in stores.kinds():
+        assert f"### {kind}\n" in text
+        for model in (stores.backend_type(kind).Settings, stores.backend_type(kind).TableOptions):
+            for name in model.model_json_schema().get("properties", {}):
+                assert f"| `{name}` |" in text.partition(f"### {kind}\n")[2].partition("\n### ")[0]
+
+
+def test_every_public_name_of_the_client_is_described(site: Path) -> None:
+    said = re.findall(r"^::: tableside_spark\.(\w+)$", generated("python.md"), re.MULTILINE)
+    assert set(tableside_spark.__all__) <= set(said)
+    text = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    for name in tableside_spark.__all__:
+        assert f'id="tableside_spark.{name}"' in text
+    assert "The frame, batch or streaming, with the members of each row" in text
