@@ -1,10 +1,8 @@
 """The README is true: its demonstration is run, and its commands answer what it says they do."""
 
-import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +14,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import consoles
+from consoles import SAID_URL, Command
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMONSTRATION_S = 600
-SAID_URL = "http://127.0.0.1:8080"
-ETAG = re.compile(r"\b[0-9a-f]{16}\b")
 FIGURES = re.compile(r"EQUAL: .*|│ N\w+ +│.*")
 
 
@@ -32,14 +31,6 @@ class Demonstration:
     url: str
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command of the README with what it prints, errors included."""
-
-    line: str
-    printed: str
-
-
 def blocks(language: str) -> list[str]:
     """Return the code blocks of a language, in order."""
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -47,13 +38,7 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[Command]:
     """Return the commands in all consoles, in order."""
-    found = []
-    for block in blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            match = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL)
-            assert match is not None
-            found.append(Command(match[1].replace("\\\n", " "), match[2]))
-    return found
+    return [command for block in blocks("console") for command in consoles.commands(block)]
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +74,11 @@ def test_every_command_answers_what_the_readme_says(demonstration: Demonstration
         if command.line.startswith("cat "):
             (tmp_path / command.line.removeprefix("cat ")).write_text(command.printed)
             continue
-        line = _as_run_here(command.line, demonstration.url)
+        line = consoles.as_run_here(command.line, demonstration.url)
         done = subprocess.run(
             line, cwd=tmp_path, env=environment, shell=True, capture_output=True, text=True, timeout=60
         )
-        assert _comparable(done.stdout + done.stderr) == _comparable(command.printed), command.line
+        assert consoles.comparable(done.stdout + done.stderr) == consoles.comparable(command.printed), command.line
 
 
 def test_every_verb_of_the_command_line_is_shown() -> None:
@@ -128,33 +113,3 @@ FLIGHTS = "tailnum string, distance long, dest string"
 def _table(spark: SparkSession, url: str) -> Any:
     source = spark.read.format("tableside").options(url=url, table="example", key="tailnum")
     return source.schema("tailnum string, flights long, miles long").load()
-
-
-CURL = """
-import argparse, httpx
-parser = argparse.ArgumentParser()
-for option in ("-X", "-d"):
-    parser.add_argument(option)
-parser.add_argument("-H", action="append", default=[])
-parser.add_argument("url")
-said = parser.parse_args()
-headers = dict(header.split(": ", 1) for header in said.H)
-print(httpx.request(said.X or ("POST" if said.d else "GET"), said.url, headers=headers, content=said.d).text, end="")
-"""
-"""What the README asks of curl, for a machine that has none."""
-
-
-def _as_run_here(line: str, url: str) -> str:
-    python = shlex.quote(sys.executable)
-    line = re.sub(r"^tableside ", f"{python} -m tableside ", line.replace(SAID_URL, url))
-    curl = "curl --silent" if shutil.which("curl") else f"{python} -c {shlex.quote(CURL)}"
-    return re.sub(r"^curl ", lambda _: f"{curl} ", line)
-
-
-def _comparable(printed: str) -> Any:
-    """Return output without what is new in every run: the etags. JSON is compared as JSON."""
-    text = ETAG.sub("an etag", printed.strip())
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text.splitlines()

@@ -1,0 +1,80 @@
+"""What a page shows of a terminal: its commands, each with what it prints, and how to run and compare them here."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+SAID_URL = "http://127.0.0.1:8080"
+"""Where the pages have the service."""
+
+ETAG = re.compile(r"\b[0-9a-f]{16}\b")
+TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command with what it prints, errors included."""
+
+    line: str
+    printed: str
+
+
+def commands(block: str) -> list[Command]:
+    """Return the commands of a block, in order; one goes on while a line ends in a backslash or in an open quote."""
+    return [_command(part) for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+
+
+def _command(part: str) -> Command:
+    lines = part.splitlines(keepends=True)
+    for count in range(1, len(lines) + 1):
+        line = "".join(lines[:count])
+        if _is_whole(line):
+            return Command(line.rstrip("\n").replace("\\\n", " "), "".join(lines[count:]))
+    raise ValueError(f"a quote is not closed: {part}")
+
+
+def _is_whole(line: str) -> bool:
+    try:
+        shlex.split(line)
+    except ValueError:
+        return False
+    return not line.endswith("\\\n")
+
+
+CURL = """
+import argparse, httpx
+parser = argparse.ArgumentParser()
+for option in ("-X", "-d"):
+    parser.add_argument(option)
+parser.add_argument("-H", action="append", default=[])
+parser.add_argument("url")
+said = parser.parse_args()
+headers = dict(header.split(": ", 1) for header in said.H)
+print(httpx.request(said.X or ("POST" if said.d else "GET"), said.url, headers=headers, content=said.d).text, end="")
+"""
+"""What the pages ask of curl, for a machine that has none."""
+
+
+def as_run_here(line: str, url: str) -> str:
+    """Return a command as it is run on this machine, against the service at this URL."""
+    python = shlex.quote(sys.executable)
+    line = re.sub(r"^(tableside|python) ", lambda found: _here(found[1], python), line.replace(SAID_URL, url))
+    curl = "curl --silent" if shutil.which("curl") else f"{python} -c {shlex.quote(CURL)}"
+    return re.sub(r"^curl ", lambda _: f"{curl} ", line)
+
+
+def _here(command: str, python: str) -> str:
+    return f"{python} " if command == "python" else f"{python} -m {command} "
+
+
+def comparable(printed: str) -> Any:
+    """Return output without what is new in every run: etags and times. JSON is compared as JSON."""
+    text = TIME.sub("a time", ETAG.sub("an etag", printed.strip()))
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.splitlines()

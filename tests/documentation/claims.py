@@ -1,0 +1,95 @@
+"""Which test runs, compares or checks each code block. A block that nobody claims is a failure of the inventory.
+
+To claim blocks, add a line: the page, the language, a part of the text if not all blocks of that language on that page
+are meant, and the test, as `file::name`. What cannot run on a machine like this one says why, and names the test that
+looks at it as far as one can.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from documentation.blocks import Block
+
+RUN = "documentation/test_runs.py::test_a_page_does_what_it_says"
+CONFIGURED = "documentation/test_configurations.py::test_a_configuration_has_no_faults"
+READ = "documentation/test_examples.py::test_json_that_is_shown_is_json"
+INSTALLED = "documentation/test_examples.py::test_what_is_installed_is_what_the_project_has"
+NAMED = "documentation/test_examples.py::test_modules_that_are_named_are_there"
+DRAWN = "documentation/test_examples.py::test_a_drawing_fits_a_screen"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Blocks, and the test that looks at them."""
+
+    page: str
+    language: str
+    test: str
+    containing: str = ""
+    not_run: str = ""
+    """Why they are not run as they stand, if they are not."""
+
+    def covers(self, block: Block) -> bool:
+        """Whether a block is meant."""
+        return fnmatch(block.page, self.page) and block.language == self.language and self.containing in block.text
+
+
+CLAIMS = [
+    # The README.
+    Claim("README.md", "sh", "test_readme.py::demonstration", "scripts/demo"),
+    Claim("README.md", "sh", "test_scripts.py::test_the_readme_names_one_command_first_and_it_is_there", "scripts/test",
+          not_run="it runs every test, this one too"),
+    Claim("README.md", "text", "test_readme.py::test_the_demonstration_finds_the_figures_that_the_readme_shows"),
+    Claim("README.md", "console", "test_readme.py::test_every_command_answers_what_the_readme_says"),
+    Claim("README.md", "python", "test_readme.py::test_the_spark_example_runs"),
+    # Pages that are run from the first block to the last.
+    *(
+        Claim(f"docs/{page}.md", language, RUN, containing)
+        for page in ("quick-start", "migrating-from-dapr", "migrating-from-feast")
+        for language, containing in (
+            ("console", "$ "), ("sh", "tableside serve"), ("python", ""), ("text", ""))
+    ),
+    Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
+    # Pages whose programs have tests of their own.
+    Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_an_update_of_a_stream",
+          "events,  # a streaming frame"),
+    Claim("docs/streaming.md", "python",
+          "spark_client/test_streams_documentation.py::test_several_tables_inside_foreach_batch", "def write("),
+    Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_a_stream_of_changes",
+          "delete_when"),
+    Claim("docs/multicast.md", "python",
+          "spark_client/test_kafka_documentation.py::test_the_program_sends_each_alert_where_the_page_says",
+          "class ByRegion"),
+    Claim("docs/multicast.md", "python",
+          "spark_client/test_kafka_documentation.py::test_the_program_sends_each_alert_where_the_page_says",
+          'writeStream.format("kafka")'),
+    Claim("docs/multicast.md", "python", "spark_client/test_partitioned.py::test_the_program_of_the_page",
+          "alerts_by_region"),
+    Claim("docs/writing-a-store.md", "toml", "test_plug_ins.py::test_the_documentation_shows_the_example_as_it_is"),
+    Claim("docs/writing-a-store.md", "python", "test_plug_ins.py::test_the_documentation_shows_the_example_as_it_is",
+          "class FilesBackend"),
+    Claim("docs/writing-a-store.md", "python", "test_plug_ins.py::test_it_passes_the_shared_suite",
+          "class TestFiles"),
+    Claim("docs/writing-a-store.md", "yaml", "test_plug_ins.py::test_the_service_serves_it", "kind: files"),
+    # What stores hold.
+    Claim("docs/stores.md", "console", "documentation/test_programs.py::test_what_redis_holds", "redis-cli"),
+    Claim("docs/stores.md", "sql", "documentation/test_programs.py::test_a_table_of_documents_made_by_hand",
+          "CREATE TABLE profiles"),
+    Claim("docs/stores.md", "sql", "documentation/test_programs.py::test_a_table_of_columns_made_by_hand",
+          "CREATE TABLE aircraft"),
+    Claim("docs/stores.md", "yaml", "documentation/test_programs.py::test_a_table_of_columns_made_by_hand",
+          "layout: columns"),
+    # Configurations, or parts of one.
+    Claim("docs/configuration.md", "yaml", CONFIGURED),
+    Claim("docs/multicast.md", "yaml", CONFIGURED),
+    Claim("docs/security.md", "yaml", CONFIGURED),
+    # What is shown, and is nothing to run.
+    Claim("docs/multicast.md", "json", READ),
+    Claim("docs/design.md", "text", NAMED, "errors < values"),
+    Claim("docs/concepts.md", "text", DRAWN),
+]  # fmt: skip
+
+
+def claims_of(block: Block) -> list[Claim]:
+    """Return who looks at a block."""
+    return [claim for claim in CLAIMS if claim.covers(block)]

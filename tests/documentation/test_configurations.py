@@ -1,0 +1,35 @@
+"""Every configuration on a page has no faults; what is a part of one is completed with the stores that it names."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from documentation.blocks import Block, every_block
+from documentation.claims import CONFIGURED, claims_of
+from tableside.settings import checked
+
+SECRET_FILES = "tokens.yaml"
+
+
+def configurations() -> list[Block]:
+    return [block for block in every_block() if CONFIGURED in [claim.test for claim in claims_of(block)]]
+
+
+@pytest.mark.parametrize("block", configurations(), ids=str)
+def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / SECRET_FILES).write_text("[]\n")
+    checked(completed(yaml.safe_load(block.text)), {})
+
+
+def completed(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration that has this part, and beside it the stores that its tables name."""
+    named = {table["store"] for table in part.get("tables", {}).values()}
+    return {"stores": {name: {"kind": "memory"} for name in named or {"local"}}, **part}
+
+
+def test_a_faulty_one_would_be_noticed() -> None:
+    with pytest.raises(Exception, match=r"tables\.t\.ttl: is not known here"):
+        checked(completed({"tables": {"t": {"store": "s", "ttl": 5}}}), {})

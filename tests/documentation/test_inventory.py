@@ -1,0 +1,28 @@
+"""Every code block of the README and the pages is run, compared or checked by a test that there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from documentation.blocks import Block, every_block, pages
+from documentation.claims import CLAIMS, Claim, claims_of
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("block", every_block(), ids=str)
+def test_a_block_is_looked_at(block: Block) -> None:
+    assert claims_of(block), f"{block} is claimed by no test: see tests/documentation/claims.py\n{block.text}"
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.page} {claim.language} {claim.containing}")
+def test_a_claim_is_about_a_block_that_there_is_and_names_a_test_that_there_is(claim: Claim) -> None:
+    assert any(claim.covers(block) for block in every_block())
+    file, _, name = claim.test.partition("::")
+    assert re.search(rf"^\s*(async )?def {name}\b", (TESTS / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_pages_are_found() -> None:
+    assert {"README.md", "docs/index.md", "docs/quick-start.md"} <= set(pages())
+    assert len(every_block()) > 30

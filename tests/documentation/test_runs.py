@@ -1,0 +1,69 @@
+"""Pages that are to be followed from the top: every command is run, every program, and what they show is compared."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import redis
+from documentation.blocks import blocks
+from documentation.claims import RUN, claims_of
+from documentation.page_run import PageRun
+from spark_client.sessions import session
+from tableside_spark import TableClient
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2]") as started:
+        yield started
+
+
+@contextmanager
+def followed(
+    page: str, directory: Path, names: Mapping[str, Any] | None = None, said: Mapping[str, str] | None = None
+) -> Iterator[PageRun]:
+    """Do what the page says, save what other tests do, and leave its service running meanwhile."""
+    found = [block for block in blocks(page) if RUN in [claim.test for claim in claims_of(block)]]
+    assert found
+    with PageRun(directory, names or {}, said) as run:
+        for block in found:
+            run.do(block)
+        yield run
+
+
+def test_a_page_does_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
+    with followed("docs/quick-start.md", tmp_path, {"spark": spark}):
+        pass
+
+
+def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path) -> None:
+    states = {"shop||ada": '{"items": ["book", "pen"]}', "shop||visits": "7", "shop||brief": "{}", "other||ada": "{}"}
+    with redis.Redis.from_url(redis_url) as dapr:
+        for name, data in states.items():
+            dapr.hset(name, mapping={"data": data, "version": 1})
+        dapr.expire("shop||brief", 600)
+        dapr.set("shop||no hash", "is another tool's")
+        before = {name: dapr.hgetall(name) for name in states}
+        said = {"redis://127.0.0.1:6379/0": redis_url}
+        with followed("docs/migrating-from-dapr.md", tmp_path, said=said) as run, TableClient(run.url) as tables:
+            assert tables.get("carts", "ada").expires_at is None
+            assert tables.get("carts", "brief").expires_at is not None
+            tables.put("carts", "ada", {"items": []})
+            [program] = [block for block in blocks("docs/migrating-from-dapr.md") if block.language == "python"]
+            run.do(program)
+            assert run.printed == "0 copied, 3 there already\n"
+            assert tables.get("carts", "ada").value == {"items": []}
+            assert sum(map(len, tables.scan("carts"))) == 3
+        assert {name: dapr.hgetall(name) for name in states} == before
+        dapr.delete(*states, "shop||no hash")
+
+
+def test_features_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    with followed("docs/migrating-from-feast.md", tmp_path, {"spark": spark}) as run, TableClient(run.url) as tables:
+        assert tables.get("driver_hourly_stats", 1001).expires_at is not None
