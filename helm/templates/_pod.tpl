@@ -14,7 +14,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "tableside.serviceAccountName" . }}
   automountServiceAccountToken: {{ .Values.serviceAccount.automountToken }}
-  # A Service named tableside would set TABLESIDE_PORT, which is an option of the service.
+  # Variables of the namespace's Services are no part of the configuration, which may name variables.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ include "tableside.gracePeriod" . }}
   securityContext:

@@ -251,7 +251,7 @@ def test_no_secret_is_made_and_no_token_is_mounted_unasked(renderings: Rendering
 
 
 def test_variables_of_services_do_not_reach_the_pod(renderings: Renderings) -> None:
-    # A Service named tableside would set TABLESIDE_PORT, which is an option of the service.
+    # A Service named tableside would set TABLESIDE_PORT to an address.
     for _, objects in renderings:
         assert pod(objects)["spec"]["enableServiceLinks"] is False
 

@@ -1,0 +1,172 @@
+"""What the pods of the chart run is run here for real, as processes: the service, and what `helm test` asks it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from chart.rendering import LOCAL, REMOTE, Object, Values, all_of, configuration, container, merged, pod, render
+from running import free_port
+from servers.process import Server
+from servers.process import running as running_server
+
+TOKEN = "tst-0123456789"
+TOKENS = f"- {{name: test, sha256: {hashlib.sha256(TOKEN.encode()).hexdigest()}, read: ['*'], write: ['*']}}\n"
+
+GUARDED: Values = {
+    "insecure": False,
+    "config": {"auth": {"tokens_file": "/etc/tableside-secrets/tokens/tokens.yaml"}},
+    "secrets": {"files": {"tokens": {"secretName": "tokens"}}},
+    "tests": {"token": {"secretName": "test", "key": "token"}, "get": {"table": "t", "key": "a/b ü"}},
+}
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that runs here: what the chart made, where its ports are, and the folder that is its root."""
+
+    objects: list[Object]
+    root: Path
+    http: str
+    probes: str
+
+
+@contextmanager
+def started(values: Values, root: Path) -> Iterator[Pod]:
+    """Run what the pod's container would run, with its volumes as folders, on loopback."""
+    http, probes = free_port(), free_port()
+    objects = render(merged(values, {"host": "127.0.0.1", "ports": {"http": http, "probes": probes}}))
+    mine = container(objects)
+    for mount in mine["volumeMounts"]:
+        placed(mount["mountPath"], root).mkdir(parents=True, exist_ok=True)
+    placed("/etc/tableside/config.yaml", root).write_text(moved(configuration(objects), root))
+    if (tokens := placed("/etc/tableside-secrets/tokens", root)).is_dir():
+        (tokens / "tokens.yaml").write_text(TOKENS)
+    command = [sys.executable, "-m", "tableside", *(moved(argument, root) for argument in mine["args"])]
+    there = Pod(objects, root, f"http://127.0.0.1:{http}", f"http://127.0.0.1:{probes}")
+    with running_server(Server("pod", command, lambda: probe(there, "startup") == 200), root) as process:
+        yield there
+        process.terminate()
+        assert process.wait(pod(objects)["spec"]["terminationGracePeriodSeconds"]) == 0
+
+
+def placed(path: str, root: Path) -> Path:
+    return root / path.removeprefix("/")
+
+
+def moved(text: str, root: Path) -> str:
+    """Return a text with the paths of volumes in it as they are here."""
+    for path in ("/etc/tableside", "/data/"):
+        text = text.replace(path, f"{root}{path}")
+    return text
+
+
+def probe(there: Pod, kind: str) -> int:
+    """Ask as the kubelet would, and return the status."""
+    path = container(there.objects)[f"{kind}Probe"]["httpGet"]["path"]
+    try:
+        return httpx.get(there.probes + path, timeout=5).status_code
+    except httpx.TransportError as error:
+        raise ConnectionError from error
+
+
+def helm_test(there: Pod, **secrets: str) -> subprocess.CompletedProcess[str]:
+    """Run what the pod of `helm test` runs, with its secrets as given, against the pod that runs here."""
+    [asking] = all_of(there.objects, "Pod")
+    [mine] = asking["spec"]["containers"]
+    environment = {one["name"]: one.get("value") or secrets[one["name"]] for one in mine["env"]}
+    environment["URL"] = there.http
+    assert mine["command"] == ["python", "-c"]
+    return subprocess.run(
+        [sys.executable, "-c", *mine["args"]],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_pod_with_tokens_serves_who_has_one_and_helm_test_sees_it(tmp_path: Path) -> None:
+    values = merged(LOCAL, GUARDED)
+    with started(values, tmp_path) as there:
+        assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
+        assert httpx.get(f"{there.http}/v1/tables").status_code == 401
+        record, bearer = f"{there.http}/v1/tables/t/records/a%2Fb%20%C3%BC", {"Authorization": f"Bearer {TOKEN}"}
+
+        absent = helm_test(there, TABLESIDE_TOKEN=TOKEN)
+        assert absent.returncode == 1
+        assert "404" in absent.stdout
+        assert httpx.put(record, json={"n": 1}, headers=bearer).status_code == 204
+        asked = helm_test(there, TABLESIDE_TOKEN=TOKEN)
+        assert asked.returncode == 0, asked.stdout
+        assert asked.stdout == (
+            "/readyz: fine\n/v1/tables: fine\n/v1/tables/t/records/a%2Fb%20%C3%BC: fine\n"
+        )
+        refused = helm_test(there, TABLESIDE_TOKEN="another")
+        assert refused.returncode == 1
+        assert "401" in refused.stdout
+        assert "another" not in refused.stdout + refused.stderr
+
+        assert httpx.get(f"{there.probes}/metrics").status_code == 200
+        assert httpx.get(f"{there.probes}/v1/tables", headers=bearer).status_code == 404
+
+    with started(values, tmp_path) as there:
+        assert httpx.get(record.replace(record.split("/v1")[0], there.http), headers=bearer).json() == {"n": 1}
+
+
+def test_a_pod_whose_store_is_away_lives_and_is_not_ready(tmp_path: Path) -> None:
+    away = merged(REMOTE, {"config": {"stores": {"cache": {"url": "redis://127.0.0.1:1/0"}}}})
+    with started(away, tmp_path) as there:
+        assert [probe(there, kind) for kind in ("startup", "liveness", "readiness")] == [200, 200, 503]
+        asked = helm_test(there)
+        assert asked.returncode == 1
+        assert asked.stdout.startswith("/readyz: 503")
+
+
+def test_helm_test_says_that_nobody_answers(tmp_path: Path) -> None:
+    there = Pod(render(REMOTE), tmp_path, f"http://127.0.0.1:{free_port()}", "")
+    asked = helm_test(there)
+    assert asked.returncode == 1
+    assert asked.stdout.startswith("/readyz: ")
+    assert asked.stderr == ""
+
+
+def test_a_configuration_that_changes_is_taken_over_without_a_restart(tmp_path: Path) -> None:
+    values = merged(LOCAL, GUARDED, {"restartOnConfigChange": False})
+    with started(values, tmp_path) as there:
+        other = "another-0123456789"
+        more = TOKENS + TOKENS.replace("name: test", "name: other").replace(
+            hashlib.sha256(TOKEN.encode()).hexdigest(), hashlib.sha256(other.encode()).hexdigest()
+        )
+        placed("/etc/tableside-secrets/tokens/tokens.yaml", tmp_path).write_text(more)
+        until, status = time.monotonic() + 20, 401
+        while status == 401 and time.monotonic() < until:
+            status = httpx.get(
+                f"{there.http}/v1/tables", headers={"Authorization": f"Bearer {other}"}
+            ).status_code
+            time.sleep(0.1)
+        assert status == 200
+
+
+@pytest.mark.parametrize("values", [REMOTE, merged(LOCAL, GUARDED)], ids=["remote", "local"])
+def test_the_service_knows_every_argument(values: Values, tmp_path: Path) -> None:
+    tls = {"tls": {"enabled": True, "secretName": "c", "clientCa": {"secretName": "a"}}}
+    given = [one.partition("=")[0] for one in container(render(merged(values, tls)))["args"]]
+    done = subprocess.run(
+        [sys.executable, "-m", "tableside", "serve", "--help"],
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    known = done.stdout.split()
+    assert [one for one in given[1:] if one not in known] == []
+    assert {"--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certs"} < set(given)
