@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from certificates import Authority
 from chart.rendering import LOCAL, REMOTE, Object, Values, all_of, configuration, container, merged, pod, render
 from running import free_port
 from servers.process import Server
@@ -42,7 +45,7 @@ class Pod:
 @contextmanager
 def started(values: Values, root: Path) -> Iterator[Pod]:
     """Run what the pod's container would run, with its volumes as folders, on loopback."""
-    http, probes = free_port(), free_port()
+    http, probes, scheme = free_port(), free_port(), "https" if "tls" in values else "http"
     objects = render(merged(values, {"host": "127.0.0.1", "ports": {"http": http, "probes": probes}}))
     mine = container(objects)
     for mount in mine["volumeMounts"]:
@@ -51,7 +54,7 @@ def started(values: Values, root: Path) -> Iterator[Pod]:
     if (tokens := placed("/etc/tableside-secrets/tokens", root)).is_dir():
         (tokens / "tokens.yaml").write_text(TOKENS)
     command = [sys.executable, "-m", "tableside", *(moved(argument, root) for argument in mine["args"])]
-    there = Pod(objects, root, f"http://127.0.0.1:{http}", f"http://127.0.0.1:{probes}")
+    there = Pod(objects, root, f"{scheme}://127.0.0.1:{http}", f"http://127.0.0.1:{probes}")
     with running_server(Server("pod", command, lambda: probe(there, "startup") == 200), root) as process:
         yield there
         process.terminate()
@@ -84,7 +87,8 @@ def helm_test(there: Pod, **secrets: str) -> subprocess.CompletedProcess[str]:
     [mine] = asking["spec"]["containers"]
     environment = {one["name"]: one.get("value") or secrets[one["name"]] for one in mine["env"]}
     environment["URL"] = there.http
-    assert mine["command"] == ["python", "-c"]
+    environment |= {"CA": moved(environment["CA"], there.root)} if "CA" in environment else {}
+    assert mine["command"] == ["python3", "-c"]
     return subprocess.run(
         [sys.executable, "-c", *mine["args"]],
         env={**os.environ, **environment},
@@ -129,6 +133,44 @@ def test_a_pod_whose_store_is_away_lives_and_is_not_ready(tmp_path: Path) -> Non
         asked = helm_test(there)
         assert asked.returncode == 1
         assert asked.stdout.startswith("/readyz: 503")
+
+
+def certified(root: Path) -> Authority:
+    """Put a certificate where the pod will look for it, as cert-manager would, and return who signed it."""
+    authority = Authority(root / "authority")
+    signed = authority.sign("service")
+    folder = placed("/etc/tableside-tls", root)
+    folder.mkdir(parents=True)
+    for file, name in ((signed.certificate, "tls.crt"), (signed.key, "tls.key"), (authority.certificate, "ca.crt")):
+        shutil.copy(file, folder / name)
+    return authority
+
+
+def test_a_pod_with_a_certificate_is_asked_by_tls_and_probed_without(tmp_path: Path) -> None:
+    authority = certified(tmp_path)
+    values = merged(LOCAL, {"tls": {"enabled": True, "secretName": "certificate"}})
+    with started(values, tmp_path) as there:
+        assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
+        assert httpx.get(f"{there.http}/readyz", verify=authority.trusting()).status_code == 200
+        assert helm_test(there).returncode == 0
+        placed("/etc/tableside-tls/ca.crt", tmp_path).unlink()
+        distrusting = helm_test(there)
+        assert distrusting.returncode == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in distrusting.stdout
+
+
+def test_a_pod_that_asks_for_certificates_answers_nobody_without_one(tmp_path: Path) -> None:
+    authority = certified(tmp_path)
+    placed("/etc/tableside-client-ca", tmp_path).mkdir()
+    shutil.copy(authority.certificate, placed("/etc/tableside-client-ca/ca.crt", tmp_path))
+    tls = {"enabled": True, "secretName": "certificate", "clientCa": {"secretName": "authority"}}
+    with started(merged(LOCAL, {"tls": tls}), tmp_path) as there:
+        assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
+        assert all_of(there.objects, "Pod") == []
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            httpx.get(f"{there.http}/readyz", verify=authority.trusting())
+        known = authority.trusting(authority.sign("caller"))
+        assert httpx.get(f"{there.http}/readyz", verify=known).status_code == 200
 
 
 def test_helm_test_says_that_nobody_answers(tmp_path: Path) -> None:
