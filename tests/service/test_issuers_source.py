@@ -152,6 +152,8 @@ async def test_before_the_first_fetch_has_ended_one_waits() -> None:
         asked.takes_s = 2
         assert await asked.waiting(3) == [None] * 3
         assert (len(asked.at), asked.source.keys) == (1, FIRST)
+        await asyncio.sleep(REFRESH_S - 10)
+        assert len(asked.at) == 1
 
 
 @in_virtual_time

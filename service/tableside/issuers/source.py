@@ -68,9 +68,9 @@ class Source:
     async def run(self) -> None:
         """Fetch until cancelled."""
         while True:
-            self._asked.clear()
             self._began = self._clock()
             await self._fetch_once()
+            self._asked.clear()  # Whoever asked meanwhile is answered by this one.
             self._done.set()
             self._done = asyncio.Event()
             await self._pause()
