@@ -1,7 +1,8 @@
 """By which names the service is asked: a page whose own name was pointed here shows by another one.
 
 A browser lets a page read what comes from the page's own host, whatever machine that name stands for at the moment (DNS
-rebinding). Such a request names that host; one for an address, or for `localhost`, cannot be of such a page.
+rebinding). Such a request names that host; one for an address, or for `localhost`, cannot be of such a page, and
+hardly one for a name without a dot, which nobody can register.
 """
 
 import re
@@ -16,6 +17,7 @@ KNOWN_MAX = 1000
 
 _ADDRESS = re.compile(r"(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(%[0-9A-Za-z._~-]+)?\])(:\d*)?")
 _LOCAL = ("localhost", "*.localhost")
+_WITHOUT_DOT = r"[A-Za-z0-9_-]+(:\d*)?"
 
 
 class Misdirected(TableError):
@@ -25,7 +27,7 @@ class Misdirected(TableError):
 
 
 class Hosts:
-    """The names of this service: any, if none is given; of a `local` one, only those of this machine."""
+    """The names of this service: any, if none is given; of a `local` one, then only those that no page can have."""
 
     def __init__(self, names: Iterable[str], *, local: bool = False) -> None:
         self._local = local
@@ -34,7 +36,8 @@ class Hosts:
     def change(self, names: Iterable[str]) -> None:
         """Have these names from now on."""
         given = tuple(names)
-        self._names = re.compile("|".join(map(_pattern, (*given, *_LOCAL))), re.IGNORECASE)
+        patterns = [*map(_pattern, (*given, *_LOCAL)), *([_WITHOUT_DOT] if self._local else [])]
+        self._names = re.compile("|".join(patterns), re.IGNORECASE)
         self._any = not given and not self._local
         self._known: set[bytes] = set()
 

@@ -53,7 +53,7 @@ async def statuses(client: httpx.AsyncClient, names: list[str], path: str = "/v1
 
 async def test_a_local_service_is_asked_by_addresses_and_localhost_only() -> None:
     async with asked(local=True) as client:
-        assert await statuses(client, OURS) == {200}
+        assert await statuses(client, [*OURS, "tableside", "my-machine:8080"]) == {200}
         assert await statuses(client, OTHERS) == {403}
         for path in ("/metrics", "/readyz", "/console", "/openapi.json", "/docs", "/v1/tables/t/records/a"):
             assert await statuses(client, ["evil.example"], path) == {403}
@@ -83,7 +83,7 @@ async def test_a_service_that_others_reach_has_any_name_unless_it_is_given_some(
     async with asked(hosts=["tables.example", "*.svc.cluster.local"]) as client:
         names = ["tables.example", "Tables.Example:443", "tables.example.", "a.b.svc.cluster.local:8080", *OURS]
         assert await statuses(client, names) == {200}
-        others = ["svc.cluster.local", "xtables.example", "tables_example", "a.tables.example", *OTHERS]
+        others = ["svc.cluster.local", "tableside", "xtables.example", "tables_example", "a.tables.example", *OTHERS]
         assert await statuses(client, others) == {403}
 
 
