@@ -44,10 +44,14 @@ CLAIMS = [
     Claim("README.md", "python", "test_readme.py::test_the_spark_example_runs"),
     # Pages that are run from the first block to the last.
     *(
-        Claim(f"docs/{page}.md", language, RUN, containing)
-        for page in ("quick-start", "migrating-from-dapr", "migrating-from-feast")
-        for language, containing in (
-            ("console", "$ "), ("sh", "tableside serve"), ("python", ""), ("text", ""))
+        Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")
+        for page, languages in {
+            "quick-start": ("sh", "console", "python", "text"),
+            "samza": ("sh", "console", "python"),
+            "migrating-from-dapr": ("sh", "console", "python", "text"),
+            "migrating-from-feast": ("sh", "console", "python", "text"),
+        }.items()
+        for language in languages
     ),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     # Pages whose programs have tests of their own.

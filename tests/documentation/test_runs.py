@@ -42,6 +42,11 @@ def test_a_page_does_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
         pass
 
 
+def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
+    with followed("docs/samza.md", tmp_path, {"spark": spark}) as run, TableClient(run.url) as tables:
+        assert tables.get("page_counts", "/new").value == {"clicks": 1, "last": 4}
+
+
 def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path) -> None:
     states = {"shop||ada": '{"items": ["book", "pen"]}', "shop||visits": "7", "shop||brief": "{}", "other||ada": "{}"}
     with redis.Redis.from_url(redis_url) as dapr:
