@@ -1,5 +1,6 @@
 """By which names the service is asked."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -112,3 +113,8 @@ def test_serving_decides_by_where_it_listens(tmp_path: Path) -> None:
     config.write_text("stores: {s: {kind: memory}}\nhosts: [evil.example]\n")
     with running(tmp_path / "named", config) as service:
         assert status(service.url) == 200
+        config.write_text("stores: {s: {kind: memory}}\nhosts: [good.example]\n")
+        until = time.monotonic() + 20
+        while status(service.url) != 403:
+            assert time.monotonic() < until
+            time.sleep(0.1)
