@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # it ships none
 
 Schema = dict[str, Any]
 
@@ -84,7 +84,7 @@ SPECS: dict[tuple[str, str], Schema] = {
 
 
 def check(one: dict[str, Any]) -> bool:
-    """Check an object of such a kind and return that it is one. Raise ValidationError for what is not as it should be."""
+    """Check an object of such a kind and return that it is one. Raise ValidationError for what is wrong with it."""
     if (schema := SPECS.get((one["apiVersion"], one["kind"]))) is None:
         return False
     whole = _object(["apiVersion", "kind", "metadata", "spec"], apiVersion=TEXT, kind=TEXT, metadata={}, spec=schema)

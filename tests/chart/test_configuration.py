@@ -15,7 +15,23 @@ from tableside.settings import load
 
 PLAIN = st.booleans() | st.integers(-(2**53), 2**53) | st.integers(-(10**9), 10**9).map(lambda n: n / 1000)
 TEXTS = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=20) | st.sampled_from(
-    ["yes", "no", "on", "~", "null", "1e3", "0x10", "0o14", "014", "1_000", "12:30:45", "2026-11-21", ".inf", "---", "a\nb"]
+    [
+        "yes",
+        "no",
+        "on",
+        "~",
+        "null",
+        "1e3",
+        "0x10",
+        "0o14",
+        "014",
+        "1_000",
+        "12:30:45",
+        "2026-11-21",
+        ".inf",
+        "---",
+        "a\nb",
+    ]
 )
 DOCUMENTS = st.dictionaries(TEXTS, PLAIN | TEXTS | st.lists(TEXTS, max_size=3), max_size=5)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import helm_python
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]  # it ships none
 import pytest
 
 from chart import custom, matrix
@@ -26,9 +26,7 @@ Renderings = list[tuple[dict[str, str], list[Object]]]
 def renderings() -> Renderings:
     """Every row of the matrix, rendered; some under a name as long as Helm allows."""
     names = ["demo", "tableside", "r" * 53]
-    return [
-        (row, render(matrix.values_of(row), release=names[number % 3])) for number, row in enumerate(matrix.rows())
-    ]
+    return [(row, render(matrix.values_of(row), release=names[number % 3])) for number, row in enumerate(matrix.rows())]
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +112,7 @@ BREACHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("fault", "in_pod", "in_container"), BREACHES, ids=[one[0] for one in BREACHES])
-def test_what_breaks_the_profile_is_noticed(
-    fault: str, in_pod: dict[str, Any], in_container: dict[str, Any]
-) -> None:
+def test_what_breaks_the_profile_is_noticed(fault: str, in_pod: dict[str, Any], in_container: dict[str, Any]) -> None:
     spec = pod(render(REMOTE))["spec"]
     spec.update(in_pod)
     spec["containers"][0]["securityContext"].update(in_container)
@@ -131,10 +127,7 @@ def test_selectors_find_the_pods_of_the_service_and_no_other(renderings: Renderi
             *(one["spec"]["selector"] for one in all_of(objects, "Service")),
             *(one["spec"]["selector"]["matchLabels"] for one in all_of(objects, "PodDisruptionBudget")),
             *(one["spec"]["podSelector"]["matchLabels"] for one in all_of(objects, "NetworkPolicy")),
-            *(
-                one["labelSelector"]["matchLabels"]
-                for one in pod(objects)["spec"].get("topologySpreadConstraints", [])
-            ),
+            *(one["labelSelector"]["matchLabels"] for one in pod(objects)["spec"].get("topologySpreadConstraints", [])),
         ]
         tests = [one["metadata"]["labels"] for one in all_of(objects, "Pod")]
         for selector in selectors:
@@ -214,9 +207,11 @@ def test_names_and_labels_are_of_a_length_that_kubernetes_takes(renderings: Rend
     for row, objects in renderings:
         for one in objects:
             assert NAME.fullmatch(one["metadata"]["name"]), row
-            labels = one["metadata"]["labels"] | one["spec"]["template"]["metadata"]["labels"] if (
-                one["kind"] in ("Deployment", "StatefulSet")
-            ) else one["metadata"]["labels"]
+            labels = (
+                one["metadata"]["labels"] | one["spec"]["template"]["metadata"]["labels"]
+                if (one["kind"] in ("Deployment", "StatefulSet"))
+                else one["metadata"]["labels"]
+            )
             assert all(LABEL.fullmatch(text) for text in labels.values()), row
             assert labels.keys() >= RECOMMENDED
         # A StatefulSet labels its pods with its name and a digest of ten characters and a hyphen.

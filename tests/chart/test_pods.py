@@ -111,9 +111,7 @@ def test_a_pod_with_tokens_serves_who_has_one_and_helm_test_sees_it(tmp_path: Pa
         assert httpx.put(record, json={"n": 1}, headers=bearer).status_code == 204
         asked = helm_test(there, TABLESIDE_TOKEN=TOKEN)
         assert asked.returncode == 0, asked.stdout
-        assert asked.stdout == (
-            "/readyz: fine\n/v1/tables: fine\n/v1/tables/t/records/a%2Fb%20%C3%BC: fine\n"
-        )
+        assert asked.stdout == ("/readyz: fine\n/v1/tables: fine\n/v1/tables/t/records/a%2Fb%20%C3%BC: fine\n")
         refused = helm_test(there, TABLESIDE_TOKEN="another")
         assert refused.returncode == 1
         assert "401" in refused.stdout
@@ -191,9 +189,7 @@ def test_a_configuration_that_changes_is_taken_over_without_a_restart(tmp_path: 
         placed("/etc/tableside-secrets/tokens/tokens.yaml", tmp_path).write_text(more)
         until, status = time.monotonic() + 20, 401
         while status == 401 and time.monotonic() < until:
-            status = httpx.get(
-                f"{there.http}/v1/tables", headers={"Authorization": f"Bearer {other}"}
-            ).status_code
+            status = httpx.get(f"{there.http}/v1/tables", headers={"Authorization": f"Bearer {other}"}).status_code
             time.sleep(0.1)
         assert status == 200
 

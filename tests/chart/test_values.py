@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import helm_python
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # it ships none
 import pytest
 
 from chart.rendering import LOCAL, REMOTE, Values, merged, notes, render, same
