@@ -42,8 +42,10 @@ def main() -> None:
     version = Version(run(sys.executable, "-m", "hatchling", "version", environment=environment))
     refuse_undescribed(version)
     with tempfile.TemporaryDirectory() as temporary:
-        built = Path(temporary)
-        build(built, version, environment)
+        clone, built = Path(temporary) / "clone", Path(temporary) / "built"
+        # What is ignored, by whatever rule of git, is not in a clone: the build does not know all of these rules.
+        run("git", "clone", "--quiet", str(ROOT), str(clone))
+        build(clone, built, version, environment)
         write_digests(built)
         replace(built, DIST)
     print(f"dist/ holds tableside {version}, built from {run('git', 'rev-parse', 'HEAD')}:\n")
@@ -69,14 +71,14 @@ def build_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     return kept | {"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct")}
 
 
-def build(folder: Path, version: Version, environment: Mapping[str, str]) -> None:
+def build(tree: Path, folder: Path, version: Version, environment: Mapping[str, str]) -> None:
     """Build the sdist, from it the wheel, and the bill of materials of each extra that people install."""
-    arguments = ["--no-isolation", "--outdir", str(folder), str(ROOT)]
+    arguments = ["--no-isolation", "--outdir", str(folder), str(tree)]
     run(sys.executable, "-m", "build", *arguments, environment=environment)
     [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
     if faults := distributions.faults(wheel, sdist, version):
         raise SetupError("\n".join(faults))
-    locked = (ROOT / "constraints.txt").read_text()
+    locked = (tree / "constraints.txt").read_text()
     for extra in EXTRAS:
         bill = bill_of_materials.bill(wheel, extra, locked, environment)
         (folder / f"tableside-{version}.{extra}.cdx.json").write_text(bill)

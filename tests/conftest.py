@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from released import released
 from running import Service, running
 from servers.fixtures import dynalite_url, dynamodb_url, kafka_address, postgres_dsn, redis_cluster_urls, redis_url
 
@@ -16,6 +17,7 @@ __all__ = [
     "postgres_dsn",
     "redis_cluster_urls",
     "redis_url",
+    "released",
     "service",
 ]
 

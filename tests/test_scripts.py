@@ -1,11 +1,10 @@
-"""What a newcomer runs first: the commands of the README, what they install, and the wheel."""
+"""What a newcomer runs first: the commands of the README, and what they install."""
 
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -132,21 +131,6 @@ def test_commands_see_this_environment_and_no_other_spark(monkeypatch: pytest.Mo
     assert not {"SPARK_HOME", "PYTHONPATH"} & environment.keys()
 
 
-def test_bare_the_wheel_installs_the_client_and_neither_spark_nor_the_service(tmp_path: Path) -> None:
-    wheel, python = build_wheel(tmp_path), make_environment(tmp_path / "environment")
-    install_locked(python, f"tableside @ {wheel.as_uri()}")
-    importable = run([str(python), "-Ic", IMPORT_BARE], cwd=tmp_path)
-    assert importable.stdout == "[]\n", importable.stderr
-
-
-IMPORT_BARE = """
-import importlib.util, sys
-import tableside_spark
-unwanted = ["fastapi", "uvicorn", "pydantic", "rocksdict", "pyspark", "pandas"]
-print([name for name in unwanted if importlib.util.find_spec(name)])
-"""
-
-
 def shell_blocks(section: str) -> list[str]:
     """Return the shell commands that the README shows in a section."""
     text = (ROOT / "README.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
@@ -196,31 +180,6 @@ def bootstrap() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def build_wheel(folder: Path) -> Path:
-    """Build the project's wheel with the tools of this environment."""
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    built = run(command)
-    assert built.returncode == 0, built.stdout + built.stderr
-    [wheel] = folder.glob("*.whl")
-    return wheel
-
-
-def make_environment(folder: Path) -> Path:
-    """Make an empty virtual environment and return its Python."""
-    made = run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
-    assert made.returncode == 0, made.stderr
-    return folder / "bin" / "python"
-
-
-def install_locked(python: Path, requirement: str) -> None:
-    """Install a requirement with its dependencies, in the versions that are locked."""
-    pins = python.parent / "pins.txt"  # without hashes: the wheel that was just built has none
-    pins.write_text("".join(f"{name}=={found[0]}\n" for name, found in locked_versions().items() if len(found) == 1))
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-    installed = run([*install, "--constraint", str(pins), requirement])
-    assert installed.returncode == 0, installed.stderr
 
 
 def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:

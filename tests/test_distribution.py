@@ -1,0 +1,215 @@
+"""What people install: exactly our packages, and with each extra what it says, in the versions that are locked."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from packaging.utils import canonicalize_name
+
+from released import VERSION, Released
+from running import running
+from scripts import bootstrap
+from trees import ROOT, git, module
+
+LOCKED = ROOT / "constraints.txt"
+PACKAGES = ("service/tableside", "spark_client/tableside_spark", "spark_client/pyspark_tableside")
+ABOUT = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+NOWHERE = "127.0.0.1:1"
+STORES = {
+    "dynamodb": {"region": "eu-west-1", "endpoint_url": f"http://{NOWHERE}"},
+    "postgres": {"dsn": f"postgresql://{NOWHERE}/nothing"},
+    "redis": {"url": f"redis://{NOWHERE}/0"},
+    "rocksdb": {"path": "data"},
+}
+DRIVERS = {"dynamodb": "aioboto3", "postgres": "asyncpg", "redis": "redis", "rocksdb": "rocksdict"}
+AWS = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
+
+IMPORT_CLIENT = """
+import importlib.util
+import tableside_spark
+unwanted = ["fastapi", "uvicorn", "pydantic", "rocksdict", "pyspark", "pandas", "pip"]
+print([name for name in unwanted if importlib.util.find_spec(name)])
+"""
+
+Installed = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def installed(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Return the Python of an environment that has nothing but the wheel with an extra, in locked versions."""
+    pythons: dict[str, Path] = {}
+
+    def install(extra: str) -> Path:
+        if extra not in pythons:
+            folder = tmp_path_factory.mktemp("installed") / "environment"
+            run(sys.executable, "-m", "venv", "--without-pip", folder)
+            pythons[extra] = folder / "bin" / "python"
+            run(*installing(released.wheel, extra, pythons[extra]))
+        return pythons[extra]
+
+    return install
+
+
+def test_the_wheel_holds_our_packages_and_nothing_else(released: Released) -> None:
+    with zipfile.ZipFile(released.wheel) as archive:
+        found = set(archive.namelist())
+    ours = {f"{Path(package).name}/{file}" for package in PACKAGES for file in files(released.repository / package)}
+    assert found == ours | {f"tableside-{VERSION}.dist-info/{name}" for name in ABOUT}
+    assert {"tableside/py.typed", "tableside_spark/py.typed"} <= found
+
+
+def test_the_wheel_has_the_licence(released: Released) -> None:
+    with zipfile.ZipFile(released.wheel) as archive:
+        text = archive.read(f"tableside-{VERSION}.dist-info/licenses/LICENSE").decode()
+        about = archive.read(f"tableside-{VERSION}.dist-info/METADATA").decode()
+    assert text == (ROOT / "LICENSE").read_text()
+    assert "\nLicense-Expression: Apache-2.0\n" in about
+
+
+def test_the_sdist_holds_all_that_the_repository_does(released: Released) -> None:
+    with tarfile.open(released.sdist) as archive:
+        found = {name.partition("/")[2] for name in archive.getnames()}
+    assert found == files(released.repository) | {"PKG-INFO"}
+    assert {"constraints.txt", "scripts/run", ".ci/run", "tests/test_distribution.py"} <= found
+
+
+def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path: Path) -> None:
+    with tarfile.open(released.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+        time = int(archive.getmembers()[0].mtime)
+    unpacked = tmp_path / f"tableside-{VERSION}"
+    for tree, folder in ((unpacked, "of-sdist"), (released.repository, "of-repository")):
+        arguments = ["--wheel", "--no-isolation", "--outdir", str(tmp_path / folder), str(tree)]
+        module(tmp_path, "build", *arguments, environment={"SOURCE_DATE_EPOCH": str(time)})
+        [wheel] = (tmp_path / folder).iterdir()
+        assert (wheel.name, digest(wheel)) == (released.wheel.name, digest(released.wheel))
+
+
+def test_bare_it_is_the_client_and_neither_spark_nor_the_service(installed: Installed) -> None:
+    assert run(installed(""), "-Ic", IMPORT_CLIENT) == "[]\n"
+
+
+@pytest.mark.parametrize("command", [["tableside"], ["python", "-Im", "tableside"]])
+def test_bare_the_command_says_in_one_line_what_is_missing(installed: Installed, command: list[str]) -> None:
+    program, *arguments = command
+    said = run(installed("").with_name(program), *arguments, "tables", code=1)
+    assert re.fullmatch(
+        r"tableside: the command needs pip install 'tableside\[service\]' \([a-z]+ is missing\)\n", said
+    )
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_an_extra_brings_what_its_store_needs(installed: Installed, tmp_path: Path, kind: str) -> None:
+    config = configuration(tmp_path, kind)
+    assert run(installed(kind), "-Im", "tableside", "check", config) == f"{config}: no faults\n"
+    with running(tmp_path, config, python=installed(kind), environment=AWS, ready=False) as service:
+        answer = httpx.put(f"{service.url}/v1/tables/table/records/a", json={"n": 1}, timeout=30)
+    if kind == "rocksdb":
+        assert answer.status_code == 204
+    else:  # its driver looks for a server, and there is none
+        assert answer.json()["code"] == "store_unavailable"
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"), [("dynamodb", "rocksdb"), ("postgres", "rocksdb"), ("redis", "rocksdb"), ("rocksdb", "redis")]
+)
+def test_a_store_without_its_extra_is_refused_in_one_line(
+    installed: Installed, tmp_path: Path, kind: str, other: str
+) -> None:
+    config = configuration(tmp_path, kind)
+    said = run(installed(other), "-Im", "tableside", "check", config, code=1)
+    needs = f"stores of kind {kind} need: pip install 'tableside[{kind}]' ({DRIVERS[kind]})"
+    assert said == f"{config}: stores.{kind}.kind: {needs}\n"
+
+
+def test_traces_are_sent_by_an_extra_and_refused_without(installed: Installed, tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text("{stores: {store: {kind: memory}}, tables: {t: {store: store}}}")
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{NOWHERE}"}
+    with running(tmp_path, config, python=installed("traces"), environment=endpoint) as service:
+        assert httpx.get(f"{service.url}/v1/tables/t").status_code == 200
+    with (
+        pytest.raises(RuntimeError, match=r"not installed: pip install 'tableside\[traces\]'"),
+        running(tmp_path, config, python=installed("redis"), environment=endpoint),
+    ):
+        pass
+
+
+def test_the_extra_of_the_service_brings_every_store_and_what_its_bill_says(
+    released: Released, installed: Installed, tmp_path: Path
+) -> None:
+    config = configuration(tmp_path, *STORES)
+    assert run(installed("service"), "-Im", "tableside", "check", config) == f"{config}: no faults\n"
+    listed = "from importlib.metadata import distributions as all; print(*{f'{d.name}=={d.version}' for d in all()})"
+    assert named(run(installed("service"), "-Ic", listed).split()) == named_in_bill(released.bill("service"))
+
+
+@pytest.mark.skipif(not bootstrap.UV.exists(), reason="without uv PySpark would be downloaded for this")
+def test_the_extra_for_spark_brings_what_its_bill_says(released: Released, installed: Installed) -> None:
+    # Installed it would be half a gigabyte.
+    said = run(*installing(released.wheel, "spark", installed("")), "--dry-run", "--reinstall")
+    others = named(re.findall(r"(?m)^ \+ (\S+==\S+)", said))
+    assert others | {("tableside", VERSION)} == named_in_bill(released.bill("spark"))
+
+
+def files(folder: Path) -> set[str]:
+    """Return the files below a folder that are in its repository."""
+    return set(git(folder, "ls-files", "-z").rstrip("\0").split("\0"))
+
+
+def installing(wheel: Path, extra: str, python: Path) -> list[object]:
+    """Return the command that installs a wheel with an extra, and all else as it is locked."""
+    requirements = python.parent / "requirements.txt"
+    requirements.write_text(f"tableside[{extra}] @ {wheel.as_uri()} --hash=sha256:{digest(wheel)}\n")
+    command = [str(bootstrap.UV), "pip", "install", "--python", python]
+    if not bootstrap.UV.exists():
+        command = [sys.executable, "-m", "pip", "--python", python, "install"]
+    return [*command, "--require-hashes", "--requirement", requirements, "--constraint", LOCKED]
+
+
+def configuration(folder: Path, *kinds: str) -> Path:
+    """Write a configuration with a store of each kind, and a table in the first."""
+    file = folder / "tableside.yaml"
+    stores = {kind: {"kind": kind, **STORES[kind]} for kind in kinds}
+    file.write_text(json.dumps({"stores": stores, "tables": {"table": {"store": kinds[0], "deadline_s": 5}}}))
+    return file
+
+
+def named(requirements: list[str]) -> set[tuple[str, str]]:
+    """Return the packages and versions of `name==version`."""
+    pairs = (requirement.split("==") for requirement in requirements)
+    return {(canonicalize_name(name), version) for name, version in pairs}
+
+
+def named_in_bill(bill: Path) -> set[tuple[str, str]]:
+    """Return the packages and versions of a bill of materials."""
+    described = json.loads(bill.read_text())
+    parts = [described["metadata"]["component"], *described["components"]]
+    return {(canonicalize_name(part["name"]), part["version"]) for part in parts}
+
+
+def digest(file: Path) -> str:
+    """Return a file's SHA-256."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def run(*command: object, code: int = 0) -> str:
+    """Run a command and return what it prints, on both ways."""
+    done = subprocess.run(
+        list(map(str, command)),
+        env=bootstrap.tool_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
