@@ -89,8 +89,10 @@ CLAIMS = [
     Claim("docs/security.md", "yaml", CONFIGURED),
     # Values of the chart, and what is said to a cluster.
     Claim("docs/kubernetes.md", "yaml",
-          "chart/test_documentation.py::test_values_of_a_page_are_installed_and_their_configuration_is_taken", "config:"),
-    Claim("docs/kubernetes.md", "yaml", "chart/test_documentation.py::test_what_a_page_shows_beside_values_is_of_other_tools",
+          "chart/test_documentation.py::test_values_of_a_page_are_installed_and_their_configuration_is_taken",
+          "config:"),
+    Claim("docs/kubernetes.md", "yaml",
+          "chart/test_documentation.py::test_what_a_page_shows_beside_values_is_of_other_tools",
           not_run="they configure proxies and adapters, which are not here"),
     Claim("docs/kubernetes.md", "sh",
           "chart/test_documentation.py::test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are",
