@@ -26,6 +26,9 @@ This page is generated: `scripts/run python -m pages` renews it.
 NOT_IN_THE_FILE = {"options"}
 """What a checked configuration has beside the members of the file."""
 
+OF_ITS_KIND = {"additionalProperties": True, "type": "object"}
+"""The schema of what is another for each kind of store."""
+
 UNITS = {
     "per_s": "a second",
     "_s": "seconds",
@@ -139,14 +142,17 @@ def _body(model: Schema, sections: Mapping[str, Section]) -> str:
     members: Mapping[str, Schema] = model.get("properties", {})
     about, meanings = _said(model.get("description", ""), members)
     required = set(model.get("required", ()))
+    columns = ("member", "type", "default", "meaning") if any(meanings.values()) else ("member", "type", "default")
     rows = [
         (f"`{name}`", _type(name, member, sections), "" if name in required else _shown(member), meanings[name])
         for name, member in members.items()
     ]
-    return f"{about}\n\n{table(('member', 'type', 'default', 'meaning'), rows)}\n"
+    return f"{about}\n\n{table(columns, [cells[: len(columns)] for cells in rows])}\n"
 
 
 def _type(name: str, member: Schema, sections: Mapping[str, Section]) -> str:
+    if member.get("additionalProperties") == OF_ITS_KIND:
+        return "by name: [by kind](#stores-by-kind)"
     without_null = {**member, "anyOf": [part for part in member.get("anyOf", ()) if part.get("type") != "null"]}
     said = phrase(
         without_null if without_null["anyOf"] else member,

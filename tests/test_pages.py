@@ -101,8 +101,8 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
 
 
 @pytest.mark.parametrize("link", ["[x](gone.md)", "[x](http.md#no-such-part)", "::: tableside_spark.NoSuchThing"])
-def test_a_link_that_leads_nowhere_fails_the_build(link: str, copied: Path, tmp_path: Path) -> None:
-    root = shutil.copytree(copied, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
+def test_a_link_that_leads_nowhere_fails_the_build(link: str, site: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(site.parent, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
     page = root / "docs" / "index.md"
     page.write_text(f"{page.read_text()}\n\n{link}\n")
     done = build(root)
@@ -153,9 +153,30 @@ def test_every_setting_is_listed() -> None:
 
 
 def test_every_public_name_of_the_client_is_described(site: Path) -> None:
-    said = re.findall(r"^::: tableside_spark\.(\w+)$", generated("python.md"), re.MULTILINE)
-    assert set(tableside_spark.__all__) <= set(said)
+    said = re.findall(r"^::: (tableside_spark\.\S+)$", generated("python.md"), re.MULTILINE)
+    assert set(tableside_spark.__all__) <= {name.rpartition(".")[2] for name in said}
     text = (site / "reference" / "python.html").read_text(encoding="utf-8")
-    for name in tableside_spark.__all__:
-        assert f'id="tableside_spark.{name}"' in text
+    for name in said:
+        assert f'id="{name}"' in text
     assert "The frame, batch or streaming, with the members of each row" in text
+
+
+METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+NO_METRICS = {"tableside_spark", "tableside_files"}
+"""What begins as metrics do: packages."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "metrics.md"])
+def test_every_metric_that_a_page_names_is_one(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    said = set(re.findall(r"`(tableside_\w+[a-z])", text)) - NO_METRICS
+    assert [name for name in said if f"`{name.removesuffix('_total')}`" not in METRICS] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_list_stands_apart_from_the_text_before_it(page: str) -> None:
+    """Else the site shows no list, though others do; nor does it show one in a list that is indented by less than 4."""
+    prose = re.sub(r"^( *)```.*?^\1```$", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    marked = r"(?:[*-]|\d+\.) "
+    assert re.findall(rf"^(?!{marked}|[ #\n]).*\n{marked}.*", prose, re.MULTILINE) == []
+    assert re.findall(rf"^ {{1,3}}{marked}.*", prose, re.MULTILINE) == []
