@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 VIEW_INTS = 4
+VIEW_BYTES = 16
 """A view is four integers of 32 bits, the first its length."""
 
 
@@ -29,9 +30,11 @@ def _shared_bytes(column: pa.Array) -> int:
 def _lengths(column: pa.Array) -> pa.Array:
     if not _is_view(column.type):
         return pc.binary_length(column)
-    views = memoryview(column.buffers()[1]).cast("i")
-    first, last = VIEW_INTS * column.offset, VIEW_INTS * (column.offset + len(column))
-    return pa.array(views[first:last:VIEW_INTS].tolist(), pa.int64())
+    if not len(column):
+        return pa.array([], pa.int64())  # It need not have a buffer.
+    first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
+    views = memoryview(column.buffers()[1])[first:last].cast("i")  # The rest need not be whole views.
+    return pa.array(views[::VIEW_INTS].tolist(), pa.int64())
 
 
 def _is_view(kind: pa.DataType) -> bool:
