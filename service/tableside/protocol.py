@@ -14,17 +14,18 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from . import door, draining, hang_ups
+from . import door, draining, framing, hang_ups
 from .answering import Cycle
-from .errors import MalformedRequest, TableError, TooLarge
+from .errors import MalformedRequest, Overloaded, TableError
 from .listening import readable
+from .unread import Reader
 from .wire import problems
-
-HEAD_BYTES_MAX = 65_536
-"""What the head of a request may have, beside what came with its end."""
 
 HEAD_MAX_S = 30.0
 """How long the head of a request may take, from when it begins, or from when somebody has connected."""
+
+WAITING_MAX = 100
+"""How many requests may wait on a connection for the answers to those before them."""
 
 
 class State(ServerState):
@@ -39,37 +40,67 @@ class Protocol(HttpToolsProtocol):
     It would also set a timer after every answer. Here the server looks now and then who is late.
     """
 
+    reader: Reader
     _answering: RequestResponseCycle | None = None
     _door: door.Door | None = None
     _state = State()  # of a server that is not told to drain
-    _head_bytes = 0
+    _framing: framing.Framing
     _head_since: float | None = None
     _idle_since: float | None = None
+    _held = False
+    _refusal: TableError | None = None
+    _last: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
         super().connection_made(transport)
+        self.reader, self._framing = Reader(transport), framing.Framing()
         self._door = door.installed(self.app_state)
         self._head_since = self.loop.time()
         if isinstance(self.server_state, State):
             self._state = self.server_state
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, unless it is a head without end."""
+        """Take what has come, unless it is the end already, or more than may be."""
+        if self._last is not None or self.transport.is_closing():
+            return
         begun = self._in_head()
-        self._idle_since = None
-        super().data_received(data)
+        self._framing.came(len(data))
+        try:
+            self._feed(data)
+        except httptools.HttpParserError:
+            self._end_with(self._refusal or MalformedRequest("the request is not HTTP/1.1 that can be read"))
+            return
         if not self._in_head():
+            if self._framing.in_body and (error := self._framing.body_refusal(len(data))) is not None:
+                self._end_with(error)
             return
         if self._head_since is None:
             self._head_since = self.loop.time()
-        if begun:  # else most of it may be the end of what came before
-            self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
-            self._end_with(TooLarge(f"the head of a request may have {HEAD_BYTES_MAX} bytes"))
+        if begun and (error := self._framing.head_refusal(len(data))) is not None:
+            self._end_with(error)  # else most of it may be the end of what came before
+
+    def _feed(self, data: bytes) -> None:
+        """Have it parsed. Who would rather speak another protocol is answered in this one, as if he had not asked."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                head = framing.without_upgrade(self.parser, self.url, self.headers)
+                data = head + data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+            else:
+                return
 
     def is_late(self, now: float) -> bool:
-        """Whether a head that should have come has not, or no other request for long, by the loop's clock."""
+        """Whether an answer is not read, a head that should have come has not, or no other request for long.
+
+        By the loop's clock. Of a request that has begun it is known elsewhere how long it may take.
+        """
+        if self.reader.is_late(now):
+            return True
+        if self._held or (self._answering is not None and not self._answering.response_complete):
+            return False
         if self._head_since is not None:
             return now - self._head_since > HEAD_MAX_S
         return self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive
@@ -83,34 +114,91 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
             hang_ups.hung_up(cast("dict[str, Any]", cycle.scope))
 
+    def on_message_begin(self) -> None:
+        """Begin another request."""
+        super().on_message_begin()
+        self._idle_since = None
+
     def on_headers_complete(self) -> None:
         """Take a request whose head has come, or refuse it, which is in order where none before it is unanswered."""
-        self._head_bytes, self._head_since = 0, None
-        if self._door is not None and (self._answering is None or self.cycle.response_complete):
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            return  # It comes again, without that.
+        if self.transport.is_closing():
+            raise ValueError  # Nobody is told any more.
+        self._check_head()
+        self._head_since = None
+        free = not self._held and (self._answering is None or self.cycle.response_complete)
+        if self._door is not None and free:
             body = self._door.refusal(self.url)
             if body is not None:
                 self._refuse(body)
                 return
-        before, self.cycle = self.cycle, self._begun()
+        self.cycle = self._begun()
+        # What comes as headers after the body is nobody's: it would be taken for what the request said before.
+        self.headers = framing.NOWHERE
         if self._state.draining:
             self.cycle.keep_alive = False
             draining.mark(cast("dict[str, Any]", self.scope))
-        if before is None or before.response_complete:
+        if free:
             self._start_asgi_task(self.cycle, self.app)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
+    def _check_head(self) -> None:
+        """Raise what ends the parsing if this is none that is served, with the reason kept."""
+        self._refusal = self._framing.refusal(self.parser, self.url, self.headers)
+        if len(self.pipeline) >= WAITING_MAX or self._framing.heads > WAITING_MAX:
+            self._refusal = Overloaded(f"{WAITING_MAX} requests wait on this connection")
+        if self._refusal is not None:
+            raise ValueError
+        self._framing.in_body = True
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body, if it is still wanted."""
+        self._framing.body_bytes += len(body)
+        if self._framing.in_body:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Take note that a request is complete."""
+        if self._framing.in_body:
+            self._framing.in_body = False
+            super().on_message_complete()
+
     def on_response_complete(self) -> None:
-        """Go on with the request that has come meanwhile, or wait for another."""
+        """Go on with the request that has come meanwhile, or wait for another, once what was sent is being read."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+        self.reader.caught_up()
+        if self.flow.write_paused:
+            self._held = True
+            self.flow.pause_reading()
         else:
-            self._idle_since = self.loop.time()
+            self._go_on()
+
+    def resume_writing(self) -> None:
+        """Go on, now that nearly all was read that was sent."""
+        super().resume_writing()
+        self.reader.caught_up()
+        if self._held and not self.transport.is_closing():
+            self._held = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        now = self.loop.time()
+        if self.pipeline:
+            self.flow.resume_reading()
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._last is not None:
+            self.transport.write(self._last)
+            self.transport.close()
+        else:
+            self.flow.resume_reading()
+            self._idle_since = now
+            if self._in_head():
+                self._head_since = now
 
     def _begun(self) -> Cycle:
         """Return what a head that has come asks for. Raise what the parser takes for a request that cannot be read."""
@@ -136,20 +224,26 @@ class Protocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP and end the connection."""
-        self._end_with(MalformedRequest("the request is not HTTP/1.1 that can be read"))
-
     def _end_with(self, error: TableError) -> None:
-        body, status = problems.encode(error), HTTPStatus(problems.status(error))
-        head = [
-            f"HTTP/1.1 {status.value} {status.phrase}".encode(),
-            b"content-type: " + problems.MEDIA_TYPE.encode(),
-            b"content-length: %d" % len(body),
-            b"x-request-id: " + uuid.uuid4().hex.encode(),
-            b"connection: close",
-        ]
-        self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + body)
+        """Refuse what comes next and end the connection, after the answers to all that came before in order."""
+        if self.transport.is_closing():
+            return
+        if self._framing.in_body:  # then what cannot be read is the rest of a request that was taken
+            if not self.pipeline or self.pipeline[0][0] is not self.cycle:
+                self._break_off(error)
+                return
+            self.pipeline.popleft()
+        if self._held or not (self._answering is None or self._answering.response_complete):
+            self._last = _whole(error)
+            self.flow.pause_reading()
+        else:
+            self.transport.write(_whole(error))
+            self.transport.close()
+
+    def _break_off(self, error: TableError) -> None:
+        """End the connection in the middle of a body; that it cannot be read is said if nothing was said yet."""
+        if not self.cycle.response_started:
+            self.transport.write(_whole(error))
         self.transport.close()
 
     # The end of the service
@@ -162,7 +256,8 @@ class Protocol(HttpToolsProtocol):
     @property
     def in_use(self) -> bool:
         """Whether a request is being received or answered."""
-        return self._in_head() or (self._answering is not None and not self.cycle.response_complete)
+        answering = self._answering is not None and not self.cycle.response_complete
+        return self._held or answering or self._in_head()
 
     def last_answer(self) -> None:
         """Say with the answer to what has come that it is the last one, if that can still be said."""
@@ -185,6 +280,7 @@ class Protocol(HttpToolsProtocol):
         self.scope["method"] = method.decode("ascii")
         self._answering = self.cycle = _REFUSED
         head = door.head(self.headers, self.server_state.default_headers, len(body))
+        self.headers = framing.NOWHERE
         last = not self.parser.should_keep_alive() or self.expect_100_continue or self._state.draining
         self.transport.write(
             head + (b"\r\nconnection: close\r\n\r\n" if last else b"\r\n\r\n") + (b"" if method == b"HEAD" else body)
@@ -197,7 +293,7 @@ class Protocol(HttpToolsProtocol):
         self.loop.call_later(door.RETRY_AFTER_S, self._read_on)
 
     def _read_on(self) -> None:
-        if not self.transport.is_closing():
+        if not self._held and not self.transport.is_closing():
             self.flow.resume_reading()
 
     def _in_head(self) -> bool:
@@ -210,6 +306,19 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
+
+
+def _whole(error: TableError) -> bytes:
+    """Return an answer that is a connection's last."""
+    body, status = problems.encode(error), HTTPStatus(problems.status(error))
+    head = [
+        f"HTTP/1.1 {status.value} {status.phrase}".encode(),
+        b"content-type: " + problems.MEDIA_TYPE.encode(),
+        b"content-length: %d" % len(body),
+        b"x-request-id: " + uuid.uuid4().hex.encode(),
+        b"connection: close",
+    ]
+    return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
 class _Refused:

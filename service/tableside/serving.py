@@ -29,6 +29,7 @@ from .probes import probes_only
 from .protocol import Protocol, State
 from .settings import LimitSettings
 from .tls import Renewal, Tls
+from .unread import late
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +135,8 @@ class Server(uvicorn.Server):
         if counter % RENEWAL_TICKS == 0 and self._renewal is not None:
             self._renewal.look()
         if counter % LATE_TICKS == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in self._connections():
-                if connection.is_late(now):
-                    connection.transport.close()
+            for connection in late(self._connections(), asyncio.get_running_loop().time()):
+                connection.transport.abort()
         return await super().on_tick(counter)
 
     async def _listening_for_probes(self, probes: socket.socket) -> asyncio.Server:

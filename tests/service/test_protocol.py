@@ -7,6 +7,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
+from tableside import unread
 from tableside.answering import JOINED_BYTES_MAX
 from tableside.protocol import Protocol, State
 
@@ -19,6 +20,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.done: list[bytes | str] = []
+        self.unread = 0
+        self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def write(self, data: bytes) -> None:
         self.done.append(data)
@@ -33,10 +39,10 @@ class Recorder:
         return default
 
     def pause_reading(self) -> None:
-        pass
+        self.reading = False
 
     def resume_reading(self) -> None:
-        pass
+        self.reading = True
 
 
 def connected(app: ASGIApp) -> tuple[Recorder, Protocol]:
@@ -160,3 +166,212 @@ async def test_a_connection_is_late_that_was_not_used_for_long() -> None:
     assert not busy.is_late(now + 10 * IDLE_S), "it is answered whenever it is"
     for task in busy.server_state.tasks:
         task.cancel()
+
+
+# What cannot be read, and what came before it
+
+
+@pytest.mark.parametrize("after", [b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/2.0\r\n\r\n", b"x: " + b"y" * 70_000])
+async def test_a_request_is_answered_before_what_follows_it_is_refused(after: bytes) -> None:
+    done = await answered(*connected(answering(b"body")), (GET % b"") + after)
+    assert [cast("bytes", one)[9:12] for one in done[:-1]] == [b"200", b"400"]
+    assert done[-1] == "closed"
+
+
+async def test_a_body_that_cannot_be_read_is_refused_in_place_of_its_answer_and_after_those_before() -> None:
+    broken = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\nz\r\n"
+    done = await answered(*connected(answering(b"body")), (GET % b"") + broken)
+    assert [cast("bytes", one)[9:12] for one in done[:-1]] == [b"200", b"400"]
+    recorder, protocol = connected(reading)
+    protocol.data_received(broken)
+    assert [cast("bytes", one)[9:12] for one in recorder.done[:-1]] == [b"400"]
+    await ended(protocol)
+
+
+async def ended(protocol: Protocol) -> None:
+    """Return when nobody works any more for a connection that is closed."""
+    protocol.connection_lost(None)
+    async with asyncio.timeout(5):
+        while protocol.server_state.tasks:
+            await asyncio.sleep(0)
+
+
+async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the body that came."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body, more = body + message["body"], message["more_body"]
+    await answering(body)(scope, receive, send)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 1000])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_who_would_rather_speak_another_protocol_is_answered_in_this_one(pieces: int, chunked: bool) -> None:
+    """As some clients do by default: what follows the head is the body, and no request."""
+    upgrade = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    length, body = (
+        (b"transfer-encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n") if chunked else (b"content-length: 2", b"{}")
+    )
+    text = b"PUT /a HTTP/1.1\r\n" + upgrade + length + b"\r\n\r\n" + body + (GET % b"")
+    recorder, protocol = connected(reading)
+    size = -(-len(text) // pieces)
+    for at in range(0, len(text), size):
+        protocol.data_received(text[at : at + size])
+    while protocol.server_state.tasks:
+        await asyncio.wait([*protocol.server_state.tasks])
+        await asyncio.sleep(0)
+    answers = [cast("bytes", one) for one in recorder.done]
+    assert [(one[9:12], one.partition(b"\r\n\r\n")[2]) for one in answers] == [(b"200", b"{}"), (b"200", b"")]
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"GET / HTTP/2.0\r\n\r\n",
+        b"GET / HTTP/0.9\r\n\r\n",
+        b"CONNECT a:80 HTTP/1.1\r\n\r\n",
+        b"PUT / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
+    ],
+)
+async def test_what_others_on_the_way_may_read_otherwise_is_refused_and_ends_the_connection(
+    request_text: bytes,
+) -> None:
+    [refusal, end] = await answered(*connected(answering(b"")), request_text)
+    assert isinstance(refusal, bytes)
+    assert (refusal[9:12], end) == (b"400", "closed")
+
+
+async def test_a_head_has_so_many_headers_and_bytes_however_it_comes() -> None:
+    for headers, status in (
+        (b"a:b\r\n" * 128, b"200"),
+        (b"a:b\r\n" * 129, b"413"),
+        (b"a: %b\r\n" % (b"b" * 66_000), b"413"),
+    ):
+        done = await answered(*connected(answering(b"")), b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
+        assert cast("bytes", done[0])[9:12] == status
+        assert ("closed" in done) == (status == b"413")
+
+
+async def test_so_many_requests_wait_on_a_connection_and_no_more() -> None:
+    done = await answered(*connected(answering(b"")), (GET % b"") * 1000)
+    statuses = [cast("bytes", one)[9:12] for one in done[:-1]]
+    assert statuses == [b"200"] * 100 + [b"503"]
+    assert done[-1] == "closed"
+
+
+async def test_headers_after_a_body_are_passed_over() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reading(scope, receive, send)
+        seen.extend(scope["headers"])
+
+    head = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    await answered(*connected(app), head + b"0\r\nif-match: x\r\n\r\n")
+    assert seen == [(b"transfer-encoding", b"chunked")]
+
+
+@pytest.mark.parametrize("spare", [b"1;" + b"x" * 10_000 + b"\r\na\r\n", b"t: " + b"x" * 10_000 + b"\r\n"])
+async def test_what_stands_around_a_body_is_bounded(spare: bytes) -> None:
+    recorder, protocol = connected(reading)
+    protocol.data_received(b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+    if spare.startswith(b"t"):
+        protocol.data_received(b"0\r\n")
+    for _ in range(20):
+        protocol.data_received(spare)
+        await asyncio.sleep(0)
+    [refusal, end] = recorder.done
+    assert isinstance(refusal, bytes)
+    assert (refusal[9:12], end) == (b"413", "closed")
+    await ended(protocol)
+
+
+async def test_small_chunks_are_no_fault() -> None:
+    recorder, protocol = connected(reading)
+    protocol.data_received(b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+    for _ in range(200):
+        protocol.data_received(b"8\r\n01234567\r\n" * 100)
+        await asyncio.sleep(0)
+    done = await answered(recorder, protocol, b"0\r\n\r\n")
+    assert cast("bytes", done[0]).startswith(b"HTTP/1.1 200")
+
+
+# Who does not read
+
+
+async def test_no_other_request_is_taken_up_before_the_last_answer_is_read() -> None:
+    recorder, protocol = connected(answering(b"body"))
+
+    def write(data: bytes) -> None:
+        recorder.done.append(data)
+        recorder.unread += len(data)
+        protocol.pause_writing()
+
+    recorder.write = write  # type: ignore[method-assign]  # one that is slow to send
+    done = await answered(recorder, protocol, (GET % b"") * 2)
+    assert (len(done), recorder.reading) == (1, False)
+    recorder.unread = 0
+    protocol.resume_writing()
+    await asyncio.sleep(0.01)
+    assert (len(done), recorder.reading) == (2, False)
+    recorder.unread = 0
+    protocol.resume_writing()
+    assert recorder.reading
+
+
+async def test_who_reads_too_slowly_is_late_and_who_reads_is_not() -> None:
+    recorder, protocol = connected(answering(b"body"))
+    await answered(recorder, protocol)
+    now = asyncio.get_running_loop().time()
+    recorder.unread = 1_000_000
+    assert not protocol.is_late(now), "from now on it is looked at"
+    assert not protocol.is_late(now + 29)
+    assert protocol.is_late(now + 31)
+    recorder.unread -= 10 * 1024
+    assert not protocol.is_late(now + 39)
+    assert protocol.is_late(now + 41)
+    recorder.unread = 0
+    assert not protocol.is_late(now + 42)
+    recorder.unread = 1
+    assert not protocol.is_late(now + 43)
+
+
+async def test_an_end_that_is_not_read_is_not_waited_for() -> None:
+    recorder, protocol = connected(answering(b"body"))
+    await answered(recorder, protocol, (GET % b"").replace(b"host", b"connection: close\r\nhost"))
+    recorder.unread, now = 1, asyncio.get_running_loop().time()
+    assert not protocol.is_late(now)
+    assert protocol.is_late(now + 31)
+
+
+def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "UNREAD_BYTES_MAX", 1000)
+    connections = []
+    for _ in range(3):
+        recorder, protocol = Recorder(), Protocol.__new__(Protocol)
+        protocol.reader = unread.Reader(cast("asyncio.Transport", recorder))
+        connections.append((recorder, protocol))
+        recorder.unread = 600
+    all_of_them = [protocol for _, protocol in connections]
+    assert unread.late(all_of_them, 10) == [], "nobody knows yet who is slow"
+    connections[1][0].unread = 590
+    connections[2][0].unread = 400
+    assert unread.late(all_of_them, 12) == all_of_them[:1]
+    connections[2][0].unread = 411
+    assert unread.late(all_of_them, 12) == all_of_them[:2]
+
+
+async def test_what_follows_an_answer_without_being_a_request_keeps_no_connection() -> None:
+    recorder, protocol = connected(answering(b"body"))
+    put = b"PUT / HTTP/1.1\r\ncontent-length: 100\r\n\r\n"
+    for rest in (GET % b"" + b"\r\n\r\n", put + b"x"):
+        await answered(recorder, protocol, rest)
+        protocol.data_received(b"\r\n")
+        now = asyncio.get_running_loop().time()
+        assert not protocol.is_late(now + IDLE_S - 1)
+        assert protocol.is_late(now + IDLE_S + 1)
