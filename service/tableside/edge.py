@@ -76,7 +76,7 @@ class Edge:
                 await self._answered(scope, exchange, min(declared, self.body_bytes_max))
         finally:
             hang_ups.over(scope)
-            exchange.body.leave()
+            exchange.leave()
             notes.seconds = time.perf_counter() - notes.started
             for observer in self._observers:
                 observer.ended(scope, notes)
@@ -92,13 +92,8 @@ class Edge:
             if scope["path"] in PROBES:
                 await app(scope, exchange.receive, exchange.send)
                 return
-            requests = self._in_flight.requests
-            requests.enter(1)
-            try:
-                exchange.body.grow_to(declared)
-                await app(scope, exchange.receive, exchange.send)
-            finally:
-                requests.leave(1)
+            exchange.enter(declared)
+            await app(scope, exchange.receive, exchange.send)
         except ClientDisconnect:
             return  # There is nobody to answer, and nothing was attempted.
         except asyncio.CancelledError:
@@ -108,6 +103,7 @@ class Edge:
         except Exception as error:
             if notes.status:
                 raise
+            exchange.leave()
             await _refusal(error, notes)(scope, exchange.receive, exchange.send)
 
     def _asked(self, scope: Scope, notes: Notes) -> ASGIApp:

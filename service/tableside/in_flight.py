@@ -84,6 +84,12 @@ class Share:
             self._bound.add(count - self._count, self._count)
             self._count = count
 
+    def shrink_to(self, count: int) -> None:
+        """Let go of what is more than this."""
+        if count < self._count:
+            self._bound.leave(self._count - count)
+            self._count = count
+
     def leave(self) -> None:
         """Let go of all of it."""
         if self._count:

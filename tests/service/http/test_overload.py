@@ -218,6 +218,37 @@ async def test_a_body_of_which_nothing_more_comes_is_given_up(service: Served, m
         assert (await slow.ask("GET", RECORD)).status == 404
 
 
+async def test_bodies_that_are_slow_to_come_take_no_place_from_others(service: Served) -> None:
+    async with connected(service, 7) as [*slow, caller]:
+        for number, one in enumerate(slow):
+            one.send("PUT", f"{RECORD}{number}", None, content_length="2000")
+            one.writer.write(b" ")
+            if number % 3 == 2:
+                await until_under_way(service, (0, 0, number + 1))
+        assert (await caller.ask("PUT", RECORD, value(4000))).status == 204
+        slow[0].writer.write(b'{"a":"%b"}' % (b"y" * 1991))
+        assert (await slow[0].answer()).status == 204
+        service.store.takes_s = lambda operations: 0.5
+        for one in slow[1:]:
+            one.writer.write(b'{"a":"%b"}' % (b"y" * 1991))
+        statuses = [(await one.answer()).status for one in slow[1:]]
+        assert sorted(statuses) == [204, 204, 204, 503, 503], "complete, they count again"
+    await service.idle()
+
+
+async def test_a_body_that_comes_byte_by_byte_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "BODY_WAIT_S", 1.5)
+    async with connected(service, 1) as [slow]:
+        slow.send("PUT", RECORD, None, content_length="8000")
+        answer = asyncio.create_task(slow.answer())
+        async with asyncio.timeout(10):
+            while not answer.done():
+                slow.writer.write(b" ")
+                await asyncio.sleep(0.1)
+        assert (answer.result().status, answer.result().json()["code"]) == (504, "deadline_exceeded")
+    await service.idle()
+
+
 async def test_of_a_length_that_nobody_may_send_no_more_counts_than_may_be_sent() -> None:
     async with served(bytes_in_flight_max=2**27, drain_s=0) as service, connected(service, 1) as [caller]:
         caller.send("PUT", RECORD, None, content_length=str(2**40))
