@@ -122,6 +122,8 @@ def media_type(request: Request, known: Collection[str], default: str | None = N
     """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
     if (header(request, "content-encoding") or "identity").lower() != "identity":
         raise UnsupportedMediaType("a body with a Content-Encoding is not read")
+    if (header(request, "transfer-encoding") or "chunked").lower() != "chunked":
+        raise UnsupportedMediaType("a body in another transfer coding than chunked is not read")
     text = header(request, "content-type") or default or ""
     essence, _, parameters = text.partition(";")
     charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
