@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from . import command_line, rest, settings
+from . import chart, command_line, rest, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -11,6 +11,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/rest.md": rest.page,
     "docs/reference/settings.md": settings.page,
     "docs/reference/command-line.md": command_line.page,
+    "docs/reference/chart.md": chart.page,
 }
 
 

@@ -176,7 +176,9 @@ def test_every_metric_that_a_page_names_is_one(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_list_stands_apart_from_the_text_before_it(page: str) -> None:
     """Else the site shows no list, though others do; nor does it show one in a list that is indented by less than 4."""
-    prose = re.sub(r"^( *)```.*?^\1```$", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    prose = re.sub(
+        r"^( *)```.*?^\1```$", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     marked = r"(?:[*-]|\d+\.) "
     assert re.findall(rf"^(?!{marked}|[ #\n]).*\n{marked}.*", prose, re.MULTILINE) == []
     assert re.findall(rf"^ {{1,3}}{marked}.*", prose, re.MULTILINE) == []

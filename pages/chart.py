@@ -1,0 +1,18 @@
+"""The page of the chart's values: what the chart's own README says, with links as they are among the pages."""
+
+import re
+from pathlib import Path
+
+CHART = Path(__file__).resolve().parent.parent / "helm" / "README.md"
+
+NOTE = "This page is `helm/README.md`: `scripts/run python -m pages` renews it.\n"
+
+
+def page() -> str:
+    """Return the page."""
+    heading, _, text = CHART.read_text(encoding="utf-8").partition("\n")
+    return f"{heading}\n\n{NOTE}{_relinked(text)}"
+
+
+def _relinked(text: str) -> str:
+    return re.sub(r"\]\(\.\./docs/", "](../", text)
