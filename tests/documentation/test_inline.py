@@ -1,0 +1,117 @@
+"""What pages name in the midst of a sentence is there: verbs and their options, scripts, extras, files, settings."""
+
+import importlib.util
+import os
+import re
+import shlex
+import tomllib
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from documentation.blocks import ROOT, pages
+from tableside.cli import app
+from tableside.settings import (
+    AuthSettings,
+    BatchSettings,
+    CacheSettings,
+    ConsoleSettings,
+    DirectionSettings,
+    LimitSettings,
+    LogSettings,
+    RetryBudgetSettings,
+    TraceSettings,
+)
+
+SETTINGS: dict[str, type[BaseModel]] = {
+    "auth": AuthSettings,
+    "batch": BatchSettings,
+    "cache": CacheSettings,
+    "console": ConsoleSettings,
+    "limits": LimitSettings,
+    "logs": LogSettings,
+    "read": DirectionSettings,
+    "retry_budget": RetryBudgetSettings,
+    "traces": TraceSettings,
+    "write": DirectionSettings,
+}
+FILES = r"(?:docs|helm|tests|scripts|service|spark_client|servers|bench|demo|pages)/[\w./-]+\.\w+"
+
+
+def inline(page: str) -> list[str]:
+    """Return what stands in a sentence as code; blocks are looked at elsewhere."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
+
+
+def words(code: str) -> list[str]:
+    """Return the words of a command, none if it is no command."""
+    try:
+        return shlex.split(code)
+    except ValueError:
+        return []
+
+
+def options_of(verb: list[str]) -> set[str]:
+    """Return the options that a verb has; raise KeyError if there is no such verb."""
+    found: typer.core.TyperCommand | typer.core.TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]  # what typer makes
+    for word in verb:
+        if isinstance(found, typer.core.TyperGroup):
+            found = found.commands[word]  # type: ignore[assignment]  # likewise
+    return {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_verb_that_is_named_is_there_with_its_options(page: str) -> None:
+    for code in inline(page):
+        found = words(code)
+        if len(found) > 1 and found[0] == "tableside" and found[1].isalpha() and found[1].islower():
+            given = {word.partition("=")[0] for word in found if word.startswith("--")}
+            assert given <= options_of(found[1:]) | {"--help"}, code
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_script_a_module_or_a_file_that_is_named_is_there(page: str) -> None:
+    for code in inline(page):
+        found = words(code)
+        if found and found[0].startswith("scripts/"):
+            assert os.access(ROOT / found[0], os.X_OK), code
+        if found[:2] == ["python", "-m"] and len(found) > 2:
+            assert importlib.util.find_spec(found[2]), code
+        if re.fullmatch(FILES, code):
+            assert (ROOT / code).exists(), code
+
+
+@pytest.mark.parametrize("page", pages())
+def test_an_extra_that_is_named_is_there(page: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in re.findall(r"tableside\[([\w,]+)\]", (ROOT / page).read_text(encoding="utf-8")):
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_setting_that_is_named_is_there(page: str) -> None:
+    for code in inline(page):
+        match = re.match(rf"({'|'.join(SETTINGS)})\.(\w+)(?::|$)", code)
+        if match:
+            assert match[2] in SETTINGS[match[1]].model_fields, code
+
+
+def test_names_are_found_in_sentences() -> None:
+    found = [code for page in pages() for code in inline(page)]
+    assert {"limits.in_flight_max", "tableside check FILE"} <= set(found)
+    assert "--workers" in options_of(["serve"])
+    assert "--read" in options_of(["token", "new"])
+
+
+def test_an_environment_variable_that_is_named_is_read() -> None:
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("service", "spark_client", "helm", "demo", "scripts")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".yaml", ".tpl", "") and path.is_file()
+    )
+    for page in pages():
+        for name in re.findall(r"\bTABLESIDE_[A-Z_]+[A-Z]\b", (ROOT / page).read_text(encoding="utf-8")):
+            assert name in source, f"{page} names {name}"
