@@ -1,5 +1,6 @@
 """The site of the documentation is built without the network and without a broken link; generated pages are current."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -77,6 +78,20 @@ def loaded(file: Path) -> list[str]:
     parser = _Loaded()
     parser.feed(file.read_text(encoding="utf-8"))
     return parser.addresses
+
+
+def test_the_command_builds_as_these_tests_do() -> None:
+    script = ROOT / "scripts" / "pages"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == f'exec scripts/run {" ".join(BUILD[2:])} "$@"'
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "helm/README.md"])
+def test_what_a_page_beside_the_site_links_to_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"\w+:|#", link):
+            assert (ROOT / page).parent.joinpath(link.partition("#")[0]).exists(), link
 
 
 def test_every_page_is_in_the_navigation_once_and_no_other() -> None:
