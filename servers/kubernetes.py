@@ -7,6 +7,7 @@ for it. Debian brings etcd. The definitions of kinds that others have come with 
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -75,14 +76,20 @@ def _built() -> Path:
 def _build(folder: Path) -> None:
     if (go := find_command("go")) is None:
         raise SetupError("go is missing: Kubernetes is built by the version that servers/apiserver/go.mod names")
-    program = ["nice", str(go), "build", "-C", str(SOURCE), "-mod=readonly", "-o", str(folder / "kube-apiserver"), "."]
-    step("building Kubernetes' API server, which takes some minutes", program)
+    build = ["nice", str(go), "build", "-C", str(SOURCE), "-mod=readonly", "-ldflags", _named()]
+    step("building Kubernetes' API server, which takes some minutes", [*build, "-o", str(folder / "kube-apiserver")])
     for module, files in DEFINITIONS.items():
         told = subprocess.run(  # noqa: S603 - our own command lines
             [go, "mod", "download", "-json", module], cwd=folder, check=True, capture_output=True, text=True
         )
         for file, name in files.items():
             _keep(Path(json.loads(told.stdout)["Dir"]) / file, name, folder)
+
+
+def _named() -> str:
+    """Return how the linker is told the version, which Helm asks for."""
+    [version] = re.findall(r"k8s\.io/kubernetes (v[0-9.]+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
+    return f"-X k8s.io/component-base/version.gitVersion={version}"
 
 
 def _keep(file: Path, name: str, folder: Path) -> None:
