@@ -4,6 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import helm_python
@@ -11,7 +12,20 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it ships none
 import pytest
 
 from chart import custom, matrix
-from chart.rendering import CHART, LOCAL, REMOTE, Object, all_of, container, only, pod, render, service, workload
+from chart.rendering import (
+    CHART,
+    LOCAL,
+    REMOTE,
+    Object,
+    all_of,
+    container,
+    merged,
+    only,
+    pod,
+    render,
+    service,
+    workload,
+)
 from chart.restricted import faults
 
 VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
@@ -48,6 +62,19 @@ def test_helm_finds_nothing_to_say_of_the_chart() -> None:
         report = helm_python.lint(CHART, values, strict=True)
         assert report["messages"] == []
         assert report["errors"] == []
+
+
+def test_the_chart_as_a_package_makes_the_same(tmp_path: Path) -> None:
+    packed = helm_python.package(CHART, destination=tmp_path, version="1.2.3")
+    assert Path(packed).name == "tableside-1.2.3.tgz"
+    switched = ("prometheusRule", "dashboard", "serviceMonitor", "networkPolicy")
+    values = merged(REMOTE, {name: {"enabled": True} for name in switched})
+    with helm_python.Chart.load(CHART) as loose, helm_python.Chart.load(packed) as chart:
+        made = chart.render(values, name="demo", namespace="tables")
+        expected = loose.render(values, name="demo", namespace="tables")
+    assert {name: text.replace("tableside-1.2.3", "tableside-0.1.0") for name, text in made.items()} == expected
+    assert "ask" in expected["tableside/templates/tests/ask.yaml"]
+    assert "schemaVersion" in expected["tableside/templates/dashboard.yaml"]
 
 
 @pytest.mark.usefixtures("read_once")
