@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from documentation.blocks import blocks
 from trees import commit, copied, git, module
 
 VERSION = "1.2.3"
@@ -47,6 +48,22 @@ def describe(repository: Path, version: str) -> None:
     commit(repository)
 
 
+def leave_behind(repository: Path) -> None:
+    """Put into a repository's folder what is no part of it: files that git ignores, and an earlier release."""
+    drafts = repository / "docs" / "drafts"
+    drafts.mkdir()
+    for name in (".gitignore", "draft.md"):
+        (drafts / name).write_text("*\n")
+    (repository / "dist").mkdir()
+    (repository / "dist" / "tableside-1.2.2.tar.gz").write_text("of the release before")
+
+
+def page_block(containing: str) -> str:
+    """Return the commands of the page about releases that contain some words."""
+    [block] = [block.text for block in blocks("docs/releasing.md") if containing in block.text]
+    return block
+
+
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     """What `scripts/release` makes of the tree as it is, as version 1.2.3."""
@@ -54,4 +71,5 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     git(repository, "init", "--quiet", "--initial-branch", "main")
     describe(repository, VERSION)
     git(repository, "tag", f"v{VERSION}")
+    leave_behind(repository)
     return Released(repository, module(repository, "scripts.releasing"))

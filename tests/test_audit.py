@@ -1,4 +1,4 @@
-"""`scripts/audit` says what is known against the locked packages, or that nobody could be asked: never one for the other."""
+"""`scripts/audit` says what is known against the locked packages, and does not take no answer for nothing known."""
 
 import json
 import re

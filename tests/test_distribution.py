@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,7 +16,7 @@ import httpx
 import pytest
 from packaging.utils import canonicalize_name
 
-from released import VERSION, Released
+from released import VERSION, Released, page_block
 from running import running
 from scripts import bootstrap
 from trees import ROOT, git, module
@@ -46,15 +48,15 @@ def installed(released: Released, tmp_path_factory: pytest.TempPathFactory) -> I
     """Return the Python of an environment that has nothing but the wheel with an extra, in locked versions."""
     pythons: dict[str, Path] = {}
 
-    def install(extra: str) -> Path:
+    def python(extra: str) -> Path:
         if extra not in pythons:
             folder = tmp_path_factory.mktemp("installed") / "environment"
             run(sys.executable, "-m", "venv", "--without-pip", folder)
             pythons[extra] = folder / "bin" / "python"
-            run(*installing(released.wheel, extra, pythons[extra]))
+            install(released.wheel, extra, pythons[extra])
         return pythons[extra]
 
-    return install
+    return python
 
 
 def test_the_wheel_holds_our_packages_and_nothing_else(released: Released) -> None:
@@ -155,7 +157,7 @@ def test_the_extra_of_the_service_brings_every_store_and_what_its_bill_says(
 @pytest.mark.skipif(not bootstrap.UV.exists(), reason="without uv PySpark would be downloaded for this")
 def test_the_extra_for_spark_brings_what_its_bill_says(released: Released, installed: Installed) -> None:
     # Installed it would be half a gigabyte.
-    said = run(*installing(released.wheel, "spark", installed("")), "--dry-run", "--reinstall")
+    said = install(released.wheel, "spark", installed(""), "--dry-run", "--reinstall")
     others = named(re.findall(r"(?m)^ \+ (\S+==\S+)", said))
     assert others | {("tableside", VERSION)} == named_in_bill(released.bill("spark"))
 
@@ -165,14 +167,16 @@ def files(folder: Path) -> set[str]:
     return set(git(folder, "ls-files", "-z").rstrip("\0").split("\0"))
 
 
-def installing(wheel: Path, extra: str, python: Path) -> list[object]:
-    """Return the command that installs a wheel with an extra, and all else as it is locked."""
-    requirements = python.parent / "requirements.txt"
-    requirements.write_text(f"tableside[{extra}] @ {wheel.as_uri()} --hash=sha256:{digest(wheel)}\n")
-    command = [str(bootstrap.UV), "pip", "install", "--python", python]
+def install(wheel: Path, extra: str, python: Path, *options: str) -> str:
+    """Install a wheel with an extra as the page about releases says, into the environment of a Python."""
+    for file in (wheel, LOCKED):
+        shutil.copy(file, python.parent)
+    pip = [str(bootstrap.UV), "pip", "install", "--python", str(python)]
     if not bootstrap.UV.exists():
-        command = [sys.executable, "-m", "pip", "--python", python, "install"]
-    return [*command, "--require-hashes", "--requirement", requirements, "--constraint", LOCKED]
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    commands = page_block("requirements.txt").replace("DIGEST", digest(wheel)).replace("[service]", f"[{extra}]")
+    commands = commands.replace("pip install", shlex.join([*pip, *options]))
+    return run("sh", "-euc", commands, folder=python.parent)
 
 
 def configuration(folder: Path, *kinds: str) -> Path:
@@ -201,10 +205,11 @@ def digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def run(*command: object, code: int = 0) -> str:
+def run(*command: object, folder: Path | None = None, code: int = 0) -> str:
     """Run a command and return what it prints, on both ways."""
     done = subprocess.run(
         list(map(str, command)),
+        cwd=folder,
         env=bootstrap.tool_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -110,6 +110,13 @@ CLAIMS = [
     Claim("docs/kubernetes.md", "sh",
           "chart/test_documentation.py::test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are",
           not_run="there is no cluster"),
+    # How a release is made, checked and installed.
+    Claim("docs/releasing.md", "sh",
+          "test_release.py::test_it_makes_an_sdist_a_wheel_bills_of_materials_and_their_digests", "sha256sum"),
+    Claim("docs/releasing.md", "sh", "test_release.py::test_who_makes_the_release_again_gets_the_same_bytes",
+          "git clone"),
+    Claim("docs/releasing.md", "sh", "test_distribution.py::test_an_extra_brings_what_its_store_needs",
+          "requirements.txt"),
     # What is shown, and is nothing to run.
     Claim("docs/multicast.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "errors < values"),
