@@ -27,7 +27,7 @@ RUN set -eu; \
     rm -rf bin/*ctivate* include lib/python3*/site-packages/pyarrow/include; \
     find lib -type d -name tests -prune -exec rm -r {} +; \
     # Bytecode that depends on nothing but the source: two builds give the same files.
-    bin/python3 -m compileall -q --invalidation-mode unchecked-hash lib
+    bin/python3 -m compileall -qf --invalidation-mode unchecked-hash lib
 
 FROM ${BASE}
 # Nothing that installs, nothing that raises rights; a user with a name, because some libraries ask for it.

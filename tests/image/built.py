@@ -1,0 +1,90 @@
+"""The image, built from this tree as anybody would, on a Debian with Python in place of the base that Docker fetches.
+
+Knows nothing of what it ought to have inside.
+"""
+
+import ast
+import contextlib
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.bootstrap import ROOT
+from servers.buildah import Builder, builder
+from servers.container import Image
+from servers.debian import debian_with_python
+
+BASE = "localhost/base"
+NAME = "localhost/tableside"
+ARGUMENTS = {
+    "BASE": BASE,
+    "VERSION": "1.2.3.dev4+gabcdef0",
+    "REVISION": "abcdef0123456789",
+    "SOURCE": "https://example.org/tableside",
+}
+REACH = {"index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries"}
+"""What of pip's settings says how packages are reached."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The image, the archive of its base's files, and what it was built from, with its build's secrets."""
+
+    builder: Builder
+    image: Image
+    base: Path
+    context: Path
+    secrets: Mapping[str, Path]
+    canary: str
+
+
+@contextlib.contextmanager
+def built(scratch: Path) -> Iterator[Built]:
+    """Build the image, and yield it unpacked."""
+    canary = f"canary-{secrets.token_hex(16)}"
+    hidden = dict(_secrets(scratch, canary))
+    context = _copied(scratch / "context")
+    base = debian_with_python()
+    with builder() as images:
+        images.load(BASE, base)
+        images.build(NAME, context, arguments=ARGUMENTS, secrets=hidden)
+        with images.unpacked(NAME) as root:
+            yield Built(images, Image(root, images.described(NAME)["config"]), base, context, hidden, canary)
+
+
+def _copied(context: Path) -> Path:
+    """Copy what a builder is sent: the tree may change while the tests run."""
+    sent = re.findall(r"(?m)^!(.+)$", (ROOT / ".dockerignore").read_text())
+    context.mkdir()
+    for path in (ROOT / name for name in ["Dockerfile", ".dockerignore", *sent]):
+        if path.is_dir():
+            shutil.copytree(path, context / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, context)
+    return context
+
+
+def _secrets(folder: Path, canary: str) -> Iterator[tuple[str, Path]]:
+    """Yield the files that have packages reached as from here, each with something in it that is found again."""
+    settings = _pip_settings()
+    known = "".join(f"{name} = {value}\n" for name, value in settings.items() if name in REACH)
+    yield "pip.conf", _written(folder / "pip.conf", f"# {canary}\n[global]\n{known}")
+    if authorities := settings.get("cert"):
+        yield "ca.pem", _written(folder / "ca.pem", f"{canary}\n{Path(authorities).read_text()}")
+
+
+def _pip_settings() -> dict[str, str]:
+    """Return pip's settings here, whether they are in a file or in the environment."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: str(ast.literal_eval(value)) for name, value in re.findall(r"(?m)^[^=]*\.([\w-]+)=(.*)$", listed)}
+
+
+def _written(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
