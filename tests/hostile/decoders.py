@@ -1,0 +1,180 @@
+"""What decodes what callers send, each as a function of bytes: it decodes, or raises one of our errors, or is at fault.
+
+What was decoded is looked at too: a legal value has one text, a legal key one encoding.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+import pyarrow as pa
+from starlette.requests import Request
+
+from hostile import connections
+from tableside import updates, values
+from tableside.errors import TableError
+from tableside.keys import KeyField, KeySchema
+from tableside.operations import Put
+from tableside.placement import chosen
+from tableside.ranges import of_scan
+from tableside.store import Scan, TableSpec
+from tableside.wire import arrow_batch, cursors, headers, json_batch, partitions
+
+PLAIN = TableSpec("t")
+NUMBERS = TableSpec("t", KeySchema((KeyField("id", "integer"),)))
+PAGES = TableSpec("t", KeySchema((KeyField("book"), KeyField("page", "integer"))))
+SPREAD = TableSpec("t", partitions=4)
+SPECS = (PLAIN, NUMBERS, PAGES, SPREAD)
+
+BYTES_MAX = 65_536
+OPERATIONS_MAX = 100
+NAMES = (
+    *(b"accept", b"cache-control", b"content-encoding", b"content-type", b"if-match", b"if-none-match", b"prefer"),
+    *(b"tableside-token", b"x-request-id", b"content-type", b"if-match"),
+)
+
+
+def json_values(data: bytes) -> None:
+    """JSON text to a value; its text says the same again."""
+    text = values.encode(values.parse(data))
+    assert values.encode(values.decode(text)) == text
+    assert values.encode(values.parse(text)) == text
+    values.encode_sorted(values.decode(text))
+
+
+def json_batches(data: bytes) -> None:
+    """A body to operations, of the kind of table that its first byte chooses."""
+    batch = json_batch.decode(data[1:], _spec(data), OPERATIONS_MAX)
+    assert len(batch.operations) <= OPERATIONS_MAX
+    _check_puts(batch)
+
+
+def arrow_batches(data: bytes) -> None:
+    """An Arrow stream to operations; the first byte chooses the table, the second what the query says."""
+    said = data[1] if len(data) > 1 else 0
+    batch = arrow_batch.decode(
+        arrow_batch.read(data[2:], BYTES_MAX),
+        _spec(data),
+        OPERATIONS_MAX,
+        op=(None, "get", "put", "update", "delete")[said % 5],
+        writer="w" if said & 64 else None,
+        returning=bool(said & 128),
+        fields=None,
+    )
+    assert len(batch.operations) <= OPERATIONS_MAX
+    _check_puts(batch)
+
+
+def arrow_tables(data: bytes) -> None:
+    """An Arrow stream to Python objects, of whatever types: what is validated can be touched."""
+    table = arrow_batch.read(data, BYTES_MAX)
+    if table.num_rows <= OPERATIONS_MAX:
+        for column in table.columns:
+            _touch(column)
+
+
+def keys(data: bytes) -> None:
+    """Path segments to a key, which has one encoding."""
+    schema = _spec(data).key
+    key = schema.from_path(data[1:].split(b"/"))
+    assert schema.from_json(list(key) if isinstance(key, tuple) else key) == key
+    assert schema.decode(schema.encode(key)) == key
+
+
+def update_documents(data: bytes) -> None:
+    """Two JSON texts, a zero between them: an update, and the value that it is applied to."""
+    update, _, value = data.partition(b"\0")
+    changes = updates.parse(values.parse(update))
+    updates.members(changes)
+    before = values.encode(values.parse(value or b"{}"))
+    after = updates.apply(before, changes)
+    updates.fold(changes, changes)
+    assert values.encode(values.decode(after)) == after
+
+
+def header_lines(data: bytes) -> None:
+    """What headers say: each line begins with a byte that chooses the name."""
+    lines = [line for line in data.split(b"\n") if line]
+    given = [(NAMES[line[0] % len(NAMES)], line[1:]) for line in lines]
+    request = Request({"type": "http", "method": "GET", "headers": given, "query_string": data[:200], "path": "/"})
+    for read in _READ_HEADERS:
+        try:
+            read(request)
+        except TableError:
+            continue
+
+
+def sealed_texts(data: bytes) -> None:
+    """Cursors and splits: as they came, and as somebody would seal them who knows how."""
+    with contextlib.suppress(TableError):
+        cursors.open_sealed(data.decode("latin-1"), "cursor", "scan", "t")
+    position = cursors.open_sealed(cursors.seal(data, "scan", "t"), "cursor", "scan", "t")
+    of_scan(PLAIN, Scan(10, position=position))
+    of_scan(PLAIN, Scan(10, split=position))
+
+
+def partition_choices(data: bytes) -> None:
+    """What a query, or a member of an operation, says of partitions."""
+    with contextlib.suppress(TableError):
+        partitions.of_scan(SPREAD, data.decode("latin-1"))
+    chosen(values.parse(data), 4)
+
+
+_READ_HEADERS: tuple[Callable[[Request], object], ...] = (
+    headers.preferences,
+    headers.max_age_s,
+    headers.if_match,
+    headers.if_absent,
+    lambda request: headers.none_match(request, "1"),
+    headers.token,
+    lambda request: headers.media_type(request, ("application/json",)),
+    lambda request: headers.check_accepts(request, "application/json"),
+    lambda request: headers.preferred(request, ("application/json", "text/plain")),
+    lambda request: headers.query(request, ("fields", "limit", "ttl_s")),
+    lambda request: headers.ttl_s(headers.query(request, ("ttl_s",)).get("ttl_s")),
+    lambda request: headers.integer(headers.query(request, ("limit",)).get("limit", "1"), "limit", 1, 10),
+    lambda request: headers.fields(headers.query(request, ("fields",)).get("fields")),
+)
+
+DECODERS: dict[str, Callable[[bytes], None]] = {
+    "json values": json_values,
+    "json batches": json_batches,
+    "arrow batches": arrow_batches,
+    "arrow tables": arrow_tables,
+    "keys": keys,
+    "updates": update_documents,
+    "headers": header_lines,
+    "cursors": sealed_texts,
+    "partitions": partition_choices,
+    "connections": connections.take,
+}
+
+
+def faulty(data: bytes) -> None:
+    """Be at fault where the first byte is 255, so that it is seen that this is found."""
+    if data[:1] == b"\xff":
+        _ = 1 / 0
+
+
+def decode(name: str, data: bytes) -> None:
+    """Let a decoder take what it can, and refuse the rest. Raise whatever is neither."""
+    try:
+        (faulty if name == "faulty" else DECODERS[name])(data)
+    except TableError:
+        return
+
+
+def _spec(data: bytes) -> TableSpec:
+    return SPECS[(data[0] if data else 0) % len(SPECS)]
+
+
+def _check_puts(batch: json_batch.Batch) -> None:
+    for operation in batch.operations:
+        if isinstance(operation, Put):
+            assert values.encode(values.decode(operation.value)) == operation.value
+
+
+def _touch(column: pa.ChunkedArray) -> None:
+    try:
+        column.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError, TypeError, KeyError):
+        return  # a type that Python has not, or a value: a refusal, and no crash

@@ -1,0 +1,249 @@
+"""Hostile requests, dealt by a seed: legal ones that were altered, and those that are known to confuse others.
+
+Every key, value and token in them holds the marker, which is to appear in no log and no refusal.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from hostile.seeds import batches, stream
+from tableside.wire import cursors
+
+MARKER = "mar5ker"
+TABLES = ("mem", "rocks", "pages", "spread", "none")
+ARROW = "application/vnd.apache.arrow.stream"
+ALTERED_SHARE = 0.5
+BOMB_BYTES = 2**22
+
+
+class Requests:
+    """What is sent on one connection, one after the other."""
+
+    def __init__(self, seed: int, token: str | None) -> None:
+        self._random = random.Random(seed)
+        self._token = token
+        self._streams = [one for one in batches() if len(one) < 3000]
+        self._bombs = _bombs()
+
+    def one(self) -> bytes:
+        """Return the next request, or several, or what looks like one."""
+        if self._random.random() < ALTERED_SHARE:
+            return self._altered(self._legal())
+        return self._random.choice(_KINDS)(self)
+
+    def _legal(self) -> bytes:
+        dice, table = self._random, self._random.choice(TABLES)
+        key = f"{MARKER}{dice.randrange(50)}" + ("/7" if table == "pages" else "")
+        record = f"/v1/tables/{table}/records/{key}"
+        value = {"n": dice.randrange(9), "s": MARKER, "l": [1.5, None, {"a": MARKER}]}
+        etag = {"If-Match": f'"{MARKER}"'}
+        match dice.randrange(9):
+            case 0:
+                return self._request("GET", record + dice.choice(("", "?fields=n,s", "?partitions=0")))
+            case 1:
+                return self._request("PUT", record, json.dumps(value).encode(), **dice.choice(({}, etag)))
+            case 2:
+                update = {"update": {"$inc": {"n": 1}, "$set": {"s": MARKER}}, "default": value}
+                return self._request("PATCH", record, json.dumps(update).encode())
+            case 3:
+                given = {"Content-Type": "application/merge-patch+json", "Prefer": "return=representation, wait=1"}
+                return self._request("PATCH", record, json.dumps(value).encode(), **given)
+            case 4:
+                return self._request("DELETE", record, None, **{"Tableside-Token": f"{MARKER}/{dice.randrange(9)}"})
+            case 5:
+                return self._request("POST", f"/v1/tables/{table}/batch", json.dumps(self._batch(key, value)).encode())
+            case 6:
+                path = f"/v1/tables/{table}/batch{dice.choice(('', '?op=get', '?op=put', '?op=update&writer=w'))}"
+                return self._request("POST", path, dice.choice(self._streams), **{"Content-Type": ARROW})
+            case 7:
+                query = dice.choice(("", "?limit=3", f"?prefix={MARKER}", f"?partition={MARKER}", f"?cursor={MARKER}"))
+                return self._request("GET", f"/v1/tables/{table}/records{query}", Accept=dice.choice(("*/*", ARROW)))
+        return self._request(
+            dice.choice(("GET", "HEAD", "OPTIONS", "TRACE", "POST", "M-SEARCH")),
+            dice.choice(("/livez", "/readyz", "/metrics", "/v1/tables", "/console", "/docs", "/openapi.json", record)),
+        )
+
+    def _batch(self, key: str, value: dict[str, Any]) -> dict[str, Any]:
+        operations: list[dict[str, Any]] = [
+            {"op": "get", "key": key},
+            {"op": "put", "key": key, "value": value, "if_match": MARKER},
+            {"op": "update", "key": key, "update": {"$push": {"l": MARKER}}, "default": value, "return": True},
+            {"op": "put", "key": [MARKER, 7], "value": value, "ttl_s": 60},
+            {"op": "delete", "key": key, "token": {"writer": MARKER, "sequence": 1}},
+            {"op": MARKER, "key": key},
+        ]
+        return {"operations": self._random.sample(operations, self._random.randrange(len(operations)))}
+
+    def _request(self, method: str, path: str, body: bytes | None = None, **headers: str) -> bytes:
+        given = {"Host": "127.0.0.1", "Content-Type": "application/json", **headers}
+        if self._token is not None:
+            known = self._random.random() < 0.8
+            given["Authorization"] = f"Bearer {self._token if known else MARKER}"
+        if body is not None:
+            given["Content-Length"] = str(len(body))
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in given.items())]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + (body or b"")
+
+    def _altered(self, request: bytes) -> bytes:
+        dice, text = self._random, bytearray(request)
+        for _ in range(dice.choice((0, 1, 1, 2, 8))):
+            at = dice.randrange(len(text) or 1)
+            match dice.randrange(6):
+                case 0:
+                    text[at : at + 1] = bytes([dice.randrange(256)])
+                case 1:
+                    del text[at : at + dice.randrange(1, 20)]
+                case 2:
+                    text[at:at] = dice.choice(_PIECES)
+                case 3:
+                    del text[at:]
+                case 4:
+                    text[at:at] = text[at : at + dice.randrange(200)]
+                case 5:
+                    text[at : at + 1] = bytes([(text[at] ^ 1 << dice.randrange(8)) if at < len(text) else 0])
+        return bytes(text)
+
+    # Of each kind, one that is meant
+
+    def _framed(self) -> bytes:
+        path = f"/v1/tables/mem/records/{MARKER}"
+        said = {b"HOST": b"Host: 127.0.0.1\r\n", b"PATH": path.encode(), b"MARKER": MARKER.encode()}
+        return re.sub(rb"HOST|PATH|MARKER", lambda found: said[found[0]], self._random.choice(_FRAMES))
+
+    def _nested(self) -> bytes:
+        dice, depth = self._random, self._random.choice((29, 31, 1000, 30_000))
+        opened, closed = dice.choice(((b'{"a":', b"}"), (b"[", b"]"), (b'{"$set":', b"}"), (b'[{"a":', b"}]")))
+        body = opened * depth + b"1" + closed * depth * dice.randrange(2)
+        path = dice.choice((f"/v1/tables/mem/records/{MARKER}", "/v1/tables/rocks/batch"))
+        return self._request(dice.choice(("PUT", "PATCH", "POST")), path, body)
+
+    def _large(self) -> bytes:
+        dice = self._random
+        match dice.randrange(6):
+            case 0:
+                return self._request("PUT", f"/v1/tables/mem/records/{MARKER}", b'{"a":"' + b"x" * 300_000 + b'"}')
+            case 1:
+                return self._request("GET", f"/v1/tables/mem/records/{MARKER * dice.choice((200, 20_000))}")
+            case 2:
+                return self._request(
+                    "GET", "/livez", None, **{f"x-{number}": MARKER for number in range(dice.choice((100, 5000)))}
+                )
+            case 3:
+                return self._request("GET", "/livez", x=MARKER * dice.choice((1000, 12_000)))
+            case 4:
+                return self._request(
+                    "GET", f"/v1/tables/mem/records?{'&'.join(f'fields={MARKER}' for _ in range(5000))}"
+                )
+        body = dice.choice((b'{"a":%b}' % (b"9" * 5000), b'{"a":1e%b}' % (b"9" * 50), b'{"a":-%b}' % (b"9" * 20)))
+        return self._request("PUT", f"/v1/tables/mem/records/{MARKER}", body)
+
+    def _bomb(self) -> bytes:
+        encoding, body = self._random.choice(self._bombs)
+        given = {"Content-Type": ARROW} if encoding is None else {"Content-Encoding": encoding}
+        return self._request("POST", "/v1/tables/mem/batch?op=get", body, **given)
+
+    def _pipelined(self) -> bytes:
+        count = self._random.choice((2, 5, 20, 200))
+        return b"".join(self._legal() for _ in range(count))
+
+    def _forged(self) -> bytes:
+        dice = self._random
+        position = dice.choice((b"", b"\xff" * 9, MARKER.encode(), dice.randbytes(20), b"6162-.63", b"a\0" * 600))
+        table = dice.choice(TABLES)
+        shared = ("spread", 2) if table == "spread" else (table,)
+        cursor = cursors.seal(position, "scan", *shared, None, None, None)
+        split = cursors.seal(position, "split", *shared)
+        said = dice.choice(
+            (f"cursor={cursor}", f"split={split}", f"cursor={base64.urlsafe_b64encode(position).decode()}")
+        )
+        return self._request("GET", f"/v1/tables/{table}/records?{said}")
+
+    def _encoded(self) -> bytes:
+        dice = self._random
+        odd = ("%00", "%C3", "%ED%A0%80", "%2F", "%", "%zz", "..%2f..", ".", "%0d%0aX:%20y", "%F0%9F%98%80", "a" * 1025)
+        return self._request(
+            dice.choice(("GET", "DELETE", "PUT")), f"/v1/tables/mem/records/{MARKER}{dice.choice(odd)}"
+        )
+
+
+_KINDS: tuple[Callable[[Requests], bytes], ...] = (
+    *(Requests._framed, Requests._framed, Requests._nested, Requests._large, Requests._bomb, Requests._pipelined),
+    *(Requests._forged, Requests._encoded),
+)
+
+_PIECES = (
+    *(b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"%00", b"\xff\xfe", b"9" * 30, b"-1", b'"', b"{", b"[" * 100),
+    *(b"Transfer-Encoding: chunked\r\n", b"Content-Length: 7\r\n", b"Expect: 100-continue\r\n", b"1e999", b"\\ud800"),
+)
+
+_FRAMES = (
+    b"PUT PATH HTTP/1.1\r\nHOSTContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\nG",
+    b"PUT PATH HTTP/1.1\r\nHOSTContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}MARKER",
+    b"PUT PATH HTTP/1.1\r\nHOSTContent-Length: 2, 2\r\n\r\n{}MARKER",
+    b"PUT PATH HTTP/1.1\r\nHOSTContent-Length: +2\r\n\r\n{}MARKER",
+    b"PUT PATH HTTP/1.1\r\nHOSTContent-Length: -1\r\n\r\n{}MARKER",
+    b"PUT PATH HTTP/1.1\r\nHOSTContent-Length: 99999999999999999999999\r\n\r\n{}MARKER",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding : chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding:\x0bchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\n\r\n2;x=MARKER\r\n{}\r\n0\r\nx: MARKER\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\n\r\n2\n{}\n0\n\n",
+    b"PUT PATH HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTExpect: MARKER\r\nContent-Length: 2\r\n\r\n{}",
+    b"GET PATH HTTP/1.1\nHost: 127.0.0.1\n\n",
+    b"GET PATH HTTP/1.1\rHost: 127.0.0.1\r\r",
+    b"GET PATH HTTP/1.1\r\nHOST folded: MARKER\r\n\r\n",
+    b"GET PATH HTTP/1.1\r\nHost : 127.0.0.1\r\n\r\n",
+    b"GET PATH HTTP/1.1\r\nHOSTX: a\0MARKER\r\n\r\n",
+    b"GET PATH\0 HTTP/1.1\r\nHOST\r\n",
+    b"GET PATH\xff\xfe HTTP/1.1\r\nHOST\r\n",
+    b"GET http://MARKER.example:99PATH HTTP/1.1\r\nHOST\r\n",
+    b"GET http://127.0.0.1PATH?a#b HTTP/1.1\r\nHOST\r\n",
+    b"GET PATH HTTP/1.0\r\n\r\n",
+    b"GET PATH HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"GET PATH HTTP/0.9\r\n\r\n",
+    b"GET PATH\r\n",
+    b"GET PATH HTTP/2.0\r\nHOST\r\n",
+    b"GET PATH HTTP/1.1\r\n\r\n",
+    b"GET PATH HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"GET PATH HTTP/1.1\r\nHOSTConnection: close\r\n\r\nGET PATH HTTP/1.1\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200)),
+    b"GET PATH HTTP/1.1\r\nHOSTConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: MARKER\r\n\r\n",
+    b"PUT PATH HTTP/1.1\r\nHOSTConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    b"HTTP2-Settings: AAMAAABk\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+    b"OPTIONS * HTTP/1.1\r\nHOST\r\n",
+    b"TRACE PATH HTTP/1.1\r\nHOSTX: MARKER\r\n\r\n",
+    b"CONNECT MARKER:443 HTTP/1.1\r\nHOST\r\n\x16\x03\x01",
+    b"HEAD PATH HTTP/1.1\r\nHOSTContent-Length: 5\r\n\r\nabcde",
+    b"GET PATH HTTP/1.1\r\nHOSTContent-Length: 30\r\n\r\n",
+    b"\r\n\r\n\r\n\r\n",
+    b"\0" * 100,
+    b"MARKER\r\n\r\n",
+)
+
+
+def _bombs() -> list[tuple[str | None, bytes]]:
+    """Return bodies that become much more: in Arrow's own compressions, and in those of HTTP, which are not read."""
+    zeros = bytes(BOMB_BYTES)
+    column = pa.array(["\0" * BOMB_BYTES])
+    members = gzip.compress(zeros) * 2 + b"garbage"
+    found: list[tuple[str | None, bytes]] = [("gzip", members), ("zstd", b"\x28\xb5\x2f\xfd" + zeros[:100])]
+    for compression in ("lz4", "zstd"):
+        whole = stream({"key": column}, compression)
+        found += [(None, whole), (None, whole[: len(whole) // 2]), (None, whole + b"garbage")]
+    many = pa.array([MARKER] * 50_000).dictionary_encode()
+    return [*found, (None, stream({"key": many}, None)), ("deflate", hashlib.sha256(zeros).digest())]

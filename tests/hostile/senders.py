@@ -1,0 +1,93 @@
+"""Sends hostile requests over sockets that it holds, some at a time, and keeps what was answered."""
+
+import asyncio
+import re
+import socket
+import struct
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from hostile.requests import MARKER, Requests
+
+SENDERS = 48
+ANSWER_WAIT_S = 0.15
+"""How long an answer is waited for: many of these requests have no end, and are waited for by the service."""
+
+ON_ONE_CONNECTION = 5
+
+_HEADS = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n(.*?)\r\n\r\n", re.DOTALL)
+_ABORTED = struct.pack("ii", 1, 0)
+
+
+@dataclass
+class Answers:
+    """What came back: how often each status, and what should not have come."""
+
+    sent: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    wrong: list[bytes] = field(default_factory=list)
+
+    def read(self, request: bytes, data: bytes) -> None:
+        """Take note of what was answered on a connection."""
+        for head in _HEADS.finditer(data):
+            status = int(head[1])
+            self.statuses[status] += 1
+            body = data[head.end() : data.find(b"HTTP/1.1 ", head.end()) % (len(data) + 1)]
+            problem = b"content-type: application/problem+json" in head[2].lower()
+            if status >= 400 and (not problem or MARKER.encode() in head[2] + body):
+                self.wrong.append(b"%b\n--\n%b" % (request[:600], head[0] + body[:600]))
+            if status in (500, 502):
+                self.wrong.append(b"%b\n--\n%b" % (request[:600], head[0] + body[:600]))
+
+
+def send(url: str, count: int, seed: int, token: str | None = None) -> Answers:
+    """Send so many requests, dealt by the seed; those with a token know it, most of the time."""
+    return asyncio.run(_sent(url, count, seed, token))
+
+
+async def _sent(url: str, count: int, seed: int, token: str | None) -> Answers:
+    answers = Answers()
+    senders = [
+        _sender(url, -(-count // SENDERS), Requests(seed * 1000 + index, token), answers) for index in range(SENDERS)
+    ]
+    await asyncio.gather(*senders)
+    return answers
+
+
+async def _sender(url: str, count: int, requests: Requests, answers: Answers) -> None:
+    parts = urlsplit(url)
+    while count > 0:
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        # Ended by a reset: there are fewer ports than connections that would have to be remembered.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
+        try:
+            for _ in range(min(count, ON_ONE_CONNECTION)):
+                request = requests.one()
+                count -= 1
+                answers.sent += 1
+                writer.write(request)
+                data = await _answered(reader)
+                answers.read(request, data)
+                if reader.at_eof() or not data:
+                    break
+        finally:
+            writer.transport.abort()
+
+
+async def _answered(reader: asyncio.StreamReader) -> bytes:
+    data = b""
+    with suppress(TimeoutError, ConnectionError):
+        while piece := await asyncio.wait_for(reader.read(2**20), ANSWER_WAIT_S):
+            data += piece
+            if len(piece) < 2**16 and _whole(data):
+                break
+    return data
+
+
+def _whole(data: bytes) -> bool:
+    """Whether what has come ends with the end of an answer, as far as can be told."""
+    head, found, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    return bool(found and length and len(body) == int(length[1]))

@@ -1,0 +1,124 @@
+"""Thousands of hostile requests leave a service as it was: the same process, its size, its records, and a quiet log.
+
+The environment variable `TABLESIDE_SOAK_REQUESTS` sets another number of requests (100000, say), `TABLESIDE_SOAK_SEED`
+has the same ones come again.
+"""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from hostile.requests import MARKER
+from hostile.senders import Answers, send
+from running import Service, running
+
+REQUESTS = int(os.environ.get("TABLESIDE_SOAK_REQUESTS", "12000"))
+SEED = int(os.environ.get("TABLESIDE_SOAK_SEED", "7"))
+
+TOKEN = f"{MARKER}-good-token"
+CONFIG = """
+stores:
+  memory: {kind: memory}
+  rocks: {kind: rocksdb, path: ./data}
+  shards: {kind: partitioned, partitions: [memory, rocks]}
+tables:
+  mem: {store: memory}
+  rocks: {store: rocks}
+  pages: {store: rocks, key: {book: string, page: integer}}
+  spread: {store: shards}
+  kept: {store: rocks}
+limits: {body_bytes_max: 262144, operations_max: 200, response_bytes_max: 1048576}
+logs: {level: debug, requests: 1}
+"""
+AUTH = f"""
+auth:
+  tokens: [{{name: good, sha256: {hashlib.sha256(TOKEN.encode()).hexdigest()}, read: ["*"], write: ["*"]}}]
+"""
+
+WARM_UP_SHARE = 0.25
+GROWTH_BYTES_MAX = 96 * 2**20
+"""How much larger the process may be than it was after the warm-up: what was written, and what the allocator keeps."""
+
+KEPT = {f"k{number}": {"n": number, "s": "x" * number} for number in range(100)}
+
+PROMISED = {501, 503, 504}
+"""Statuses of 500 and more that are meant: a capability that is not there, too much at once, a deadline."""
+
+
+@pytest.fixture(scope="module", params=["anybody", "token"])
+def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, str]]:
+    """A service, and the token that it needs, which is none for one of the two."""
+    directory: Path = tmp_path_factory.mktemp(request.param)
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG + (AUTH if request.param == "token" else ""))
+    with running(directory, config) as started:
+        yield started, TOKEN if request.param == "token" else ""
+
+
+def test_hostile_requests_leave_a_service_as_it_was(hostile: tuple[Service, str]) -> None:
+    service, token = hostile
+    process, count = psutil.Process(service.pid), REQUESTS // 2
+    with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {token}"} if token else {}) as client:
+        for key, value in KEPT.items():
+            client.put(f"/v1/tables/kept/records/{key}", json=value).raise_for_status()
+        warm = int(count * WARM_UP_SHARE)
+        answers = [send(service.url, warm, SEED, token or None)]
+        rss, descriptors = settled(client, process)
+        answers.append(send(service.url, count - warm, SEED + 1, token or None))
+        after_rss, after_descriptors = settled(client, process)
+        print(told(answers, rss, after_rss, descriptors, after_descriptors))
+        check_answers(answers)
+        assert process.is_running()
+        assert after_rss - rss < GROWTH_BYTES_MAX
+        assert after_descriptors <= descriptors + 2
+        for key, value in KEPT.items():
+            assert client.get(f"/v1/tables/kept/records/{key}").json() == value
+        assert len(client.get("/v1/tables/kept/records").json()["records"]) == len(KEPT)
+        check_log(service.log, client.get("/metrics").text)
+
+
+def check_answers(answers: list[Answers]) -> None:
+    wrong = [one for each in answers for one in each.wrong]
+    assert not wrong, b"\n====\n".join(wrong[:5]).decode("latin-1")
+    seen = set().union(*(each.statuses for each in answers))
+    assert {status for status in seen if status >= 500} <= PROMISED
+    assert {200, 204, 400, 404, 413, 415, 422} <= seen, "they reach what they are for"
+    assert sum(each.statuses.total() for each in answers) > sum(each.sent for each in answers) / 3
+
+
+def settled(client: httpx.Client, process: psutil.Process) -> tuple[int, int]:
+    """Return the size and the descriptors of a process, once nothing is under way in it."""
+    until = time.monotonic() + 60
+    while True:
+        metrics = client.get("/metrics").text
+        under_way = re.findall(r'^tableside_in_flight\{what="\w+"\} (\S+)$', metrics, re.MULTILINE)
+        assert len(under_way) == 3
+        if all(float(one) == 0 for one in under_way):
+            return process.memory_info().rss, process.num_fds()
+        assert time.monotonic() < until, under_way
+        time.sleep(0.2)
+
+
+def check_log(log: Path, metrics: str) -> None:
+    text = log.read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len(lines) > 100
+    assert MARKER not in text, [line for line in text.splitlines() if MARKER in line][:3]
+    assert MARKER not in metrics
+    faults = [line for line in lines if "exception" in line or line.get("status") in (500, 502)]
+    assert not faults, faults[:3]
+
+
+def told(answers: list[Answers], rss: int, after: int, descriptors: int, after_descriptors: int) -> str:
+    statuses = sum((each.statuses for each in answers), start=answers[0].statuses.__class__())
+    sent = sum(each.sent for each in answers)
+    sizes = f"{rss >> 20} MB after the warm-up, {after >> 20} MB at the end"
+    return f"{sent} sent; {sizes}; descriptors {descriptors}, {after_descriptors}; {dict(sorted(statuses.items()))}"
