@@ -134,6 +134,7 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(body)
                 return
         self.cycle = self._begun()
+        self._framing.in_body = True
         # What comes as headers after the body is nobody's: it would be taken for what the request said before.
         self.headers = framing.NOWHERE
         if self._state.draining:
@@ -152,7 +153,6 @@ class Protocol(HttpToolsProtocol):
             self._refusal = Overloaded(f"{WAITING_MAX} requests wait on this connection")
         if self._refusal is not None:
             raise ValueError
-        self._framing.in_body = True
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body, if it is still wanted."""
@@ -279,6 +279,7 @@ class Protocol(HttpToolsProtocol):
         method = self.parser.get_method()
         self.scope["method"] = method.decode("ascii")
         self._answering = self.cycle = _REFUSED
+        self._framing.in_body = True
         head = door.head(self.headers, self.server_state.default_headers, len(body))
         self.headers = framing.NOWHERE
         last = not self.parser.should_keep_alive() or self.expect_100_continue or self._state.draining
