@@ -51,5 +51,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "tableside.replicas" -}}
-{{- .Values.replicas | default (.Values.persistence.enabled | ternary 1 2) | int }}
+{{- if kindIs "invalid" .Values.replicas }}
+{{- .Values.persistence.enabled | ternary 1 2 }}
+{{- else }}
+{{- .Values.replicas | int }}
+{{- end }}
 {{- end }}

@@ -9,7 +9,7 @@ Values by themselves are checked by values.schema.json; this is what they have t
 {{- if and .Values.tls.clientCa.secretName (not .Values.tls.enabled) }}
 {{- fail "tls.clientCa needs tls.enabled: clients show their certificate while a TLS connection is made" }}
 {{- end }}
-{{- if and (kindIs "float64" .Values.podDisruptionBudget.minAvailable | or (kindIs "string" .Values.podDisruptionBudget.minAvailable)) (not (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) }}
+{{- if not (or (kindIs "invalid" .Values.podDisruptionBudget.minAvailable) (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) }}
 {{- fail "podDisruptionBudget takes one of minAvailable and maxUnavailable: set the other to null" }}
 {{- end }}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chart.rendering import LOCAL, REMOTE, Object, Values, configuration, container, merged, pod, render
+from chart.rendering import LOCAL, REMOTE, Object, Values, configuration, container, merged, pod, render, workload
 from tableside.settings import load
 
 PLAIN = st.booleans() | st.integers(-(2**53), 2**53) | st.integers(-(10**9), 10**9).map(lambda n: n / 1000)
@@ -123,3 +123,22 @@ def test_the_pod_may_end_in_the_time_that_the_service_takes() -> None:
 def test_a_pod_that_ends_waits_before_it_is_told_unless_it_is_not_to() -> None:
     assert container(render(REMOTE))["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
     assert "lifecycle" not in container(render(merged(REMOTE, {"preStopSleepSeconds": 0})))
+
+
+def test_there_are_as_many_pods_as_is_said_also_none() -> None:
+    def pods(values: Values) -> int:
+        return int(workload(render(values))["spec"]["replicas"])
+
+    assert [pods(REMOTE), pods(LOCAL)] == [2, 1]
+    assert [pods(merged(values, {"replicas": 0})) for values in (REMOTE, LOCAL)] == [0, 0]
+    assert pods(merged(REMOTE, {"replicas": 7})) == 7
+
+
+def test_what_a_cluster_chooses_itself_can_be_left_out() -> None:
+    # OpenShift gives every namespace users of its own.
+    given: Values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
+    assert pod(render(merged(REMOTE, given)))["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
