@@ -64,7 +64,7 @@ def page() -> str:
 
 
 def _top() -> Iterable[str]:
-    schema = _top_model().model_json_schema()
+    schema = top_model().model_json_schema()
     sections = {title: Section(title, model) for title, model in schema.get("$defs", {}).items()}
     _place(schema, "", sections)
     whole = Section("Settings", {**schema, "description": "The members of the file."}, ["At the top"])
@@ -72,7 +72,7 @@ def _top() -> Iterable[str]:
         yield _section("##", section, sections)
 
 
-def _top_model() -> type[BaseModel]:
+def top_model() -> type[BaseModel]:
     """Return a model of the whole file: stores are by kind, and have sections of their own."""
     hints = get_type_hints(Settings, include_extras=True)
     members: dict[str, Any] = {"stores": (dict[str, dict[str, Any]], ...)}

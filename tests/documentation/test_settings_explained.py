@@ -1,0 +1,70 @@
+"""Every setting is explained by hand as well, with the default that it has."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pages.settings import top_model
+
+from documentation.blocks import ROOT
+from tableside import stores
+
+EXPLAINED = "".join(
+    (ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("configuration.md", "policies.md", "security.md")
+)
+STORES = (ROOT / "docs" / "stores.md").read_text(encoding="utf-8")
+SHOWN_AS_A_WHOLE = {"stores", "tables"}
+
+MODELS: dict[str, dict[str, Any]] = {"Settings": top_model().model_json_schema()}
+MODELS |= MODELS["Settings"]["$defs"]
+
+
+def defaults(text: str) -> Iterator[tuple[str, Any]]:
+    """Return what tables of options say: the name of an option, and its default where that is one value."""
+    for name, default in re.findall(r"^\| `([\w.]+)` \| `?([\w.-]+)`? \|", text, re.MULTILINE):
+        try:
+            yield name, json.loads(default)
+        except ValueError:
+            yield name, default
+
+
+def of_kind(kind: str) -> str:
+    return STORES.partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
+
+
+def options(kind: str) -> dict[str, Any]:
+    backend = stores.backend_type(kind)
+    models = [model.model_json_schema() for model in (backend.Settings, backend.TableOptions)]
+    return {name: option for model in models for name, option in model.get("properties", {}).items()}
+
+
+@pytest.mark.parametrize("title", MODELS)
+def test_a_setting_is_explained(title: str) -> None:
+    for name in MODELS[title].get("properties", {}).keys() - SHOWN_AS_A_WHOLE:
+        assert re.search(rf"[`.]{name}[`:]", EXPLAINED), f"no page explains {name}"
+
+
+@pytest.mark.parametrize("kind", stores.kinds())
+def test_an_option_of_a_store_is_explained_with_its_default(kind: str) -> None:
+    known, text = options(kind), of_kind(kind)
+    for name in known:
+        assert re.search(rf"^\|[^|]*`{name}`", text, re.MULTILINE), f"docs/stores.md does not explain {name}"
+    for name, default in defaults(text):
+        if name in known and default not in ("none", "first", "the", "those"):
+            assert known[name].get("default") == default, name
+
+
+def test_the_defaults_of_the_page_are_those_that_hold() -> None:
+    places = {"limits": "LimitSettings", "logs": "LogSettings", "traces": "TraceSettings", "console": "ConsoleSettings",
+              "auth": "AuthSettings", "retry_budget": "RetryBudgetSettings"}  # fmt: skip
+    compared = 0
+    for name, default in defaults((ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")):
+        section, _, member = name.rpartition(".")
+        models = [places[section]] if section in places else ["TableSettings", "DirectionSettings"]
+        found = [MODELS[model]["properties"][member] for model in models if member in MODELS[model]["properties"]]
+        if found and found[0].get("default") is not None:
+            assert found[0]["default"] == default, name
+            compared += 1
+    assert compared >= 20
