@@ -17,7 +17,7 @@ from rich.table import Table
 from demo import check, flights, job, stores
 from demo.progress import Progress
 from demo.service import Service, running
-from demo.session import session
+from demo.session import HERE, session
 
 AIRCRAFT_SHOWN = "N725MQ"
 PLAIN_WIDTH = 120
@@ -35,13 +35,13 @@ def main() -> None:
     try:
         with _folder(options.data, keep=options.keep) as folder:
             with (
-                stores.place(options.store, folder) as place,
+                stores.place(options.store, folder, _token(options.token_file)) as place,
                 running(
                     folder, options.port, keep=options.keep, config=place.config, environment=place.environment
                 ) as service,
             ):
                 progress.say(f"the service runs at {service.url}, process {service.process.pid}, {place.words}")
-                _run(service, folder, progress)
+                _run(service, options, progress)
             progress.say("left running" if options.keep else "the service is stopped")
             if options.keep:
                 _explain(service)
@@ -58,7 +58,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="an empty or new folder for the records (default: a temporary one)")
     parser.add_argument("--port", type=int, help="where the service listens (default: 8080, or any that is free)")
     parser.add_argument("--store", choices=stores.KINDS, default=stores.EMBEDDED, help="where the records are kept")
+    parser.add_argument("--token-file", type=Path, help="what is in it is the token that the service asks for")
+    parser.add_argument("--master", default=HERE, help="a cluster of Spark's, whose workers see this machine's files")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")
+    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights (default: all)")
     options = parser.parse_args()
+    if options.keep and options.token_file:
+        parser.error("--keep says how to ask the service without a token")
+    if any("=" not in setting for setting in options.conf):
+        parser.error("--conf takes NAME=VALUE")
     if options.keep and options.store != stores.EMBEDDED:
         parser.error("--keep leaves the service running, but not the server of another store than rocksdb")
     return options
@@ -83,31 +91,37 @@ def _folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(service: Service, folder: Path, progress: Progress) -> None:
+def _token(file: Path | None) -> str | None:
+    return None if file is None else file.read_text(encoding="utf-8").strip()
+
+
+def _run(service: Service, options: argparse.Namespace, progress: Progress) -> None:
     """Do all the steps against a running service."""
     with tempfile.TemporaryDirectory(prefix="tableside-spark-") as name:
         scratch = Path(name)
         with progress.step("unpack the data and start Spark"):
-            flights.prepare(scratch)
+            flights.prepare(scratch, options.flights)
             started = contextlib.ExitStack()
-            spark = started.enter_context(session(scratch))
+            conf = dict(setting.split("=", 1) for setting in options.conf)
+            spark = started.enter_context(session(scratch, options.master, conf))
+        token_file = None if options.token_file is None else str(options.token_file.resolve())
         with started:
-            _steps(spark, scratch, service.url, progress)
+            _steps(spark, scratch, job.Reach(service.url, token_file), progress)
 
 
-def _steps(spark: SparkSession, scratch: Path, url: str, progress: Progress) -> None:
+def _steps(spark: SparkSession, scratch: Path, service: job.Reach, progress: Progress) -> None:
     data = job.read_flights(spark, scratch)
     with progress.step("put planes, airports and airlines") as step:
-        step.rows = job.load(spark, scratch, url)
+        step.rows = job.load(spark, scratch, service)
     joined = str(scratch / "joined.parquet")
     with progress.step("join flights with planes, airports and airlines") as step:
-        job.enrich(data.every, url).write.parquet(joined)
+        job.enrich(data.every, service).write.parquet(joined)
         step.rows = spark.read.parquet(joined).count()
     with progress.step("update one record per aircraft") as step:
-        step.rows = job.keep_count(data, url)
+        step.rows = job.keep_count(data, service)
     unassigned = data.unassigned.count()
     progress.say(f"  of them {data.cancelled.count():,} were cancelled; {unassigned:,} more never had an aircraft")
-    aircraft = job.read_aircraft(spark, url)
+    aircraft = job.read_aircraft(spark, service)
     with progress.step("scan the aircraft and check every figure") as step:
         expected = check.expected_aircraft(data)
         step.rows = _verify(check.compare(expected, check.sort_destinations(aircraft)), "aircraft", progress)
@@ -115,7 +129,7 @@ def _steps(spark: SparkSession, scratch: Path, url: str, progress: Progress) -> 
         expected = check.expected_join(spark, data.every, scratch)
         step.rows = _verify(check.compare(expected, spark.read.parquet(joined)), "joined flights", progress)
     with progress.step("scan again and ask for the planes of the busiest") as step:
-        busiest = job.busiest(aircraft, url)
+        busiest = job.busiest(aircraft, service)
         step.rows = len(busiest)
     progress.console.print(_table(busiest), progress.costs())
 

@@ -16,14 +16,14 @@ SMALL = ("planes", "airports", "airlines")
 ROW_GROUP_ROWS = 50_000  # small enough for every core to get its share of a small file
 
 
-def prepare(folder: Path) -> None:
-    """Write `flights.parquet` and one file for each small table into `folder`."""
+def prepare(folder: Path, flights_max: int | None = None) -> None:
+    """Write `flights.parquet`, all or the first `flights_max`, and one file for each small table into `folder`."""
     source = _data_folder()
     for name in SMALL:
         with (source / f"{name}.csv").open("rb") as file:
             _convert(file, folder / f"{name}.parquet")
     with zipfile.ZipFile(source / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
-        _convert(file, folder / "flights.parquet")
+        _convert(file, folder / "flights.parquet", flights_max)
 
 
 def _data_folder() -> Path:
@@ -34,8 +34,8 @@ def _data_folder() -> Path:
     return Path(found.origin).parent / "data"
 
 
-def _convert(file: IO[bytes], target: Path) -> None:
+def _convert(file: IO[bytes], target: Path, rows_max: int | None = None) -> None:
     """Turn CSV into Parquet; what is missing is written `NA` there, and is null here."""
     missing = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     table: pa.Table = pyarrow.csv.read_csv(file, convert_options=missing)
-    pyarrow.parquet.write_table(table, target, row_group_size=ROW_GROUP_ROWS)
+    pyarrow.parquet.write_table(table.slice(0, rows_max), target, row_group_size=ROW_GROUP_ROWS)

@@ -41,29 +41,39 @@ def read_flights(spark: SparkSession, folder: Path) -> Flights:
     )
 
 
-def load(spark: SparkSession, folder: Path, url: str) -> int:
+@dataclass(frozen=True)
+class Reach:
+    """Where the service is, and the file that holds the token to show to it, if it wants one."""
+
+    url: str
+    token_file: str | None = None
+
+    def table(self, name: str) -> Table:
+        """Return a table of the service."""
+        return Table(name, url=self.url, token_file=self.token_file)
+
+
+def load(spark: SparkSession, folder: Path, service: Reach) -> int:
     """Put planes, airports and airlines into their tables; return how many records that made."""
     return sum(
-        Table(name, url=url).put(spark.read.parquet(str(folder / f"{name}.parquet")), key=key).applied
+        service.table(name).put(spark.read.parquet(str(folder / f"{name}.parquet")), key=key).applied
         for name, key in KEYS.items()
     )
 
 
-def enrich(flights: DataFrame, url: str) -> DataFrame:
+def enrich(flights: DataFrame, service: Reach) -> DataFrame:
     """Join flights with plane, destination and airline, all three asked of the service."""
     flights = flights.select("departed_at", "carrier", "flight", "tailnum", "origin", "dest", "distance")
-    flights = Table("planes", url=url).join(
-        flights, on="tailnum", schema="manufacturer string, model string, seats int"
-    )
-    flights = Table("airports", url=url).join(flights, on="dest", schema="name string, lat double, lon double")
+    flights = service.table("planes").join(flights, on="tailnum", schema="manufacturer string, model string, seats int")
+    flights = service.table("airports").join(flights, on="dest", schema="name string, lat double, lon double")
     flights = flights.withColumnRenamed("name", "destination")
-    flights = Table("airlines", url=url).join(flights, on="carrier", schema="name string")
+    flights = service.table("airlines").join(flights, on="carrier", schema="name string")
     return flights.withColumnRenamed("name", "airline")
 
 
-def keep_count(flights: Flights, url: str) -> int:
+def keep_count(flights: Flights, service: Reach) -> int:
     """Fold every flight into the record of its aircraft, made at its first; return how many flights that were."""
-    aircraft = Table("aircraft", url=url)
+    aircraft = service.table("aircraft")
     nothing_yet = {"flights": lit(0), "miles": lit(0), "cancelled": lit(0), "destinations": sql.array()}
     departed = aircraft.update(
         flights.departed,
@@ -82,14 +92,16 @@ def keep_count(flights: Flights, url: str) -> int:
     return int(departed.applied + cancelled.applied)
 
 
-def read_aircraft(spark: SparkSession, url: str) -> DataFrame:
+def read_aircraft(spark: SparkSession, service: Reach) -> DataFrame:
     """Scan the table of aircraft."""
-    options = {"url": url, "table": "aircraft", "key": "tailnum"}
+    options = {"url": service.url, "table": "aircraft", "key": "tailnum"}
+    if service.token_file is not None:
+        options["token_file"] = service.token_file
     return spark.read.format("tableside").options(**options).schema(AIRCRAFT).load()
 
 
-def busiest(aircraft: DataFrame, url: str, count: int = 10) -> list[Row]:
+def busiest(aircraft: DataFrame, service: Reach, count: int = 10) -> list[Row]:
     """Return the aircraft with the most flights, and what the table of planes knows of each."""
     most = aircraft.orderBy(sql.desc("flights"), "tailnum").limit(count)
-    named = Table("planes", url=url).join(most, on="tailnum", schema="manufacturer string, model string, seats int")
+    named = service.table("planes").join(most, on="tailnum", schema="manufacturer string, model string, seats int")
     return sorted(named.collect(), key=lambda row: (-row.flights, row.tailnum))

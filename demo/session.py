@@ -5,18 +5,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 PARTITIONS = 8
+HERE = "local[*]"
 
 
 @contextlib.contextmanager
-def session(folder: Path) -> Iterator[SparkSession]:
-    """Start Spark on every core with its files under `folder`; stop it at the end."""
+def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Start Spark on every core, or on a cluster, with its files under `folder`; stop it at the end."""
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.local.dir": str(folder),
@@ -25,9 +26,10 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": sys.stderr.isatty(),
+        **(more or {}),
     }
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.master("local[*]").appName("flights").config(map=settings).getOrCreate()
+    spark = SparkSession.builder.master(master).appName("flights").config(map=settings).getOrCreate()
     # On Ctrl-C stop at once: PySpark would call the JVM from within the call that is being interrupted, and log that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.disable()

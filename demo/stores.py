@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 EMBEDDED = "rocksdb"
@@ -20,22 +21,35 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(kind: str, folder: Path) -> Iterator[Place]:
-    """Start the server of a kind of store, installed first where it is missing; stop it at the end."""
-    if kind == EMBEDDED:
+def place(kind: str, folder: Path, token: str | None = None) -> Iterator[Place]:
+    """Start the server of a kind of store, installed first where it is missing; stop it at the end.
+
+    With a token, the service is told to answer only who shows it.
+    """
+    if kind == EMBEDDED and token is None:
         yield Place(f"RocksDB in {folder}")
         return
     with _server(kind, folder) as (options, environment):
-        config = folder / "tableside.yaml"  # JSON is YAML
-        config.write_text(json.dumps({"stores": {"records": {"kind": kind, **options}}, "auto_create": True}))
-        words = f"{kind} at {options.get('url') or options.get('dsn') or options.get('endpoint_url')}"
-        yield Place(words, config, environment)
+        words = f"{kind} at {options.get('url') or options.get('dsn') or options.get('endpoint_url') or folder}"
+        yield Place(words, _config(folder, {"kind": kind, **options}, token), environment)
+
+
+def _config(folder: Path, store: Mapping[str, str], token: str | None) -> Path:
+    settings: dict[str, object] = {"stores": {"records": store}, "auto_create": True}
+    if token is not None:
+        rights = {"name": "demo", "read": ["*"], "write": ["*"]}
+        settings["auth"] = {"tokens": [rights | {"sha256": sha256(token.encode()).hexdigest()}]}
+    config = folder / "tableside.yaml"
+    config.write_text(json.dumps(settings))  # JSON is YAML
+    return config
 
 
 @contextlib.contextmanager
 def _server(kind: str, folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Run a server on loopback; yield what the service's configuration says of it, and the environment it wants."""
     match kind:
+        case "rocksdb":
+            yield {"path": str(folder / "tableside-data")}, {}
         case "redis":
             from servers.redis import redis
 

@@ -1,0 +1,69 @@
+"""Looks for a secret in whatever form, in texts, in files and in the command lines of all processes."""
+
+import base64
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+PIECE = 8
+"""How many characters of a secret are a leak."""
+BINARY_PIECE = 12
+"""How many characters of its base64 or hexadecimal form: fewer may be there by chance."""
+
+
+def new_secret() -> str:
+    """A secret that no other text has a piece of, with characters that are written otherwise in addresses and JSON."""
+    return "".join(f"{secrets.token_hex(PIECE)}{special}" for special in '+/"<&=') + secrets.token_hex(PIECE)
+
+
+class Search:
+    """A search for one secret."""
+
+    def __init__(self, secret: str) -> None:
+        self._pieces = frozenset(_pieces(secret))
+
+    def leaks(self, content: bytes) -> bool:
+        """Whether anything of the secret is in it."""
+        return any(piece in content for piece in self._pieces)
+
+    def texts(self, texts: Mapping[str, str]) -> list[str]:
+        """The names of the texts that have something of it."""
+        return [name for name, text in texts.items() if self.leaks(text.encode())]
+
+    def files(self, folders: Iterable[Path]) -> list[Path]:
+        """The files in the folders, and below them, that have something of it."""
+        return [file for file in _files(folders) if self.leaks(file.read_bytes())]
+
+
+def command_lines() -> dict[str, str]:
+    """What `ps` shows of every process, by its id."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found[process.name] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # It has ended.
+            continue
+    return found
+
+
+def _files(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            yield from (path for path in (Path(place, name) for name in names) if path.is_file())
+
+
+def _pieces(secret: str) -> Iterator[bytes]:
+    yield from _windows(secret, PIECE)
+    yield from _windows(quote(secret, safe=""), PIECE)
+    yield from _windows(secret.encode().hex(), 2 * BINARY_PIECE)
+    for offset in range(3):  # Base64 looks otherwise where the secret begins in the middle of three bytes.
+        cut = secret.encode()[offset:]
+        whole = cut[: len(cut) // 3 * 3]
+        yield from _windows(base64.b64encode(whole).decode(), BINARY_PIECE)
+        yield from _windows(base64.urlsafe_b64encode(whole).decode(), BINARY_PIECE)
+
+
+def _windows(text: str, length: int) -> Iterator[bytes]:
+    return (text[start : start + length].encode() for start in range(len(text) - length + 1))

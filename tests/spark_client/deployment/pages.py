@@ -1,0 +1,74 @@
+"""What Spark shows of a running application: every page of its UI and every answer of its REST API."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+PAUSE_S = 2.0
+PLAIN = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/")
+ANSWERS = ("environment", "allexecutors", "jobs", "stages?details=true", "storage/rdd")
+SQL = "sql?details=true&planDescription=true&length=10000"
+
+
+class Pages:
+    """Everything that was seen, by its address; of what changes, all that it has been."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._http = httpx.Client(timeout=60, trust_env=False, follow_redirects=True)
+        self.seen: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Look at all of it as it is now; nothing where there is no UI yet, or no more."""
+        try:
+            self._look()
+        except (httpx.HTTPError, ValueError):  # It is not there yet, or no more.
+            return
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _look(self) -> None:
+        applications = json.loads(self._get("api/v1/applications"))
+        for place in PLAIN:
+            self._get(place)
+        for application in applications:
+            root = f"api/v1/applications/{application['id']}"
+            for answer in ANSWERS:
+                self._get(f"{root}/{answer}")
+            for execution in json.loads(self._get(f"{root}/{SQL}")):
+                address = f"SQL/execution/?id={execution['id']}"
+                if address not in self.seen or execution["status"] == "RUNNING":
+                    self._get(address)
+
+    def _get(self, place: str) -> str:
+        answer = self._http.get(f"{self._url}/{place}")
+        text = answer.raise_for_status().text if answer.status_code != 404 else "[]"
+        if text not in self.seen.get(place, ""):
+            self.seen[place] = self.seen.get(place, "") + text
+        return text
+
+
+@contextmanager
+def watched(url: str) -> Iterator[Pages]:
+    """Look every other second while the block runs."""
+    pages, over = Pages(url), threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            pages.look()
+            time.sleep(PAUSE_S)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield pages
+    finally:
+        over.set()
+        thread.join()
+        pages.close()

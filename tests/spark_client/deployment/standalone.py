@@ -1,0 +1,109 @@
+"""A standalone Spark cluster of processes: a master, two workers and their executors, from PySpark's own jars."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pyspark
+
+from running import free_port
+
+HOST = "127.0.0.1"
+WORKERS = 2
+START_S = 90.0
+STOP_S = 30.0
+
+# No REST server: its port would be 6066.
+DAEMONS = {"SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster: its address, its pages, its processes, and the folder with their logs and the executors'."""
+
+    url: str
+    pages: tuple[str, ...]
+    processes: tuple[int, ...]
+    folder: Path
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[Cluster]:
+    """Run a master and two workers of one core each; they end with the block."""
+    port, *ui = (free_port() for _ in range(WORKERS + 2))
+    url = f"spark://{HOST}:{port}"
+    with ExitStack() as stack:
+        master = stack.enter_context(
+            _process(folder, "master", "master.Master", "--port", str(port), "--webui-port", str(ui[0]))
+        )
+        page(f"http://{HOST}:{ui[0]}/json/")
+        workers = [
+            stack.enter_context(
+                _process(folder, f"worker-{number}", "worker.Worker", *_worker(folder, number, at), url)
+            )
+            for number, at in enumerate(ui[1:])
+        ]
+        _wait_for_workers(f"http://{HOST}:{ui[0]}/json/")
+        pages = tuple(f"http://{HOST}:{at}" for at in ui)
+        yield Cluster(url, pages, tuple(process.pid for process in (master, *workers)), folder)
+
+
+def page(url: str) -> str:
+    """What a page of Spark's says, as soon as it is there."""
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            return httpx.get(url, timeout=30, follow_redirects=True, trust_env=False).raise_for_status().text
+        except httpx.HTTPError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+def _worker(folder: Path, number: int, at: int) -> list[str]:
+    place = ["--work-dir", str(folder / f"work-{number}"), "--webui-port", str(at)]
+    return ["--cores", "1", "--memory", "1g", *place]
+
+
+@contextmanager
+def _process(folder: Path, name: str, what: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.log").open("ab") as output:
+        process = subprocess.Popen(
+            [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{what}", "--host", HOST, *arguments],
+            cwd=folder,
+            env=clean_environment() | {"SPARK_LOCAL_IP": HOST, **DAEMONS},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def clean_environment() -> dict[str, str]:
+    """This environment without what would lead Spark, or a Python, to the packages of this one."""
+    ours = ("PYSPARK", "PYTHON", "SPARK", "TABLESIDE", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def _wait_for_workers(url: str) -> None:
+    until = time.monotonic() + START_S
+    while page(url).count('"ALIVE"') < WORKERS + 1:  # the master is alive too
+        if time.monotonic() > until:
+            raise RuntimeError(f"the workers did not come to the master: {page(url)}")
+        time.sleep(0.1)
