@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from bench import flight_updates
+from bench.two_samples import DIFFERENT, spread, welch_t
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,6 +27,29 @@ def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     assert {result["group"].rsplit(",")[0] for result in results} >= {"get of 1", "put of 1", "$inc of 1"}
     assert all(result["per_second"] > 0 and result["per_core"]["cores"]["server"] >= 0 for result in results)
     assert "service, Arrow" in printed
+
+
+def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> None:
+    results, printed = _measured(tmp_path, "refusals", "--seconds", "0.1")
+    groups = {result["group"] for result in results}
+    assert groups == {"refusals, in process", "refusals, over HTTP"}
+    ways = {result["way"] for result in results}
+    assert {"none", "unknown, as long as a known one", "signed: expired"} < ways
+    assert len(results) == 2 * len(ways)
+    assert all(result["per_second"] > 0 for result in results)
+    assert "an absolute t above 4.5 is a difference" in printed
+
+
+def test_times_that_differ_are_told_from_those_that_do_not() -> None:
+    chance = random.Random(1)
+    times = [[chance.gauss(mean, 1.0) for _ in range(2000)] for mean in (10.0, 10.0, 10.3)]
+    assert abs(welch_t(times[0], times[1])) < DIFFERENT
+    assert welch_t(times[2], times[0]) > DIFFERENT
+    assert welch_t(times[0], times[2]) < -DIFFERENT
+    late = [*times[0][:-100], *[1000.0] * 100]
+    assert abs(welch_t(late, times[0])) < DIFFERENT
+    assert welch_t([1.0] * 9, [1.0] * 9) == 0
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 3.0
 
 
 @with_flights

@@ -1,0 +1,222 @@
+"""How long it takes to refuse a token, by what is wrong with it: does that tell anything that is worth knowing?
+
+Refusals of every kind are asked for in an order that chance makes, so that what disturbs one disturbs all: of the part
+that decides, in this process, and of a running service, over one connection. Each kind is compared with a token that
+is as long as a known one and nothing like it. What a token that is not signed has in common with a known one must make
+no difference. Signed tokens are refused at several steps; which one it is follows from what the caller has sent and
+from what anybody can fetch.
+"""
+
+import asyncio
+import gc
+import json
+import random
+import secrets
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import median
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from demo.service import HOST, free_port, running
+from jwt.algorithms import ECAlgorithm
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from rich.table import Table
+
+from tableside.auth import Auth
+from tableside.issuers.fetching import Place
+from tableside.issuers.keys import Keys, parsed
+from tableside.settings import checked
+
+from .report import WIDTH, Result, group
+from .two_samples import DIFFERENT, spread, welch_t
+
+BASELINE = "unknown, as long as a known one"
+CONTROL = "others of that kind: what chance alone makes of it"
+TOKENS = 1000
+KID = "bench"
+PER_SECOND = {"in process": 4000, "over HTTP": 400}
+"""How many refusals of each kind are measured for each second that is asked for."""
+
+MADE = 4000
+"""How many tokens of each kind there are."""
+
+FETCHED_S = 0.2
+
+Times = dict[str, list[float]]
+Refuse = Callable[[str], None]
+
+
+def run(seconds: float, rounds: int = 3) -> list[Result]:
+    """Measure every kind, and return the medians of their rates."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    known = [f"tableside_{secrets.token_urlsafe(32)}" for _ in range(TOKENS)]
+    results = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "keys.json").write_text(json.dumps(_jwks(key)))
+        issuer = stack.enter_context(_files(folder))
+        kinds = _kinds(known, issuer, key)
+        auth = _auth(known, issuer)
+        ways: dict[str, Refuse] = {"in process": stack.enter_context(_in_process(auth, _jwks(key)))}
+        ways["over HTTP"] = stack.enter_context(_over_http(folder, auth))
+        for name, refuse in ways.items():
+            times = _measured(refuse, kinds, max(200, int(PER_SECOND[name] * seconds * rounds)))
+            _explain(name, times)
+            rates = [(kind, 1e6 / median(of_kind)) for kind, of_kind in times.items()]
+            results += group(f"refusals, {name}", "refusals", rates, {})
+    return results
+
+
+def _kinds(known: Sequence[str], issuer: str, key: ec.EllipticCurvePrivateKey) -> dict[str, Callable[[], str]]:
+    """Return what makes a token of each kind; those that are not signed are others each time."""
+    length, now = len(known[0]), int(time.time())
+    claims = {"iss": issuer, "aud": "bench", "sub": "b", "exp": now + 86400}
+    other = ec.generate_private_key(ec.SECP256R1())
+
+    def alike(count: int) -> str:
+        token = random.choice(known)
+        made = (token[:count] + secrets.token_urlsafe(64))[:length]
+        return made if made != token else alike(count)
+
+    def signed(by: ec.EllipticCurvePrivateKey, **more: object) -> Callable[[], str]:
+        token = jwt.encode({**claims, **more}, by, "ES256", {"kid": KID})
+        return lambda: token
+
+    return {
+        BASELINE: lambda: secrets.token_urlsafe(64)[:length],
+        CONTROL: lambda: secrets.token_urlsafe(64)[:length],
+        "the first 10 characters of a known one": lambda: alike(10),
+        "the first half of a known one": lambda: alike(length // 2),
+        "all but the last character of a known one": lambda: alike(length - 1),
+        "a known one, cut by one": lambda: random.choice(known)[:-1],
+        "a known one, with one more": lambda: f"{random.choice(known)}x",
+        "none": lambda: "",
+        "unknown, 4 KiB": lambda: secrets.token_urlsafe(3072),
+        "signed: unknown issuer": signed(key, iss="https://other.example"),
+        "signed: wrong audience": signed(key, aud="other"),
+        "signed: wrong signature": signed(other),
+        "signed: expired": signed(key, exp=now - 3600),
+    }
+
+
+def _measured(refuse: Refuse, kinds: Mapping[str, Callable[[], str]], count: int) -> Times:
+    """Return how long each refusal took, in microseconds."""
+    times: Times = {kind: [] for kind in kinds}
+    order = list(kinds)
+    # All of them before, and in turn: what making one leaves in the caches, and where it is, differs by its kind.
+    made: dict[str, list[str]] = {kind: [] for kind in kinds}
+    for _ in range(MADE):
+        random.shuffle(order)
+        for kind in order:
+            made[kind].append(kinds[kind]())
+    for tokens in made.values():
+        refuse(tokens[0])
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(count):
+            random.shuffle(order)
+            for kind in order:
+                token = random.choice(made[kind])
+                began = time.perf_counter_ns()
+                refuse(token)
+                times[kind].append((time.perf_counter_ns() - began) / 1000)
+    finally:
+        gc.enable()
+    return times
+
+
+def _explain(name: str, times: Times) -> None:
+    title = f"Refusals {name}, {len(times[BASELINE]):,} of each kind; an absolute t above {DIFFERENT} is a difference"
+    shown = Table("token", title=f"\n{title}", title_justify="left")
+    for heading in ("median", "middle half", "t"):
+        shown.add_column(heading, justify="right")
+    for kind, of_kind in times.items():
+        t = "" if kind == BASELINE else f"{welch_t(of_kind, times[BASELINE]):.1f}"
+        shown.add_row(kind, f"{median(of_kind):.2f} us", f"{spread(of_kind):.2f} us", t)
+    Console(width=WIDTH).print(shown)
+
+
+def _auth(known: Sequence[str], issuer: str) -> dict[str, object]:
+    digests = (sha256(token.encode()).hexdigest() for token in known)
+    tokens = [{"name": f"n{number}", "sha256": digest, "read": ["*"]} for number, digest in enumerate(digests)]
+    rules = [{"claims": {"sub": "*"}, "read": ["*"]}]
+    url = f"{issuer}/keys.json"
+    return {"tokens": tokens, "issuers": [{"issuer": issuer, "audience": "bench", "jwks_url": url, "rules": rules}]}
+
+
+def _jwks(key: ec.EllipticCurvePrivateKey) -> dict[str, object]:
+    return {"keys": [{**ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": KID}]}
+
+
+@contextmanager
+def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> Iterator[Refuse]:
+    """Provide what decides, with the keys that it would have fetched."""
+
+    async def fetch(place: Place) -> Keys:
+        return parsed(json.dumps(jwks).encode())
+
+    configured = checked({"stores": {"s": {"kind": "memory"}}, "auth": settings}).auth
+    auth = Auth(configured, CollectorRegistry(), fetch)
+    with suppress(TimeoutError):
+        asyncio.run(asyncio.wait_for(auth.run(), FETCHED_S))
+
+    def refuse(token: str) -> None:
+        if auth.known(token.encode()) is not None:
+            raise AssertionError("a token that is to be refused is known")
+
+    yield refuse
+
+
+@contextmanager
+def _over_http(folder: Path, settings: Mapping[str, object]) -> Iterator[Refuse]:
+    """Provide one connection to a running service."""
+    config, port = folder / "bench.yaml", free_port()
+    data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "logs": {"level": "warning"}}
+    config.write_text(json.dumps({**data, "auth": settings}))
+    head = f"GET /v1/tables/t/records/a HTTP/1.1\r\nHost: {HOST}\r\n"
+    with running(folder, port, config=config), socket.create_connection((HOST, port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def refuse(token: str) -> None:
+            given = f"Authorization: Bearer {token}\r\n" if token else ""
+            connection.sendall(f"{head}{given}\r\n".encode())
+            answer = b""
+            while not answer.endswith(b"}"):
+                if not (more := connection.recv(65536)):
+                    raise AssertionError(f"the service has closed the connection after {answer[:60]!r}")
+                answer += more
+            if not answer.startswith(b"HTTP/1.1 401 "):
+                raise AssertionError(f"a refusal was to come, and this came: {answer[:60]!r}")
+
+        yield refuse
+
+
+@contextmanager
+def _files(folder: Path) -> Iterator[str]:
+    """Show the files of a folder on a port of this machine, as an issuer does its keys."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]  # handed on as they are
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
+            """Log nothing."""
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
