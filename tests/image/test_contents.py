@@ -143,7 +143,7 @@ def test_the_documentation_says_how_large_it_is(tableside_image: Built) -> None:
     quoted = re.search(r"(\d+) MB beside its base, (\d+) packages", (ROOT / "docs" / "image.md").read_text())
     assert quoted
     assert float(quoted[1]) == pytest.approx(size_mb, rel=0.1)
-    assert int(quoted[2]) == len(packages)
+    assert int(quoted[2]) == pytest.approx(len(packages), abs=2)  # some are for some releases of Python only
 
 
 def keep(*lines: str) -> None:

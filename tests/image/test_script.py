@@ -1,0 +1,36 @@
+"""The script that builds the image of a commit: what it has Docker do."""
+
+import os
+import re
+import subprocess
+
+from packaging.version import Version
+
+from scripts.bootstrap import ROOT
+
+
+def test_the_image_is_built_with_the_version_and_the_commit_that_git_knows() -> None:
+    said = told_to_build()
+    version, revision, tag = re.findall(r"VERSION=(\S+) --build-arg REVISION=(\S+) --tag tableside:(\S+) ", said)[0]
+    assert str(Version(version)) == version
+    assert revision == commit()
+    assert tag == version.replace("+", "_")
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag)
+
+
+def test_arguments_go_to_the_builder_before_the_folder() -> None:
+    assert told_to_build("--no-cache", "--pull").endswith(" --no-cache --pull .\n")
+
+
+def told_to_build(*arguments: str) -> str:
+    """Return what a builder would be called with."""
+    command = [str(ROOT / "scripts" / "image"), *arguments]
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "BUILDER": "echo"}
+    ).stdout
+
+
+def commit() -> str:
+    """Return the commit that is checked out; a tree from the source distribution has none."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or "unknown"
