@@ -10,11 +10,11 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, folding, overload, policies, refusals, single, spark, stores
+from . import batch_get, coalesce, folding, overload, policies, refusals, single, slow, spark, stores
 from .kinds import KINDS
 from .report import Result, show, write
 
-NAMES = ("batch", "single", "policies", "coalesce", "overload", "spark", "folding", "refusals", "stores")
+NAMES = ("batch", "single", "policies", "coalesce", "overload", "spark", "folding", "refusals", "slow", "stores")
 OVERLOAD_TIMES = 12
 """How much longer than `--seconds` more is offered than can be done: by default for a minute."""
 
@@ -73,6 +73,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return folding.run(arguments.rows, arguments.rounds)
         case "refusals":
             return refusals.run(arguments.seconds, arguments.rounds)
+        case "slow":
+            return slow.run(arguments.seconds, arguments.rounds)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)
 
 

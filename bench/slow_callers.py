@@ -1,0 +1,78 @@
+"""Callers that are slow in every way there is, many of them at once; each sends a byte a second at the most.
+
+They are sockets that one thread holds, so that thousands cost little.
+"""
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+KINDS = ("silent", "head", "body", "unread", "idle")
+"""Who says nothing, sends a head or a body byte by byte, reads no answer, or asks once and never again."""
+
+BYTE_S = 1.0
+RECEIVE_BYTES = 4096
+BODY_BYTES = 100_000
+
+
+class SlowCallers:
+    """So many of each kind; `path` is of a record that is large, and of one that may be written."""
+
+    def __init__(self, url: str, path: str, counts: Mapping[str, int]) -> None:
+        parts = urlsplit(url)
+        self._address = parts.hostname or "127.0.0.1", parts.port or 80
+        self._head = f"HTTP/1.1\r\nhost: {self._address[0]}\r\n".encode()
+        self._path = path.encode()
+        self.sockets = {kind: [self._connected(kind) for _ in range(counts[kind])] for kind in counts}
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._drip)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._done.set()
+        self._thread.join()
+        for sockets in self.sockets.values():
+            for one in sockets:
+                one.close()
+
+    def _connected(self, kind: str) -> socket.socket:
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        one.connect(self._address)
+        one.setblocking(False)
+        one.send(self._first(kind))
+        return one
+
+    def _first(self, kind: str) -> bytes:
+        match kind:
+            case "head":
+                return b"GET %b %bx: " % (self._path, self._head)
+            case "body":
+                return b"PUT %b %bcontent-length: %d\r\n\r\n" % (self._path + b"-written", self._head, BODY_BYTES)
+            case "unread":
+                return b"GET %b %b\r\n" % (self._path, self._head) * 2
+            case "idle":
+                return b"GET /livez %b\r\n" % self._head
+        return b""
+
+    def _drip(self) -> None:
+        while not self._done.wait(BYTE_S):
+            for kind in ("head", "body"):
+                for one in self.sockets.get(kind, ()):
+                    try:
+                        one.send(b" ")
+                    except OSError:
+                        continue  # It was let go.
+
+
+@contextmanager
+def slow_callers(url: str, path: str, counts: Mapping[str, int]) -> Iterator[SlowCallers]:
+    """Have slow callers for a while."""
+    callers = SlowCallers(url, path, counts)
+    try:
+        yield callers
+    finally:
+        callers.close()

@@ -1,0 +1,84 @@
+"""Two thousand callers that are slow in every way keep nobody waiting, and are let go in time."""
+
+import asyncio
+import resource
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from bench.slow_callers import SlowCallers
+
+from raw_http import Connection
+from served import RECORD, Served, served
+from tableside import exchange, protocol, serving, unread
+
+CALLERS = {"silent": 450, "head": 450, "body": 550, "unread": 50, "idle": 500}
+LARGE = f"{RECORD}-large"
+LARGE_BYTES = 6_000_000
+"""Above what the kernel keeps for a socket that nobody reads."""
+
+BOUND_S = 4.0
+OTHERS = 8
+
+
+@pytest.fixture(autouse=True)
+def short_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have every bound much shorter than it is, and as many descriptors as there may be."""
+    for where, name in (
+        (protocol, "HEAD_MAX_S"),
+        (exchange, "BODY_WAIT_S"),
+        (unread, "ANSWER_WAIT_S"),
+        (serving, "KEEP_ALIVE_S"),
+    ):
+        monkeypatch.setattr(where, name, BOUND_S)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_two_thousand_slow_callers_are_let_go_while_others_are_answered() -> None:
+    async with served(in_flight_max=600, drain_s=0) as service:
+        async with await Connection.open(service.url) as caller:
+            assert (await caller.ask("PUT", LARGE, {"a": "x" * LARGE_BYTES})).status == 204
+        await service.idle()
+        process = psutil.Process()
+        before = process.num_fds()
+        callers = await asyncio.to_thread(SlowCallers, service.url, LARGE, CALLERS)
+        try:
+            answered = await work_until(
+                service, lambda: process.num_fds() <= before + sum(CALLERS.values()) + 2 * OTHERS
+            )
+        finally:
+            await asyncio.to_thread(callers.close)
+        assert answered > 100
+        assert service.metric("tableside_shed_total", reason="requests") == 0
+        await service.idle()
+        await asyncio.sleep(0.1)
+        assert process.num_fds() <= before
+
+
+async def work_until(service: Served, done: Callable[[], bool]) -> int:
+    """Have others get and put records until something is so; return how often they were answered."""
+    counts = [0] * OTHERS
+
+    async def work(index: int) -> None:
+        async with await Connection.open(service.url) as connection:
+            while not over.is_set():
+                method, document = ("PUT", {"n": index}) if counts[index] % 4 == 0 else ("GET", None)
+                async with asyncio.timeout(10):
+                    answer = await connection.ask(method, f"{RECORD}{index}", document)
+                assert answer.status in (200, 204)
+                counts[index] += 1
+                await asyncio.sleep(0.02)
+
+    over = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for index in range(OTHERS):
+            group.create_task(work(index))
+        async with asyncio.timeout(60):
+            await asyncio.sleep(1.0)
+            while not done():
+                await asyncio.sleep(0.2)
+        over.set()
+    return sum(counts)
