@@ -21,6 +21,7 @@ from tableside.settings import TableSettings
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
 BUILD = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def navigation() -> list[object]:
@@ -54,7 +55,7 @@ def build(root: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def site(copied: Path) -> Path:
     done = build(copied)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, COLOUR.sub("", done.stderr)
     return copied / "site"
 
 

@@ -15,6 +15,7 @@ CONFIGURED = "documentation/test_configurations.py::test_a_configuration_has_no_
 READ = "documentation/test_examples.py::test_json_that_is_shown_is_json"
 INSTALLED = "documentation/test_examples.py::test_what_is_installed_is_what_the_project_has"
 NAMED = "documentation/test_examples.py::test_modules_that_are_named_are_there"
+CONTAINED = "documentation/test_examples.py::test_a_container_is_asked_for_what_the_project_has"
 DRAWN = "documentation/test_examples.py::test_a_drawing_fits_a_screen"
 
 
@@ -86,7 +87,10 @@ CLAIMS = [
     # Configurations, or parts of one.
     Claim("docs/configuration.md", "yaml", CONFIGURED),
     Claim("docs/multicast.md", "yaml", CONFIGURED),
-    Claim("docs/security.md", "yaml", CONFIGURED),
+    Claim("docs/security.md", "yaml", CONFIGURED, "stores:"),
+    Claim("docs/security.md", "yaml",
+          "service/test_issuers_service.py::test_the_manifests_of_the_documentation_are_some", "apiVersion:",
+          not_run="there is no cluster"),
     # Values of the chart, and what is said to a cluster.
     Claim("docs/kubernetes.md", "yaml",
           "chart/test_documentation.py::test_values_of_a_page_are_installed_and_their_configuration_is_taken",
@@ -117,6 +121,8 @@ CLAIMS = [
           "git clone"),
     Claim("docs/releasing.md", "sh", "test_distribution.py::test_an_extra_brings_what_its_store_needs",
           "requirements.txt"),
+    Claim("docs/image.md", "sh", CONTAINED,
+          not_run="there is no container engine; tests/image builds and runs the image"),
     # What is shown, and is nothing to run.
     Claim("docs/multicast.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "errors < values"),

@@ -2,13 +2,15 @@
 
 import json
 import re
+import shlex
 import tomllib
 
 import pytest
 from packaging.requirements import Requirement
 
 from documentation.blocks import ROOT, Block, every_block
-from documentation.claims import DRAWN, INSTALLED, NAMED, READ, claims_of
+from documentation.claims import CONTAINED, DRAWN, INSTALLED, NAMED, READ, claims_of
+from documentation.verbs import options_of
 
 COLUMNS_MAX = 84
 """What a drawing may be wide, to be seen as one."""
@@ -42,3 +44,29 @@ def test_modules_that_are_named_are_there(block: Block) -> None:
     service = ROOT / "service" / "tableside"
     there = {path.stem for path in service.iterdir()} | {"command", "line"}
     assert set(re.findall(r"[a-z_]+", block.text)) <= there
+
+
+@pytest.mark.parametrize("block", claimed(CONTAINED), ids=str)
+def test_a_container_is_asked_for_what_the_project_has(block: Block) -> None:
+    for line in block.text.splitlines():
+        docker, verb, *given = shlex.split(line)
+        assert docker == "docker"
+        if verb == "build":
+            assert (ROOT / given[-1] / "Dockerfile").is_file()
+        else:
+            assert verb == "run"
+            check_command(after_image(given), has_program="--entrypoint" in given)
+
+
+def after_image(given: list[str]) -> list[str]:
+    """Return what is run in the container: what stands after the image's name, or after what stands for all that."""
+    image = next(at for at, word in enumerate(given) if word in ("tableside", "…") and given[at - 1] != "--name")
+    return given[image + 1 :]
+
+
+def check_command(command: list[str], *, has_program: bool) -> None:
+    if has_program:
+        assert command[0] == "-c"
+        compile(command[1], "the page", "exec")
+    elif command:
+        assert {word for word in command if word.startswith("--")} <= options_of(command)

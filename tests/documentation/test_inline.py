@@ -3,15 +3,13 @@
 import importlib.util
 import os
 import re
-import shlex
 import tomllib
 
 import pytest
-import typer
 from pydantic import BaseModel
 
 from documentation.blocks import ROOT, pages
-from tableside.cli import app
+from documentation.verbs import options_of, words
 from tableside.settings import (
     AuthSettings,
     BatchSettings,
@@ -43,23 +41,6 @@ def inline(page: str) -> list[str]:
     """Return what stands in a sentence as code; blocks are looked at elsewhere."""
     text = re.sub(r"^( *)```.*?^\1```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     return [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
-
-
-def words(code: str) -> list[str]:
-    """Return the words of a command, none if it is no command."""
-    try:
-        return shlex.split(code)
-    except ValueError:
-        return []
-
-
-def options_of(verb: list[str]) -> set[str]:
-    """Return the options that a verb has; raise KeyError if there is no such verb."""
-    found: typer.core.TyperCommand | typer.core.TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]  # what typer makes
-    for word in verb:
-        if isinstance(found, typer.core.TyperGroup):
-            found = found.commands[word]  # type: ignore[assignment]  # likewise
-    return {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 
 @pytest.mark.parametrize("page", pages())

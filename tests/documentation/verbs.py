@@ -1,0 +1,24 @@
+"""What the command line knows, to compare with what pages say to it."""
+
+import shlex
+
+import typer
+
+from tableside.cli import app
+
+
+def words(code: str) -> list[str]:
+    """Return the words of a command, none if it is no command."""
+    try:
+        return shlex.split(code)
+    except ValueError:
+        return []
+
+
+def options_of(verb: list[str]) -> set[str]:
+    """Return the options that a verb has; raise KeyError if there is no such verb."""
+    found: typer.core.TyperCommand | typer.core.TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]  # what typer makes
+    for word in verb:
+        if isinstance(found, typer.core.TyperGroup):
+            found = found.commands[word]  # type: ignore[assignment]  # likewise
+    return {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
