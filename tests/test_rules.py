@@ -52,6 +52,14 @@ def connections(in_use: str, most: str = "20x60") -> Series:
     }
 
 
+def fetches(failed: str, fetched: str) -> Series:
+    name, issuer = "tableside_issuer_fetches_total", "https://id.example"
+    return {
+        series(name, issuer=issuer, outcome="failed"): failed,
+        series(name, issuer=issuer, outcome="fetched"): fetched,
+    }
+
+
 UP, BUILT = series("up"), series("tableside_build_info", version="1")
 STARTED = series("process_start_time_seconds")
 
@@ -105,6 +113,12 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
     ),
     ("TablesideStorePoolExhausted", connections("19x60"), 6, {**WHERE, "store": "orders"}),
     (
+        "TablesideIssuerUnreachable",
+        fetches(failed="0x5 0+1x60", fetched="1x60"),
+        24,
+        {**WHERE, "issuer": "https://id.example"},
+    ),
+    (
         "TablesideReloadRefused",
         {series("tableside_settings_reloads_total", outcome="refused"): "0x5 1x60"},
         8,
@@ -143,6 +157,9 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ),
     ("TablesideStorePoolExhausted", connections("18x60"), 30),
     ("TablesideStorePoolExhausted", connections("0x60", most="0x60"), 30),
+    ("TablesideIssuerUnreachable", fetches(failed="0x60", fetched="1x60"), 40),
+    ("TablesideIssuerUnreachable", fetches(failed="0+1x60", fetched="0+1x60"), 40),
+    ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # it is not asked any more
     ("TablesideReloadRefused", {series("tableside_settings_reloads_total", outcome="applied"): "0+1x60"}, 30),
     ("TablesideRestarts", {STARTED: "1x15 901x60", BUILT: "1x60"}, 40),  # a new version
     ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # not ours
