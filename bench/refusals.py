@@ -52,7 +52,8 @@ MADE = 4000
 FETCHED_S = 0.2
 
 Times = dict[str, list[float]]
-Refuse = Callable[[str], None]
+Made = dict[str, list[str]]
+Refuse = Callable[[bytes], None]
 
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
@@ -64,12 +65,12 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "keys.json").write_text(json.dumps(_jwks(key)))
         issuer = stack.enter_context(_files(folder))
-        kinds = _kinds(known, issuer, key)
+        made = _made(_kinds(known, issuer, key))
         auth = _auth(known, issuer)
         ways: dict[str, Refuse] = {"in process": stack.enter_context(_in_process(auth, _jwks(key)))}
         ways["over HTTP"] = stack.enter_context(_over_http(folder, auth))
         for name, refuse in ways.items():
-            times = _measured(refuse, kinds, max(200, int(PER_SECOND[name] * seconds * rounds)))
+            times = _measured(refuse, made, max(200, int(PER_SECOND[name] * seconds * rounds)))
             _explain(name, times)
             rates = [(kind, 1e6 / median(of_kind)) for kind, of_kind in times.items()]
             results += group(f"refusals, {name}", "refusals", rates, {})
@@ -108,25 +109,24 @@ def _kinds(known: Sequence[str], issuer: str, key: ec.EllipticCurvePrivateKey) -
     }
 
 
-def _measured(refuse: Refuse, kinds: Mapping[str, Callable[[], str]], count: int) -> Times:
+def _made(kinds: Mapping[str, Callable[[], str]]) -> Made:
+    """Return tokens of each kind, all of them made before any is used: making one leaves traces in the caches."""
+    return {kind: [make() for _ in range(MADE)] for kind, make in kinds.items()}
+
+
+def _measured(refuse: Refuse, made: Made, count: int) -> Times:
     """Return how long each refusal took, in microseconds."""
-    times: Times = {kind: [] for kind in kinds}
-    order = list(kinds)
-    # All of them before, and in turn: what making one leaves in the caches, and where it is, differs by its kind.
-    made: dict[str, list[str]] = {kind: [] for kind in kinds}
-    for _ in range(MADE):
-        random.shuffle(order)
-        for kind in order:
-            made[kind].append(kinds[kind]())
+    times: Times = {kind: [] for kind in made}
+    order = list(made)
     for tokens in made.values():
-        refuse(tokens[0])
+        refuse(tokens[0].encode())
     gc.collect()
     gc.disable()
     try:
         for _ in range(count):
             random.shuffle(order)
             for kind in order:
-                token = random.choice(made[kind])
+                token = random.choice(made[kind]).encode()  # a copy, wherever the token itself is
                 began = time.perf_counter_ns()
                 refuse(token)
                 times[kind].append((time.perf_counter_ns() - began) / 1000)
@@ -170,8 +170,8 @@ def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> I
     with suppress(TimeoutError):
         asyncio.run(asyncio.wait_for(auth.run(), FETCHED_S))
 
-    def refuse(token: str) -> None:
-        if auth.known(token.encode()) is not None:
+    def refuse(token: bytes) -> None:
+        if auth.known(token) is not None:
             raise AssertionError("a token that is to be refused is known")
 
     yield refuse
@@ -183,13 +183,13 @@ def _over_http(folder: Path, settings: Mapping[str, object]) -> Iterator[Refuse]
     config, port = folder / "bench.yaml", free_port()
     data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "logs": {"level": "warning"}}
     config.write_text(json.dumps({**data, "auth": settings}))
-    head = f"GET /v1/tables/t/records/a HTTP/1.1\r\nHost: {HOST}\r\n"
+    head = f"GET /v1/tables/t/records/a HTTP/1.1\r\nHost: {HOST}\r\n".encode()
     with running(folder, port, config=config), socket.create_connection((HOST, port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-        def refuse(token: str) -> None:
-            given = f"Authorization: Bearer {token}\r\n" if token else ""
-            connection.sendall(f"{head}{given}\r\n".encode())
+        def refuse(token: bytes) -> None:
+            given = b"Authorization: Bearer %b\r\n" % token if token else b""
+            connection.sendall(b"%b%b\r\n" % (head, given))
             answer = b""
             while not answer.endswith(b"}"):
                 if not (more := connection.recv(65536)):
