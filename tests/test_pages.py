@@ -5,15 +5,21 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 from pages import references
+from playwright.async_api import async_playwright, expect
 
 import tableside_spark
+from servers import chromium
 from tableside import stores
 from tableside.openapi import document
 from tableside.settings import TableSettings
@@ -114,6 +120,44 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
         for address in loaded(page):
             target = address.partition("?")[0].partition("#")[0]
             assert page.name == "404.html" or (page.parent / target).exists(), f"{page.name} loads {target}"
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder over HTTP, as any web server would."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> None:
+    program, asked = chromium.chromium(), list[str]()
+    with served(site) as url:
+        async with async_playwright() as driver:
+            browser = await driver.chromium.launch(
+                executable_path=program, args=[*chromium.ARGUMENTS], chromium_sandbox=False
+            )
+            page = await browser.new_page()
+            page.on("request", lambda request: asked.append(request.url))
+            for name in PAGES:
+                await page.goto(f"{url}/{name.removesuffix('.md')}.html")
+            await page.keyboard.press("Control+k")
+            await page.keyboard.type("retry_budget")
+            await expect(page.get_by_text("results").first).to_be_visible(timeout=20_000)
+            await browser.close()
+    assert len(asked) > len(PAGES)
+    assert [address for address in asked if not address.startswith((url, "data:", "blob:"))] == []
 
 
 @pytest.mark.parametrize("link", ["[x](gone.md)", "[x](http.md#no-such-part)", "::: tableside_spark.NoSuchThing"])
