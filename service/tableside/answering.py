@@ -11,6 +11,16 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 JOINED_BYTES_MAX = 65_536
 """Longer bodies are not copied to be sent together with the head."""
 
+_SAID = {
+    b"cache-control": b"cache-control: no-cache\r\n",
+    b"x-content-type-options": b"x-content-type-options: nosniff\r\n",
+}
+
+ALWAYS = b"".join(_SAID.values())
+"""What every answer says that does not say otherwise: a store on the way asks here before it answers from what it has,
+be it that a record is absent; and a browser takes no answer for a page.
+"""
+
 _CONTROLS = bytes({*range(32), 127} - {9})
 _EMPTY = frozenset({204, 304})
 
@@ -51,10 +61,12 @@ class Cycle(RequestResponseCycle):
 
     def _plain(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes | None:
         """Return the head, None if it is out of the ordinary."""
-        lines, values, size_bytes = [STATUS_LINE[status]], [], None
+        lines, values, size_bytes, kept = [STATUS_LINE[status]], [], None, ALWAYS
         for name, value in (*self.default_headers, *headers):
             if name == b"content-length":
                 size_bytes = int(value)
+            elif name in _SAID:
+                kept = kept.replace(_SAID[name], b"")
             elif name in _OF_CONNECTION or not name.islower():
                 return None
             lines += (name, b": ", value, b"\r\n")
@@ -64,7 +76,7 @@ class Cycle(RequestResponseCycle):
             return None
         if size_bytes is not None:
             self.chunked_encoding, self.expected_content_length = False, size_bytes
-        lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
+        lines += (kept, b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
         return b"".join(lines)
 
     def _end(self, head: bytes, body: bytes) -> None:

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from . import door, draining, framing, hang_ups
-from .answering import Cycle
+from .answering import ALWAYS, Cycle
 from .errors import MalformedRequest, Overloaded, TableError
 from .listening import readable
 from .unread import Reader
@@ -283,9 +283,8 @@ class Protocol(HttpToolsProtocol):
         head = door.head(self.headers, self.server_state.default_headers, len(body))
         self.headers = framing.NOWHERE
         last = not self.parser.should_keep_alive() or self.expect_100_continue or self._state.draining
-        self.transport.write(
-            head + (b"\r\nconnection: close\r\n\r\n" if last else b"\r\n\r\n") + (b"" if method == b"HEAD" else body)
-        )
+        end = b"connection: close\r\n\r\n" if last else b"\r\n"
+        self.transport.write(head + b"\r\n" + ALWAYS + end + (b"" if method == b"HEAD" else body))
         if last:
             self.transport.close()
             return
@@ -319,7 +318,7 @@ def _whole(error: TableError) -> bytes:
         b"x-request-id: " + uuid.uuid4().hex.encode(),
         b"connection: close",
     ]
-    return b"\r\n".join(head) + b"\r\n\r\n" + body
+    return b"\r\n".join(head) + b"\r\n" + ALWAYS + b"\r\n" + body
 
 
 class _Refused:

@@ -12,6 +12,7 @@ from tableside.answering import JOINED_BYTES_MAX
 from tableside.protocol import Protocol, State
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
+ALWAYS = b"cache-control: no-cache\r\nx-content-type-options: nosniff\r\n"
 IDLE_S = 75
 
 
@@ -79,19 +80,21 @@ async def test_head_and_body_leave_in_one_piece() -> None:
     recorder, protocol = connected(answering(b"body"))
     for _ in range(2):
         done = await answered(recorder, protocol)
-        assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody"]
+        assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"\r\nbody"]
 
 
 async def test_a_long_body_is_not_copied() -> None:
     long = b"x" * (JOINED_BYTES_MAX + 1)
     done = await answered(*connected(answering(long)))
-    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(long), long]
+    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n%b\r\n" % (len(long), ALWAYS), long]
     assert done[1] is long
 
 
 async def test_an_answer_in_parts_leaves_in_order() -> None:
     done = await answered(*connected(answering(b"one", b"two", b"three")))
-    assert b"".join(cast("list[bytes]", done)) == b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nonetwothree"
+    assert b"".join(cast("list[bytes]", done)) == (
+        b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n" + ALWAYS + b"\r\nonetwothree"
+    )
 
 
 async def test_an_answer_whose_length_is_not_said_is_in_chunks() -> None:
@@ -104,19 +107,27 @@ async def test_an_answer_whose_length_is_not_said_is_in_chunks() -> None:
 async def test_an_answer_that_has_no_body_says_no_length(status: int) -> None:
     [head] = await answered(*connected(answering(b"", status=status, headers=[(b"etag", b'"1"')])))
     assert isinstance(head, bytes)
-    assert head.endswith(b'\r\netag: "1"\r\n\r\n')
+    assert head.endswith(b'\r\netag: "1"\r\n' + ALWAYS + b"\r\n")
     assert b"transfer-encoding" not in head
+
+
+async def test_an_answer_that_says_how_it_may_be_kept_says_it_once() -> None:
+    kept = (b"cache-control", b"public, max-age=86400")
+    [head] = await answered(*connected(answering(b"", headers=[(b"content-length", b"0"), kept])))
+    assert isinstance(head, bytes)
+    assert head.count(b"cache-control") == head.count(b"x-content-type-options: nosniff") == 1
+    assert b"cache-control: public, max-age=86400\r\n" in head
 
 
 async def test_the_answer_to_head_is_that_to_get_without_its_body() -> None:
     done = await answered(*connected(answering(b"body")), (GET % b"").replace(b"GET", b"HEAD"))
-    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"]
+    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"\r\n"]
 
 
 async def test_the_last_answer_says_so() -> None:
     request = (GET % b"").replace(b"host", b"connection: close\r\nhost")
     done = await answered(*connected(answering(b"body")), request)
-    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody", "closed"]
+    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"connection: close\r\n\r\nbody", "closed"]
     done = await answered(
         *connected(answering(b"body", headers=[(b"connection", b"close"), (b"Content-Length", b"4")]))
     )
