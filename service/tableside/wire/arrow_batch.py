@@ -89,7 +89,7 @@ def _check_columns(table: pa.Table, op: str | None, writer: str | None) -> None:
         raise MalformedRequest("a column stands twice")
     for name in names:
         if name not in _COLUMNS:
-            raise MalformedRequest(f"there is no column {name[:64]!r} in a batch")
+            raise MalformedRequest(f"there is no column {members.shown(name)} in a batch")
         kind = table.schema.field(name).type
         if not _COLUMNS[name](kind if name == "partitions" else _plain(kind)):
             raise MalformedRequest(f"column {name!r} has the wrong type")

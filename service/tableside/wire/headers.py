@@ -158,7 +158,7 @@ def query(request: Request, known: Collection[str]) -> Mapping[str, str]:
     for name, text in request.query_params.multi_items():
         if name not in known or name in given:
             why = "stands twice" if name in given else "is not known here"
-            raise MalformedRequest(f"query parameter {name[:64]!r} {why}")
+            raise MalformedRequest(f"a query parameter {members.shown(name)} {why}")
         given[name] = text
     return given
 

@@ -1,5 +1,6 @@
 """What the members of an operation mean, whichever way they were sent, and which are legal together."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ _MEMBERS = {
     "delete": _COMMON | {"if_match", "token", "return"},
 }
 
+_NAME = re.compile("[A-Za-z_-]{1,32}")
+
 _BARE_PUT = frozenset({"op", "key", "fields", "value"})
 
 
@@ -39,7 +42,7 @@ def operation(spec: TableSpec, members: Members) -> Operation:
     if allowed is None:
         raise InvalidOperation(f"op is one of {', '.join(_MEMBERS)}")
     if not members.keys() <= allowed:
-        raise InvalidOperation(f"a {kind} has no member {_first_unknown(members, allowed)!r}")
+        raise InvalidOperation(f"a {kind} has no member {shown(min(members.keys() - allowed))}")
     if "key" not in members:
         raise InvalidOperation("an operation has a key")
     return build(spec, str(kind), spec.key.from_json(members["key"]), members)
@@ -51,6 +54,11 @@ def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     if "partitions" not in members:
         return built
     return msgspec.structs.replace(built, partitions=partitions.choice(spec, members["partitions"]))
+
+
+def shown(name: str) -> str:
+    """Return a name that is not known, for whoever mistyped it; what looks like no name may be a key or a secret."""
+    return repr(name) if _NAME.fullmatch(name) else "of that name"
 
 
 def fields(raw: object) -> Fields:
@@ -147,7 +155,3 @@ def _token(raw: object) -> Token | None:
     if not isinstance(raw, dict) or raw.keys() != {"writer", "sequence"}:
         raise InvalidOperation("a token has the members writer and sequence")
     return token(raw["writer"], raw["sequence"])
-
-
-def _first_unknown(members: Members, allowed: frozenset[str]) -> str:
-    return min(members.keys() - allowed)[:64]
