@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from tableside.settings import ALGORITHMS, ISSUERS_MAX, RULES_MAX, AuthSettings, SettingsError, checked, load
+from tableside.settings import (
+    ALGORITHMS,
+    ISSUERS_MAX,
+    PATTERNS_MAX,
+    RULES_MAX,
+    AuthSettings,
+    SettingsError,
+    checked,
+    load,
+)
+from tableside.settings.issuers import CLAIM_PATTERNS_MAX
 
 STORES = {"stores": {"local": {"kind": "memory"}}}
 RULE: dict[str, Any] = {"claims": {"sub": "*"}, "read": ["*"]}
@@ -154,6 +164,20 @@ def test_there_is_a_limit_to_issuers_and_rules() -> None:
     assert list(faults(*many)) == ["auth.issuers"]
     assert len(auth({**ISSUER, "rules": [RULE] * RULES_MAX}).issuers[0].rules) == RULES_MAX
     assert list(faults({**ISSUER, "rules": [RULE] * (RULES_MAX + 1)})) == ["auth.issuers.0.rules"]
+
+
+def test_there_is_a_limit_to_the_patterns_of_all_rules_together() -> None:
+    half = [f"t{number}" for number in range(PATTERNS_MAX // 2)]
+    for member in ("read", "write"):
+        rule = {**RULE, "read": [], member: half}
+        assert auth({**ISSUER, "rules": [rule, rule]}).issuers
+        [message] = faults({**ISSUER, "rules": [rule, rule, {**rule, member: ["x"]}]}).values()
+        assert f"patterns in {member}, all together" in message
+    tenth = [f"s{number}" for number in range(CLAIM_PATTERNS_MAX)]
+    rules = [{"claims": {"sub": tenth}}] * (PATTERNS_MAX // CLAIM_PATTERNS_MAX)
+    assert auth({**ISSUER, "rules": rules}).issuers
+    [message] = faults({**ISSUER, "rules": [*rules, RULE]}).values()
+    assert "patterns in claims, all together" in message
 
 
 def test_issuers_alone_are_auth(tmp_path: Any) -> None:

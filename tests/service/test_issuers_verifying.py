@@ -8,6 +8,8 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from issuing import SigningKey, claims, tampered, unsigned
@@ -66,9 +68,9 @@ def good(**more: Any) -> dict[str, Any]:
     ids=lambda value: value if isinstance(value, str) else value.kid,
 )
 def test_a_token_is_taken_that_is_signed_by_a_key_of_its_issuer(key: SigningKey, algorithm: str) -> None:
-    given = good()
-    found = of(key.signed(given, algorithm))
-    assert found == Verified(f"{ID}#someone", ("*",), (), False, given["exp"] + LEEWAY_S)
+    made = good()
+    found = of(key.signed(made, algorithm))
+    assert found == Verified(f"{ID}#someone", ("*",), (), False, made["exp"] + LEEWAY_S)
 
 
 @pytest.mark.parametrize("typ", [None, "JWT", "jwt", "at+jwt", "application/at+jwt"])
@@ -262,3 +264,45 @@ def test_a_time_beyond_all_others_is_one() -> None:
     found = of(P256.signed(good(exp=10**400)))
     assert found is not None
     assert found.until > time.time()
+
+
+# Anything at all
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+OF_A_HEADER = ("alg", "kid", "typ", "crit", "b64", "jku", "jwk", "zip", "enc")
+OF_CLAIMS = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti")
+
+
+def taken(token: bytes) -> bool:
+    """Return whether a token is taken; whatever it is, there is an answer."""
+    try:
+        return of(token) is not None
+    except (Refused, KeysMissing):
+        return False
+
+
+@given(st.binary(max_size=300) | st.text(alphabet="aA0-_=.{}", max_size=200).map(str.encode))
+def test_bytes_that_are_no_token_are_never_taken(token: bytes) -> None:
+    assert not taken(token)
+
+
+@given(st.dictionaries(st.sampled_from(OF_A_HEADER), JSON, max_size=4), st.binary(max_size=80))
+def test_whatever_a_header_says_a_token_that_is_not_signed_is_never_taken(
+    header: dict[str, Any], signature: bytes
+) -> None:
+    token = unsigned(good(), **{"alg": "ES256", "kid": "p256", **header})
+    assert not taken(token.encode() + jwt.utils.base64url_encode(signature))
+
+
+@given(st.dictionaries(st.sampled_from(OF_CLAIMS), JSON, min_size=1, max_size=3))
+def test_whatever_claims_are_signed_there_is_an_answer(changed: dict[str, Any]) -> None:
+    body = json.dumps({**good(), **changed}).encode()
+    signed = jwt.api_jws.PyJWS().encode(body, P256.private, "ES256", {"kid": "p256"})
+    if taken(signed.encode()):
+        assert changed.get("iss", ID) == ID
+        assert isinstance(changed.get("sub", "someone"), str)
+        assert changed.get("exp", 1) is not None

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .patterns import TablePatterns
+from .patterns import PATTERNS_MAX, TablePatterns
 
 ISSUERS_MAX = 32
 RULES_MAX = 100
@@ -124,6 +124,18 @@ class IssuerSettings(BaseModel, frozen=True, extra="forbid"):
     token_file: str | None = None
     name_claim: ClaimPath = "sub"
     rules: Annotated[tuple[RuleSettings, ...], Field(max_length=RULES_MAX), AfterValidator(_some)]
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "IssuerSettings":
+        counts = {
+            "claims": sum(len(patterns) for rule in self.rules for patterns in rule.claims.values()),
+            "read": sum(len(rule.read) for rule in self.rules),
+            "write": sum(len(rule.write) for rule in self.rules),
+        }
+        for member, count in counts.items():
+            if count > PATTERNS_MAX:
+                raise ValueError(f"rules have at most {PATTERNS_MAX} patterns in {member}, all together")
+        return self
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> "IssuerSettings":
