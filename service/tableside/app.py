@@ -122,7 +122,8 @@ def create_app(
     # The trace comes last, so that the log knows of it when a request has ended.
     observers: list[Observer] = [HttpMetrics(exposition.registry), request_log]
     bytes_max = settings.limits.body_bytes_max
-    edge = Edge(app.build_middleware_stack(), served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
+    inner = openapi.Guarded(app.build_middleware_stack())
+    edge = Edge(inner, served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = edge
     return app
 
