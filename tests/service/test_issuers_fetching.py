@@ -130,6 +130,13 @@ async def test_an_issuer_that_is_not_there_is_told_so(issuer: Issuer) -> None:
     assert "ProtocolError" in await why(place(issuer))
 
 
+async def test_keys_are_asked_for_as_the_type_in_which_kubernetes_has_them(issuer: Issuer) -> None:
+    # Kubernetes answers 406 where `application/jwk-set+json` is not accepted.
+    await fetched(place(issuer))
+    [(_, headers)] = issuer.asked
+    assert headers["accept"].split(", ") == ["application/jwk-set+json", "application/json"]
+
+
 async def test_a_token_is_sent_as_the_file_has_it_now(issuer: Issuer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     for token in ("one", "two"):

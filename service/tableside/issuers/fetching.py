@@ -57,7 +57,8 @@ async def fetched(place: Place) -> Keys:
 
 def _client(place: Place) -> httpx.AsyncClient:
     """Return what asks. Files are read each time: they are exchanged while the service runs."""
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    # Kubernetes has its keys as the first alone, and answers 406 to who asks for the second alone.
+    headers = {"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"}
     if place.token_file is not None:
         headers["Authorization"] = f"Bearer {_token(place.token_file)}"
     verify = ssl.create_default_context(cafile=place.ca_file) if place.ca_file is not None else True
