@@ -9,6 +9,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import helm_python
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from chart import matrix
+from chart.pods import placed, started
 from chart.rendering import CHART, LOCAL, REMOTE, Object, Values, all_of, merged, pod, render, workload
 from servers.kubernetes import Cluster, definitions, kubernetes
 
@@ -217,3 +219,40 @@ def test_what_is_refused_leaves_nothing_behind(api: Api, helm: helm_python.Confi
     assert [one["name"] for one in helm.list(all_states=True) if one["name"] == name] == []
     listed = api.raw(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
     assert listed["items"] == []
+
+
+def a_token(api: Api, account: str, audiences: list[str]) -> str:
+    """Have the cluster sign a token for a service account, as it does for pods that mount one."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": audiences}}
+    answer = api.create(api.path("ServiceAccount", "v1", account) + "/token", request)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["status"]["token"])
+
+
+def test_a_pod_with_the_issuer_of_the_cluster_knows_its_service_accounts(
+    api: Api, cluster: Cluster, tmp_path: Path
+) -> None:
+    mounted = placed("/var/run/secrets/tableside/kubernetes", tmp_path)
+    mounted.mkdir(parents=True)
+    issuer = api.raw("/.well-known/openid-configuration")["issuer"]
+    (mounted / "token").write_text(a_token(api, "mine", [issuer]))
+    (mounted / "ca.crt").write_bytes(cluster.authority.read_bytes())
+    entry = {
+        "issuer": issuer,
+        "audience": "tableside",
+        "jwks_url": f"{cluster.url}/openid/v1/jwks",
+        "ca_file": str(mounted / "ca.crt"),
+        "token_file": str(mounted / "token"),
+        "rules": [{"claims": {"sub": f"system:serviceaccount:{NAMESPACE}:default"}, "read": ["*"], "write": ["*"]}],
+    }
+    values = {"insecure": False, "config": {"auth": {"issuers": [entry]}}, "kubernetesIssuer": {"enabled": True}}
+    with started(merged(LOCAL, values), tmp_path) as there:
+
+        def put(token: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            return httpx.put(f"{there.http}/v1/tables/t/records/a", json={}, headers=headers).status_code
+
+        assert put(a_token(api, "default", ["tableside"])) == 204
+        assert put(a_token(api, "mine", ["tableside"])) == 403
+        assert put(a_token(api, "default", [issuer])) == 401
+        assert put(cluster.token) == 401
