@@ -100,7 +100,7 @@ def test_a_request_is_a_span_that_continues_its_callers_trace(traced: Service, c
     }
     assert call.ended <= request.ended
     assert request.resource["service.name"] == "tableside"
-    assert request.resource["service.version"] == "0.1.0"
+    assert request.resource["service.version"] == __version__
 
 
 def test_a_request_that_is_refused_or_fails_says_so(traced: Service, collector: Collector) -> None:
@@ -216,7 +216,7 @@ def test_the_standard_variables_say_where_to_who_and_what(tmp_path: Path, collec
     [span] = collector.spans
     assert span.resource["service.name"] == "lookups"
     assert span.resource["deployment.environment.name"] == "test"
-    assert span.resource["service.version"] == "0.1.0"
+    assert span.resource["service.version"] == __version__
     assert (collector.paths[-1], collector.headers[-1]["x-team"]) == ("/v1/traces", "tables")
 
 
@@ -234,6 +234,7 @@ def test_nothing_is_sent_and_nothing_imported_without_an_endpoint(tmp_path: Path
 import asyncio, sys
 from tableside.app import create_app
 from tableside.settings import checked
+from tableside import __version__
 app = create_app(checked({"stores": {"local": {"kind": "memory"}}}))
 async def main():
     async with app.router.lifespan_context(app):
