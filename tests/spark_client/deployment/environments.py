@@ -1,0 +1,75 @@
+"""What is given to executors: an environment that lacks Tableside, packages in a zip file, a packed environment."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pyspark_tableside
+import tableside_spark
+
+SITE = Path(sysconfig.get_path("purelib"))
+OURS = [Path(package.__file__).parent for package in (tableside_spark, pyspark_tableside) if package.__file__]
+PURE = ("anyio", "certifi", "h11", "httpcore", "httpx", "idna", "typing_extensions.py")
+"""What httpx needs, as docs/spark-deployment.md names it."""
+NATIVE = ("numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.py", "tzdata")
+"""What PySpark's functions on Arrow need, and what only an image or an archive can bring."""
+
+
+def lacking(folder: Path) -> Path:
+    """An environment with what PySpark needs and without Tableside; its Python."""
+    python = _venv(folder)
+    for name in (*NATIVE, *_metadata()):
+        (_site(folder) / name).symlink_to(SITE / name)
+    return python
+
+
+def packages(folder: Path) -> Path:
+    """A zip file with the client and all that it imports, but for what is native."""
+    return _zip(folder, [*OURS, *(SITE / name for name in PURE)])
+
+
+def wheel(folder: Path) -> Path:
+    """A zip file with the client alone, as a wheel is one."""
+    return _zip(folder, OURS)
+
+
+def archive(folder: Path) -> Path:
+    """A packed environment that has everything."""
+    _venv(folder, "--copies")
+    for source in [*OURS, *(SITE / name for name in (*PURE, *NATIVE, *_metadata()))]:
+        _copy(source, _site(folder) / source.name)
+    packed = folder.with_suffix(".tar.gz")
+    command = f"tar -C {folder} -cf - . | gzip -1 > {packed}"
+    subprocess.run(command, shell=True, check=True)
+    return packed
+
+
+def _venv(folder: Path, *options: str) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", *options, str(folder)], check=True)
+    return folder / "bin" / "python"
+
+
+def _site(folder: Path) -> Path:
+    [found] = folder.glob("lib/python*/site-packages")
+    return found
+
+
+def _metadata() -> list[str]:
+    """Where versions are looked up."""
+    return [path.name for name in ("numpy", "pandas", "pyarrow") for path in SITE.glob(f"{name}-*.dist-info")]
+
+
+def _zip(folder: Path, sources: list[Path]) -> Path:
+    folder.mkdir()
+    for source in sources:
+        _copy(source, folder / source.name)
+    return Path(shutil.make_archive(str(folder), "zip", folder))
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+    else:
+        shutil.copy(source, target)

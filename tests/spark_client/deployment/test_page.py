@@ -1,0 +1,76 @@
+"""What docs/spark-deployment.md says is what the tests of the cluster do, and what Kubernetes would accept."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import kubernetes_validate  # type: ignore[import-untyped]  # it ships none
+import pytest
+import yaml
+
+from spark_client.deployment import environments, standalone, test_ways
+from spark_client.deployment.way_job import connect
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "spark-deployment.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> Iterator[str]:
+    yield from (found[1] for found in re.finditer(rf"```{language}\n(.*?)```", PAGE, re.DOTALL))
+
+
+def block(language: str, containing: str) -> str:
+    [found] = [text for text in blocks(language) if containing in text]
+    return found
+
+
+def test_the_zip_file_has_the_packages_that_the_test_puts_into_it() -> None:
+    [named] = re.findall(r"--target packages tableside (.*)", block("sh", "--py-files"))
+    assert set(named.split()) == {name.removesuffix(".py") for name in environments.PURE}
+
+
+def test_the_packed_environment_is_made_and_named_as_the_test_does() -> None:
+    written = block("sh", "--archives")
+    for said in ("-m venv --copies", "tar -C environment", "PYSPARK_PYTHON=./environment/bin/python", "#environment"):
+        assert said in written
+    source = Path(environments.__file__).read_text() + Path(test_ways.__file__).read_text()
+    for done in ('"--copies"', "tar -C {folder}", '"./environment/bin/python"', "#environment"):
+        assert done in source
+
+
+def test_spark_connect_is_given_what_the_test_gives_it() -> None:
+    source = Path(connect.__code__.co_filename).read_text()
+    assert 'spark.addArtifacts("tableside-packages.zip", pyfile=True)' in block("python", "pyfile")
+    assert "spark.addArtifacts(file, pyfile=True)" in source
+    archive = block("python", "archive=True")
+    assert '"environment.tar.gz#environment", archive=True' in archive
+    assert archive.splitlines()[1] in source.replace("        ", "")
+
+
+def test_the_template_of_a_pod_is_one_and_mounts_the_token_and_the_authority_where_the_page_says() -> None:
+    pod = yaml.safe_load(block("yaml", "kind: Pod"))
+    kubernetes_validate.validate(pod | {"metadata": {"name": "driver"}}, "1.34", strict=True)
+    [container] = pod["spec"]["containers"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    assert set(mounts) == set(volumes)
+    [source] = volumes["tableside-token"]["projected"]["sources"]
+    token = source["serviceAccountToken"]
+    assert token["expirationSeconds"] >= 600  # Kubernetes accepts no less.
+    assert f'token_file="{mounts["tableside-token"]}/{token["path"]}"' in PAGE
+    named = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert named["TABLESIDE_CA_FILE"].startswith(mounts["tableside-ca"])
+    assert pod["spec"]["serviceAccountName"] in block("sh", "k8s://")
+
+
+@pytest.mark.parametrize("setting", sorted(set(re.findall(r"--conf (spark\.kubernetes\.[A-Za-z.]+)", PAGE))))
+def test_settings_for_kubernetes_are_ones_that_spark_has(setting: str) -> None:
+    [jar] = (standalone.SPARK_HOME / "jars").glob("spark-kubernetes_*.jar")
+    known, (prefix, _, name) = strings(jar), setting.rpartition(".")
+    assert setting in known or (prefix in known and name in known)
+
+
+def strings(jar: Path) -> str:
+    """The names in a jar's classes."""
+    with ZipFile(jar) as archive:
+        return "".join(archive.read(name).decode("latin-1") for name in archive.namelist() if "Config" in name)

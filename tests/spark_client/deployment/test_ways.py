@@ -1,0 +1,142 @@
+"""The ways in which the client reaches executors whose Python has it not, as docs/spark-deployment.md has them."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from running import Service, free_port
+from spark_client.deployment import environments
+from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
+
+pytestmark = pytest.mark.spark
+
+JOB = Path(__file__).with_name("way_job.py")
+START_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ways")
+
+
+@pytest.fixture(scope="module")
+def lacking(folder: Path) -> Path:
+    python = environments.lacking(folder / "lacking")
+    tried = subprocess.run([python, "-c", "import pandas, pyarrow, tableside_spark"], capture_output=True, text=True)
+    assert "No module named 'tableside_spark'" in tried.stderr
+    return python
+
+
+@pytest.fixture(scope="module")
+def packages(folder: Path) -> Path:
+    return environments.packages(folder / "packages")
+
+
+@pytest.fixture(scope="module")
+def archive(folder: Path) -> Path:
+    return environments.archive(folder / "environment")
+
+
+def test_a_zip_of_the_client_and_what_it_imports_is_enough_and_a_wheel_is_not(
+    cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path
+) -> None:
+    alone = environments.wheel(folder / "alone")
+    wheel = shutil.copy(alone, folder / "tableside-1-py3-none-any.whl")
+    job = [service.url, "ways_zip", str(alone), str(packages)]
+    printed = submitted(cluster, str(lacking), ["--py-files", str(wheel)], job)
+    assert failures(printed) == [
+        "ModuleNotFoundError: No module named 'tableside_spark'",
+        "ModuleNotFoundError: No module named 'httpx'",
+    ]
+    assert works(printed, ".zip/tableside_spark/")
+
+
+def test_a_packed_environment_has_everything(cluster: Cluster, service: Service, folder: Path, archive: Path) -> None:
+    options = ["--archives", f"{archive}#environment"]
+    printed = submitted(cluster, "./environment/bin/python", options, [service.url, "ways_archive"])
+    assert failures(printed) == []
+    assert works(printed, str(cluster.folder / "work-"), "/environment/lib/")
+
+
+def test_through_spark_connect_a_session_brings_its_own(
+    cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path
+) -> None:
+    with connect_server(cluster, folder, lacking) as remote:
+        for kind, file in (("zip", packages), ("archive", archive)):
+            command = [
+                sys.executable,
+                str(JOB),
+                "connect",
+                service.url,
+                f"ways_connect_{kind}",
+                remote,
+                kind,
+                str(file),
+            ]
+            printed = done(command, clean_environment())
+            assert works(printed, "tableside_spark/", "environment" if kind == "archive" else "packages.zip"), printed
+
+
+def submitted(cluster: Cluster, python: str, options: list[str], job: list[str]) -> str:
+    """What a job prints that `spark-submit` runs with this Python on executors; the driver has the client installed."""
+    settings = {"spark.driver.host": HOST, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
+    command += [*(f"--conf={name}={value}" for name, value in settings.items()), *options, str(JOB), "classic", *job]
+    pythons = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(SPARK_HOME)}
+    return done(command, clean_environment() | pythons)
+
+
+def done(command: list[str], environment: Mapping[str, str]) -> str:
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
+    assert run.returncode == 0, run.stdout + run.stderr[-6000:]
+    return run.stdout
+
+
+def failures(printed: str) -> list[str]:
+    return [line.removeprefix("FAILED: ") for line in printed.splitlines() if line.startswith("FAILED: ")]
+
+
+def works(printed: str, *place: str) -> bool:
+    """Whether everything was written, found, and read, with the client of that place."""
+    lines = dict(line.split(": ", 1) for line in printed.splitlines() if ": " in line)
+    found = (lines.get("applied"), lines.get("sum"), lines.get("format"))
+    return found == ("100", "4950", "100") and all(part in lines["executors"] for part in place)
+
+
+@contextmanager
+def connect_server(cluster: Cluster, folder: Path, python: Path) -> Iterator[str]:
+    """Run a server of Spark Connect on the cluster, whose own Python and whose executors' lack the client."""
+    port, log = free_port(), folder / "connect.log"
+    settings = {
+        "spark.driver.host": HOST,
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += [f"--conf={name}={value}" for name, value in settings.items()]
+    environment = clean_environment() | {"SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": str(python)}
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
+    try:
+        until = time.monotonic() + START_S
+        while b"Spark Connect server started" not in log.read_bytes():
+            running = server.poll() is None and time.monotonic() < until
+            assert running, log.read_text()[-4000:]
+            time.sleep(0.2)
+        yield f"sc://{HOST}:{port}"
+    finally:
+        server.terminate()
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
