@@ -14,6 +14,7 @@ import pytest
 
 from running import Service, free_port, running
 from service.telemetry.collector import Collector, Seen, collecting
+from tableside import __version__
 from tableside.errors import Unsupported
 from tableside.settings import TraceSettings
 from tableside.telemetry import traces
@@ -234,7 +235,6 @@ def test_nothing_is_sent_and_nothing_imported_without_an_endpoint(tmp_path: Path
 import asyncio, sys
 from tableside.app import create_app
 from tableside.settings import checked
-from tableside import __version__
 app = create_app(checked({"stores": {"local": {"kind": "memory"}}}))
 async def main():
     async with app.router.lifespan_context(app):
