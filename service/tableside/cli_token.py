@@ -1,8 +1,9 @@
-"""`tableside token new`: a bearer token, and what the configuration has to say of it. Asks no service."""
+"""`tableside token`: makes a bearer token, or says what one is good for by a configuration. Asks no service."""
 
 import json
 import secrets
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,11 @@ RANDOM_BYTES = 32
 PREFIX = "tableside_"
 """By it a token that stands where it should not is recognised."""
 
+ConfigOption = Annotated[
+    Path, typer.Option("--config", envvar="TABLESIDE_CONFIG", help="The configuration of the service.")
+]
+FileOption = Annotated[Path | None, typer.Option("--token-file", help="Where the token is; else standard input.")]
+
 PatternOption = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Tables, as in profile*; repeatable.")]
 
 
@@ -23,11 +29,12 @@ def install(app: typer.Typer) -> None:
     token = typer.Typer(no_args_is_help=True)
     token.callback()(_token)
     token.command()(new)
+    token.command()(explain)
     app.add_typer(token, name="token")
 
 
 def _token() -> None:
-    """Make bearer tokens."""
+    """Make bearer tokens, and say what a token is good for."""
 
 
 def new(
@@ -47,3 +54,10 @@ def new(
         raise typer.BadParameter(f"{fault['loc'][0]}: {fault['msg']}") from None
     typer.echo(made)
     typer.echo(f"- {json.dumps(entry)}")  # JSON is YAML
+
+
+def explain(config: ConfigOption, token_file: FileOption = None) -> None:
+    """Say whose token it is, and what it gives a right to; or why it is not taken, with exit code 1."""
+    from . import cli_explain  # what verifies tokens only where it is needed
+
+    cli_explain.explain(config, token_file)

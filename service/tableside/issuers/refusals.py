@@ -8,7 +8,18 @@ if TYPE_CHECKING:
     from .source import Source
 
 Reason: TypeAlias = Literal[
-    "too_long", "malformed", "issuer", "audience", "algorithm", "key", "signature", "expired", "not_yet_valid", "claims"
+    "missing",
+    "unknown",
+    "too_long",
+    "malformed",
+    "issuer",
+    "audience",
+    "algorithm",
+    "key",
+    "signature",
+    "expired",
+    "not_yet_valid",
+    "claims",
 ]
 
 
