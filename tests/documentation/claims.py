@@ -16,6 +16,9 @@ READ = "documentation/test_examples.py::test_json_that_is_shown_is_json"
 INSTALLED = "documentation/test_examples.py::test_what_is_installed_is_what_the_project_has"
 NAMED = "documentation/test_examples.py::test_modules_that_are_named_are_there"
 CONTAINED = "documentation/test_examples.py::test_a_container_is_asked_for_what_the_project_has"
+SUBMITTED = "documentation/test_deployment.py::test_spark_submit_knows_its_options"
+VALIDATED = "documentation/test_deployment.py::test_kubernetes_knows_the_object"
+BASED = "documentation/test_deployment.py::test_an_image_gets_what_the_project_asks_for"
 DRAWN = "documentation/test_examples.py::test_a_drawing_fits_a_screen"
 
 
@@ -123,6 +126,18 @@ CLAIMS = [
           "requirements.txt"),
     Claim("docs/image.md", "sh", CONTAINED,
           not_run="there is no container engine; tests/image builds and runs the image"),
+    # Spark on a cluster.
+    Claim("docs/spark-deployment.md", "dockerfile", BASED, not_run="it is on top of an image of yours"),
+    Claim("docs/spark-deployment.md", "sh",
+          "spark_client/deployment/test_ways.py::test_a_zip_of_the_client_and_what_it_imports_is_enough_and_a_wheel_is_not",
+          "--py-files"),
+    Claim("docs/spark-deployment.md", "sh",
+          "spark_client/deployment/test_ways.py::test_a_packed_environment_has_everything", "--archives"),
+    Claim("docs/spark-deployment.md", "python",
+          "spark_client/deployment/test_ways.py::test_through_spark_connect_a_session_brings_its_own", "addArtifacts"),
+    Claim("docs/spark-deployment.md", "sh", SUBMITTED, "TABLESIDE_CA_FILE", not_run="the path is of your hosts"),
+    Claim("docs/spark-deployment.md", "sh", SUBMITTED, "k8s://", not_run="there is no cluster of Kubernetes"),
+    Claim("docs/spark-deployment.md", "yaml", VALIDATED, "kind: Pod", not_run="there is no cluster of Kubernetes"),
     # What is shown, and is nothing to run.
     Claim("docs/multicast.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "errors < values"),
