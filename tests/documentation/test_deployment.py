@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from documentation.blocks import ROOT, Block, every_block
 from documentation.claims import BASED, SUBMITTED, VALIDATED, claims_of
+from spark_client.deployment import environments
 
 KUBERNETES = "1.34"
 
@@ -58,3 +59,12 @@ def test_an_image_gets_what_the_project_asks_for(block: Block) -> None:
     assert {one.name for one in said} == {"tableside", "pandas"}
     [pandas] = [one for one in said if one.name == "pandas"]
     assert pandas in [Requirement(text) for text in wanted["spark"]]
+
+
+def test_the_packages_of_the_zip_file_are_those_that_were_tried() -> None:
+    [block] = [
+        block for block in every_block() if block.page == "docs/spark-deployment.md" and "--py-files" in block.text
+    ]
+    [install] = [words for words in commands(block) if words[:2] == ["pip", "install"]]
+    named = install[install.index("packages") + 1 :]
+    assert set(named) == {"tableside", *(Path(name).stem for name in environments.PURE)}
