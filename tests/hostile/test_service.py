@@ -66,7 +66,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_hostile_requests_leave_a_service_as_it_was(hostile: tuple[Service, str]) -> None:
     service, token = hostile
     process, count = psutil.Process(service.pid), REQUESTS // 2
-    with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {token}"} if token else {}) as client:
+    with client_of(service, token) as client:
         for key, value in KEPT.items():
             client.put(f"/v1/tables/kept/records/{key}", json=value).raise_for_status()
         warm = int(count * WARM_UP_SHARE)
@@ -108,10 +108,11 @@ def settled(client: httpx.Client, process: psutil.Process) -> tuple[int, int]:
 
 
 def check_log(log: Path, metrics: str) -> None:
-    text = log.read_text()
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert len(lines) > 100
-    assert MARKER not in text, [line for line in text.splitlines() if MARKER in line][:3]
+    for line in lines:
+        # What stands in an address in the place of a table's name is taken for one.
+        assert MARKER not in json.dumps({**line, "table": None}), line
     assert MARKER not in metrics
     faults = [line for line in lines if "exception" in line or line.get("status") in (500, 502)]
     assert not faults, faults[:3]
@@ -122,3 +123,8 @@ def told(answers: list[Answers], rss: int, after: int, descriptors: int, after_d
     sent = sum(each.sent for each in answers)
     sizes = f"{rss >> 20} MB after the warm-up, {after >> 20} MB at the end"
     return f"{sent} sent; {sizes}; descriptors {descriptors}, {after_descriptors}; {dict(sorted(statuses.items()))}"
+
+
+def client_of(service: Service, token: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.Client(base_url=service.url, headers=headers, timeout=60)
