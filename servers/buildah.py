@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .install import ensure_command
+from scripts.bootstrap import SetupError
+
+from .install import CACHE, ensure_command
+from .mounts import with_own_mounts
 
 LOG_LINES_MAX = 60
 
@@ -40,13 +43,13 @@ class Builder:
         *,
         arguments: Mapping[str, str] | None = None,
         secrets: Mapping[str, Path] | None = None,
-        target: str | None = None,
+        file: Path | None = None,
     ) -> None:
-        """Build the Dockerfile of a folder, or its stage `target`, as if nothing had been built before."""
+        """Build what a folder has and its Dockerfile says, or another `file`, as if nothing had been built before."""
         given = [f"--build-arg={key}={value}" for key, value in (arguments or {}).items()]
         hidden = [f"--secret=id={key},src={file}" for key, file in (secrets or {}).items()]
-        stage = [f"--target={target}"] if target else []
-        self._run("bud", "--isolation=chroot", *given, *hidden, *stage, f"--tag={name}", str(context))
+        how = f"--file={file or context / 'Dockerfile'}"
+        self._run("bud", "--isolation=chroot", *given, *hidden, how, f"--tag={name}", str(context))
 
     def described(self, name: str) -> dict[str, Any]:
         """Return what an image says of itself, as the OCI's specification has it: `config`, `history`, …."""
@@ -69,7 +72,7 @@ class Builder:
     def _run(self, *words: str) -> str:
         where = [f"--root={self.storage / 'root'}", f"--runroot={self.storage / 'run'}", "--storage-driver=vfs"]
         done = subprocess.run(  # noqa: S603 - our own command lines
-            [str(ensure_command("buildah", "buildah")), *where, *words],
+            [*with_own_mounts(), str(ensure_command("buildah", "buildah")), *where, *words],
             capture_output=True,
             text=True,
             check=False,
@@ -83,8 +86,11 @@ class Builder:
 
 @contextlib.contextmanager
 def builder() -> Iterator[Builder]:
-    """Yield a builder whose images are gone afterwards; it is beside the environment, since they are large."""
-    folder = Path(tempfile.mkdtemp(prefix="tableside-images-"))
+    """Yield a builder whose images are gone afterwards; they are large, and not in memory where /tmp is."""
+    if os.geteuid() != 0:
+        raise SetupError("images are built with other users' files in them: that needs root")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="images-", dir=CACHE))
     try:
         yield Builder(folder)
     finally:

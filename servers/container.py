@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .install import ensure_command
+from .mounts import with_own_mounts
 from .process import STOP_MAX_S, ServerFailed
 
 START_MAX_S = 30.0
@@ -113,8 +114,8 @@ def ran(image: Image, run: Run, timeout_s: float) -> "subprocess.CompletedProces
 
 def _apart() -> list[str]:
     """Return the words before a command that give it processes and mounts of its own, which end with us."""
-    unshare, setpriv = (str(ensure_command(name, "util-linux")) for name in ("unshare", "setpriv"))
-    return [setpriv, "--pdeathsig=KILL", "--", unshare, "--mount", "--pid", "--fork", "--kill-child", "--"]
+    setpriv = str(ensure_command("setpriv", "util-linux"))
+    return [setpriv, "--pdeathsig=KILL", "--", *with_own_mounts("--pid", "--fork", "--kill-child")]
 
 
 def _entered(image: Image, run: Run) -> list[str]:
