@@ -102,6 +102,16 @@ def test_only_the_embedded_store_can_be_left_running() -> None:
     assert "--keep" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "named"), [(["--keep", "--token-file", "token"], "--keep"), (["--conf", "spark.ui.enabled"], "--conf")]
+)
+def test_what_does_not_go_together_is_refused(options: list[str], named: str) -> None:
+    command = [sys.executable, "-m", "demo", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert named in done.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("actual", "differing"),

@@ -41,7 +41,7 @@ def test_the_packed_environment_is_made_and_named_as_the_test_does() -> None:
 def test_spark_connect_is_given_what_the_test_gives_it() -> None:
     source = Path(connect.__code__.co_filename).read_text()
     assert 'spark.addArtifacts("tableside-packages.zip", pyfile=True)' in block("python", "pyfile")
-    assert "spark.addArtifacts(file, pyfile=True)" in source
+    assert "spark.addArtifacts(packages, pyfile=True)" in source
     archive = block("python", "archive=True")
     assert '"environment.tar.gz#environment", archive=True' in archive
     assert archive.splitlines()[1] in source.replace("        ", "")

@@ -12,6 +12,7 @@ import pytest
 
 from running import Service, free_port
 from spark_client.deployment import environments
+from spark_client.deployment.leaks import Search, new_secret
 from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
 
 pytestmark = pytest.mark.spark
@@ -48,7 +49,7 @@ def test_a_zip_of_the_client_and_what_it_imports_is_enough_and_a_wheel_is_not(
 ) -> None:
     alone = environments.wheel(folder / "alone")
     wheel = shutil.copy(alone, folder / "tableside-1-py3-none-any.whl")
-    job = [service.url, "ways_zip", str(alone), str(packages)]
+    job = [service.url, new_secret(), "ways_zip", str(alone), str(packages)]
     printed = submitted(cluster, str(lacking), ["--py-files", str(wheel)], job)
     assert failures(printed) == [
         "ModuleNotFoundError: No module named 'tableside_spark'",
@@ -59,7 +60,7 @@ def test_a_zip_of_the_client_and_what_it_imports_is_enough_and_a_wheel_is_not(
 
 def test_a_packed_environment_has_everything(cluster: Cluster, service: Service, folder: Path, archive: Path) -> None:
     options = ["--archives", f"{archive}#environment"]
-    printed = submitted(cluster, "./environment/bin/python", options, [service.url, "ways_archive"])
+    printed = submitted(cluster, "./environment/bin/python", options, [service.url, new_secret(), "ways_archive"])
     assert failures(printed) == []
     assert works(printed, str(cluster.folder / "work-"), "/environment/lib/")
 
@@ -67,20 +68,21 @@ def test_a_packed_environment_has_everything(cluster: Cluster, service: Service,
 def test_through_spark_connect_a_session_brings_its_own(
     cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path
 ) -> None:
+    """The token, which is an argument here, is in nothing that the server writes: see what the page says of it."""
+    token = new_secret()
     with connect_server(cluster, folder, lacking) as remote:
-        for kind, file in (("zip", packages), ("archive", archive)):
-            command = [
-                sys.executable,
-                str(JOB),
-                "connect",
-                service.url,
-                f"ways_connect_{kind}",
-                remote,
-                kind,
-                str(file),
-            ]
-            printed = done(command, clean_environment())
-            assert works(printed, "tableside_spark/", "environment" if kind == "archive" else "packages.zip"), printed
+        for table, environment in (("ways_zip", ""), ("ways_archive", str(archive))):
+            job = [service.url, token, f"{table}_connect", remote, environment, str(packages)]
+            printed = done([sys.executable, str(JOB), "connect", *job], clean_environment())
+            assert works(printed, "/environment/lib/" if environment else "packages.zip/tableside_spark/"), printed
+            # The format is planned by the server's own Python, to which an archive brings nothing.
+            assert failures(printed) == (
+                ["ModuleNotFoundError: No module named 'tableside_spark'"] if environment else []
+            )
+    logs = [folder / "connect.log", *(folder / "events").rglob("events_*")]
+    assert len(logs) > 1
+    assert any(b"MapInArrow" in log.read_bytes() for log in logs)
+    assert [log for log in logs if Search(token).leaks(log.read_bytes())] == []
 
 
 def submitted(cluster: Cluster, python: str, options: list[str], job: list[str]) -> str:
@@ -117,9 +119,13 @@ def connect_server(cluster: Cluster, folder: Path, python: Path) -> Iterator[str
         "spark.driver.host": HOST,
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.eventLog.enabled": "true",
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }
+    (folder / "events").mkdir()
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += [f"--conf={name}={value}" for name, value in settings.items()]

@@ -1,5 +1,6 @@
 """What `test_ways` runs as a job of its own: is the client there, on executors and where the format is planned?"""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -11,41 +12,47 @@ from tableside_spark import Table, register
 ROWS = 100
 
 
-def classic(url: str, table: str, *added: str) -> None:
+def classic(url: str, token: str, table: str, *added: str) -> None:
     """Write and read, after each of the files has been added; a failure is printed."""
     spark = SparkSession.builder.getOrCreate()
     for file in ("", *added):
         if file:
             spark.sparkContext.addPyFile(file)
-        try:
-            use(spark, url, table)
-        except Exception as error:  # noqa: BLE001 - what it is, is to be seen
-            print("FAILED:", str(error).strip().splitlines()[-1])
+        attempt(spark, Table(table, url, token=token))
     spark.stop()
 
 
-def connect(url: str, table: str, remote: str, kind: str, file: str) -> None:
-    """Write and read through Spark Connect, after what the executors need has been added to the session."""
+def connect(url: str, token: str, table: str, remote: str, archive: str, packages: str) -> None:
+    """Write and read through Spark Connect, after an archive, if there is one, and after packages have been added."""
     spark = SparkSession.builder.remote(remote).create()
-    if kind == "archive":
-        spark.addArtifacts(f"{file}#environment", archive=True)
+    if archive:
+        spark.addArtifacts(f"{archive}#environment", archive=True)
         spark.conf.set("spark.sql.execution.pyspark.python", "environment/bin/python")
-    else:
-        spark.addArtifacts(file, pyfile=True)
-    register(spark)  # A server whose own Python has no Tableside does not find the format by itself.
-    use(spark, url, table)
+        register(spark)
+        attempt(spark, Table(table, url, token=token))
+    spark.addArtifacts(packages, pyfile=True)
+    register(spark)  # Once they are there: a registered format keeps the packages that the session had by then.
+    attempt(spark, Table(table, url, token=token))
     spark.stop()
 
 
-def use(spark: SparkSession, url: str, table: str) -> None:
+def attempt(spark: SparkSession, table: Table) -> None:
+    """Use the table, and print what came of it, or what a failure says of a module."""
+    try:
+        use(spark, table)
+    except Exception as error:  # noqa: BLE001 - what it is, is to be seen
+        print("FAILED:", *re.findall("ModuleNotFoundError.*", str(error))[-1:] or [error])
+
+
+def use(spark: SparkSession, table: Table) -> None:
     """Put, look up, and read and write as a format; print what came of it, and where executors found the client."""
     frame = spark.range(ROWS).selectExpr("cast(id as string) k", "id n")
-    print("applied:", Table(table, url).put(frame, "k").applied)
-    found = Table(table, url).join(frame.select("k"), "k", "n long").selectExpr("sum(n)").collect()[0][0]
+    print("applied:", table.put(frame, "k").applied)
+    found = table.join(frame.select("k"), "k", "n long").selectExpr("sum(n)").collect()[0][0]
     print("sum:", found)
     places = spark.range(4, numPartitions=2).mapInArrow(place, "place string").distinct().collect()
     print("executors:", *sorted(row.place for row in places))
-    options = {"url": url, "table": f"{table}_format"}
+    options = {"url": table.url, "table": f"{table.name}_format"}
     frame.write.format("tableside").options(**options, key="k").mode("append").save()
     print("format:", spark.read.format("tableside").options(**options).load().count())
 
