@@ -223,10 +223,12 @@ def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) ->
 def test_a_token_that_is_refused_twice_is_not_sent_a_third_time(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
-    refusal = problem(401, "unauthenticated")
-    with answering(refusal, refusal, FOUND) as (url, asked), TableClient(url, token_file=str(path)) as client:
+    with (
+        answering((401, {}, b""), (401, {}, b""), FOUND) as (url, asked),
+        TableClient(url, token_file=str(path)) as client,
+    ):
         path.write_text("new")
-        with pytest.raises(TableError, match="unauthenticated"):
+        with pytest.raises(TableError, match="401"):
             client.get("t", "a")
         assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old", "Bearer new"]
         assert client.retried == 0
