@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from issuing import Issuer, SigningKey, issuing
@@ -76,6 +77,19 @@ async def test_a_document_of_another_issuer_or_without_a_safe_url_is_not_followe
     told = await why(place(issuer, jwks_url=None))
     assert issuer.fetches == 0
     assert "secret" not in told
+
+
+async def test_an_issuer_elsewhere_cannot_point_at_this_machine() -> None:
+    async def discovered(jwks_uri: str) -> str:
+        document = json.dumps({"issuer": "https://id.example", "jwks_uri": jwks_uri}).encode()
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=httpx.ByteStream(document)))
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await fetching._discovered(client, "https://id.example")
+
+    assert await discovered("https://keys.example/keys") == "https://keys.example/keys"
+    for url in ("http://127.0.0.1:9/keys", "https://localhost/keys", "https://[::1]/keys"):
+        with pytest.raises(NotFetched, match="this machine"):
+            await discovered(url)
 
 
 async def test_a_redirect_is_not_followed(issuer: Issuer) -> None:

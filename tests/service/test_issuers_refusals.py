@@ -138,7 +138,7 @@ def hostile(guarded: Guarded) -> Iterator[tuple[str, str, str]]:
     key, now, given = guarded.ours.key, int(time.time()), claims(guarded.ours.url, sub="all")
     yield "wrong", "tableside_wrong", "unknown"
     yield "expired", guarded.token(exp=now - 60), "expired"
-    yield "not yet valid", guarded.token(nbf=now + 60), "not_yet_valid"
+    yield "not yet valid", guarded.token(nbf=now + 3600), "not_yet_valid"
     yield "wrong audience", guarded.token(aud="other"), "audience"
     yield "wrong issuer", key.signed({**given, "iss": guarded.stranger.url}), "issuer"
     yield "alg none", unsigned(given), "algorithm"

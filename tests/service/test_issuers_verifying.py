@@ -18,7 +18,7 @@ from tableside.issuers.fetching import Place
 from tableside.issuers.keys import parsed
 from tableside.issuers.metrics import IssuerMetrics
 from tableside.issuers.source import Source
-from tableside.issuers.tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX
+from tableside.issuers.tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, read
 from tableside.issuers.verifying import Verifier, verified
 from tableside.settings import IssuerSettings
 
@@ -59,7 +59,8 @@ def reason(token: str | bytes) -> str:
 
 
 def good(**more: Any) -> dict[str, Any]:
-    return claims(ID, **more)
+    """Return claims that are good for a day, since some tokens are made long before they are used."""
+    return claims(ID, **{"exp": int(time.time()) + 86400, **more})
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,8 @@ def now(after_s: float) -> int:
 
 HOSTILE: dict[str, tuple[str, str]] = {
     "expired": (P256.signed(good(exp=now(-LEEWAY_S - 5))), "expired"),
-    "not yet valid": (P256.signed(good(nbf=now(LEEWAY_S + 60))), "not_yet_valid"),
-    "issued in the future": (P256.signed(good(iat=now(LEEWAY_S + 60))), "not_yet_valid"),
+    "not yet valid": (P256.signed(good(nbf=now(86400))), "not_yet_valid"),
+    "issued in the future": (P256.signed(good(iat=now(86400))), "not_yet_valid"),
     "never expires": (P256.signed(good(exp=None)), "claims"),
     "expires at no time": (P256.signed(good(exp="soon")), "malformed"),
     "expires at null": (P256.signed({**good(), "exp": None}), "claims"),
@@ -158,7 +159,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a jwk in the header": (THEIRS.signed(good(), jwk=THEIRS.jwk()), "signature"),
     "a jku in the header": (THEIRS.signed(good(), jku="https://evil.example/keys"), "signature"),
     "an x5u in the header": (THEIRS.signed(good(), x5u="https://evil.example/certificate"), "signature"),
-    "a critical header": (P256.signed(good(), crit=["exp"], exp=now(60)), "malformed"),
+    "a critical header": (P256.signed(good(), crit=["exp"], exp=now(86400)), "malformed"),
     "a payload that is not encoded": (P256.signed(good(), crit=["b64"], b64=True), "malformed"),
     "a logout token": (P256.signed(good(), typ="logout+jwt"), "malformed"),
     "a type that is none": (P256.signed(good(), typ="JWE"), "malformed"),
@@ -202,6 +203,11 @@ HEAD, BODY, SIGNATURE = GOOD.split(".")
 )
 def test_what_is_no_token_at_all_is_refused(token: Any) -> None:
     assert reason(token) in ("malformed", "signature")
+
+
+def test_a_critical_header_is_refused_before_the_signature_is_looked_at() -> None:
+    with pytest.raises(Refused, match="malformed"):
+        read(P256.signed(good(), crit=["exp"], exp=1).encode())
 
 
 def test_the_length_is_looked_at_first_and_the_longest_is_taken() -> None:
