@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 
 from packaging.version import Version
@@ -31,6 +32,8 @@ def told_to_build(*arguments: str) -> str:
 
 
 def commit() -> str:
-    """Return the commit that is checked out; a tree from the source distribution has none."""
+    """Return the commit that is checked out, if there is one, and git to tell it."""
+    if shutil.which("git") is None:
+        return "unknown"
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or "unknown"
+    return asked.stdout.strip() if asked.returncode == 0 else "unknown"
