@@ -107,8 +107,7 @@ def test_no_page_of_sparks_has_a_piece_of_the_token(run: Run, cluster: Cluster) 
 def test_no_command_line_has_a_piece_of_the_token(run: Run) -> None:
     assert Search(run.token).texts(run.commands) == []
     executors = [line for line in run.commands.values() if "CoarseGrainedExecutorBackend" in line]
-    assert executors
-    assert all(Search(run.planted).leaks(line.encode()) for line in executors)
+    assert any(Search(run.planted).leaks(line.encode()) for line in executors)  # Other clusters may run as well.
 
 
 @pytest.mark.parametrize("offset", range(3))
