@@ -6,6 +6,7 @@ established is lost; requests in flight are finished, or cancelled when time run
 """
 
 import asyncio
+import faulthandler
 import logging
 import math
 import os
@@ -124,11 +125,12 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the application's stores, then listen: on the sockets of a supervisor, else on one's own."""
         probes = self._probes_socket() if sockets is None else next(iter(sockets[1:]), None)
+        if self._place.tls is not None:
+            self._renewal = Renewal(self._place.tls)
+            self.config.ssl = self._renewal.context
         await super().startup(None if sockets is None else sockets[:1])
         if probes is not None:
             self.servers.append(await self._listening_for_probes(probes))
-        if self._place.tls is not None and self.config.ssl is not None:
-            self._renewal = Renewal(self._place.tls, self.config.ssl)
 
     async def on_tick(self, counter: int) -> bool:
         """Look whether it is time to end; now and then, who says nothing, and whether a certificate is new."""
@@ -155,12 +157,13 @@ class Server(uvicorn.Server):
         """Begin to end, when a signal says so."""
         if self._asked_at is None:
             self._ask()
-            # Whatever hangs, be it this process's own loop: the kernel ends it.
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, self._limits.shutdown_s)
+            # Whatever hangs, be it this process's own loop: a thread of its own ends it, and says what hung. Not a
+            # signal, since those end no process that is the first one of a container.
+            faulthandler.dump_traceback_later(self._limits.shutdown_s, exit=True)
         elif not self._supervised:
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
+            os._exit(128 + sig)  # of a container's first process
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End in order."""

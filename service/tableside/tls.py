@@ -40,28 +40,31 @@ class Tls(msgspec.Struct, frozen=True):
             "ssl_keyfile_password": self.password,
             "ssl_ca_certs": None if self.authorities is None else str(self.authorities),
             "ssl_cert_reqs": ssl.CERT_NONE if self.authorities is None else ssl.CERT_REQUIRED,
+            "ssl_ciphers": None,  # those of before were of TLS 1.0, without authentication among them
         }
 
     def check(self) -> None:
         """Raise TlsError if the files are not there, or do not belong together."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.load(context)
+        self.context()
 
-    def load(self, context: ssl.SSLContext) -> None:
-        """Have connections that come from now on see what the files hold. Raise TlsError if that cannot be used."""
+    def context(self) -> ssl.SSLContext:
+        """Return what has connections see what the files hold now. Raise TlsError if that cannot be used."""
         for file in self._files():
             if not os.access(file, os.R_OK):
                 raise TlsError(f"{file} is not a file that can be read")
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # Without a function it would ask at the terminal.
-            context.load_cert_chain(self.certificate, self.key, lambda: self.password or "")
+            made.load_cert_chain(self.certificate, self.key, lambda: self.password or "")
         except (OSError, ValueError) as error:
             raise TlsError(f"{self.certificate} and its key cannot be used: {_reason(error)}") from None
         if self.authorities is not None:
             try:
-                context.load_verify_locations(self.authorities)
+                made.load_verify_locations(self.authorities)
             except (OSError, ValueError) as error:
                 raise TlsError(f"{self.authorities} holds no certificates: {_reason(error)}") from None
+            made.verify_mode = ssl.CERT_REQUIRED
+        return made
 
     def state(self) -> tuple[tuple[int, int, int], ...]:
         """Return what changes when one of the files does."""
@@ -73,12 +76,17 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class Renewal:
-    """Has a server's connections see files that have changed."""
+    """Has a server's connections see files that have changed. `context` is for the server.
 
-    def __init__(self, tls: Tls, context: ssl.SSLContext) -> None:
+    A context keeps a certificate for each kind of key, every authority that it was ever given, and sessions of those
+    whom it let in. So what has changed is not loaded into the one of before: connections are given another.
+    """
+
+    def __init__(self, tls: Tls) -> None:
         self._tls = tls
-        self._context = context
         self._seen = tls.state()
+        self.context = _Now(ssl.PROTOCOL_TLS_SERVER)
+        self.context.now = tls.context()
 
     def look(self) -> None:
         """Load the files if they have changed since; those that cannot be used are left until they change again."""
@@ -87,12 +95,21 @@ class Renewal:
             if state == self._seen:
                 return
             self._seen = state
-            self._tls.check()  # a context that took half of them would be of no use
-            self._tls.load(self._context)
+            self.context.now = self._tls.context()
         except (OSError, TlsError) as error:
             log.error("the certificate was not renewed, the one before is still shown: %s", error)
         else:
             log.info("the certificate is renewed from %s", self._tls.certificate)
+
+
+class _Now(ssl.SSLContext):
+    """Has every connection that begins be one of the context of now."""
+
+    now: ssl.SSLContext
+
+    def wrap_bio(self, *given: Any, **options: Any) -> ssl.SSLObject:
+        """Begin a connection; it is how event loops do that."""
+        return self.now.wrap_bio(*given, **options)
 
 
 def _reason(error: Exception) -> str:

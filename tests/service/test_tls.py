@@ -157,6 +157,53 @@ def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then(tmp_pat
         wait_for(lambda: shown(service, authority) != renewed)
 
 
+def test_a_certificate_is_replaced_by_one_with_another_kind_of_key_whichever_was_first(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    with running(tmp_path, probes_port=free_port(), options=options(authority.sign("server"))) as service:
+        for kind in ("RSA", "EC", "RSA"):
+            pem = authority.sign("server", kind=kind).certificate.read_text()
+            wait_for(lambda pem=pem: shown(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    server, before, after = (Authority(tmp_path / name, f"authority {name}") for name in ("own", "before", "after"))
+    trusted = tmp_path / "authorities.pem"
+    trusted.write_bytes(before.certificate.read_bytes())
+    given = [*options(server.sign("server")), "--ssl-ca-certs", str(trusted)]
+
+    def context(client: Signed) -> ssl.SSLContext:
+        made = server.trusting(client)
+        made.maximum_version = version
+        return made
+
+    with running(tmp_path, probes_port=free_port(), options=given) as service:
+        old, new = context(before.sign("client")), context(after.sign("client"))
+        first = asked(service, old)
+        assert first is not None
+        assert asked(service, old, first) is not None  # so its session is one that can go on
+        trusted.write_bytes(after.certificate.read_bytes())
+        wait_for(lambda: asked(service, new) is not None)
+        assert asked(service, old) is None
+        assert asked(service, old, first) is None
+
+
+def asked(service: Service, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+    """Return the session that a request was answered in, None if it was not answered."""
+    port = int(service.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+                connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                answered = connection.recv(1000).startswith(b"HTTP/1.1 200")
+                assert not answered or session is None or connection.session_reused
+                return connection.session if answered else None
+        except OSError:
+            return None
+
+
 def test_a_request_in_flight_over_tls_is_answered_though_the_service_ends(tmp_path: Path, authority: Authority) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(MEMORY + "limits: {drain_s: 0.2}\n")
