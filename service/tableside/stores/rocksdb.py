@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, Field
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
-from ..errors import Applied, RecordUnreadable, StoreUnavailable, TableError
+from ..errors import Applied, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from ..keys import after_all_with
 from ..operations import Get, Key, Operation, Outcome, Record, Write, Written
 from ..ranges import Range, between, of_scan
@@ -71,8 +71,15 @@ class RocksdbBackend:
 
     @classmethod
     async def open(cls, settings: RocksdbSettings, clock: Clock = now_ms) -> "RocksdbBackend":
-        """Open the database, made if it is absent. Raise StoreUnavailable if another process has it."""
-        Path(settings.path).mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything runs
+        """Open the database, made if it is absent.
+
+        Raise InvalidOperation if it cannot be made there, StoreUnavailable if another process has it.
+        """
+        try:
+            Path(settings.path).mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything runs
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InvalidOperation(f"the RocksDB directory {settings.path} cannot be made: {reason}") from error
         try:
             database = await asyncio.to_thread(
                 Rdict, settings.path, _options(settings), access_type=AccessType.read_write()

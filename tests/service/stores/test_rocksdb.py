@@ -9,7 +9,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from store_contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
-from tableside.errors import RecordUnreadable, StoreUnavailable, TableError
+from tableside.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.operations import Delete, Get, Operation, Token, Written
 from tableside.ranges import Range
 from tableside.store import Scan, Store, TableSpec
@@ -98,6 +98,13 @@ async def test_a_database_belongs_to_one_process_at_a_time(tmp_path: Path) -> No
                 pass
     async with database(tmp_path) as backend:
         await backend.ping()
+
+
+async def test_a_directory_that_cannot_be_made_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "data"
+    with pytest.raises(InvalidOperation, match=f"{path} cannot be made: Not a directory"):
+        await RocksdbBackend.open(RocksdbSettings(path=str(path)))
 
 
 async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path: Path) -> None:

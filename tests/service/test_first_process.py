@@ -1,0 +1,83 @@
+"""The service as the first process of a container, which no signal ends that it does not handle itself."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+
+from running import free_port
+
+HANGING = """
+import time
+from tableside.stores import memory
+from tableside.__main__ import main
+memory.MemoryStore.apply = lambda *_: time.sleep(1000)
+main()
+"""
+"""The service with a store that keeps the whole process from doing anything else."""
+
+PUT = b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
+
+
+@contextmanager
+def first_process(directory: Path, program: list[str], shutdown_s: float) -> Iterator[tuple[psutil.Process, str]]:
+    """Run the service in a namespace of process ids of its own; give its process, and where it is asked."""
+    config = directory / "config.yaml"
+    config.write_text(f"stores: {{s: {{kind: memory}}}}\nauto_create: true\nlimits: {{shutdown_s: {shutdown_s}}}\n")
+    port = free_port()
+    serve = [*program, "serve", "--config", str(config), "--port", str(port)]
+    with (directory / "log").open("wb") as log:
+        command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, *serve]
+        outer = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while not answers(f"http://127.0.0.1:{port}/livez"):
+            assert outer.poll() is None, (directory / "log").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        [process] = psutil.Process(outer.pid).children()
+        yield process, f"http://127.0.0.1:{port}"
+        assert outer.wait(30) is not None
+        (directory / "code").write_text(str(outer.returncode))
+    finally:
+        outer.kill()
+        outer.wait()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def connected(url: str) -> socket.socket:
+    port = int(url.rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+
+def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+    with first_process(tmp_path, ["-m", "tableside"], shutdown_s=600) as (process, url), connected(url) as caller:
+        caller.sendall(PUT)  # and no body, so that this request is under way
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGTERM)
+        time.sleep(1)
+        assert process.is_running()
+        os.kill(process.pid, signal.SIGTERM)
+    assert (tmp_path / "code").read_text() == str(128 + signal.SIGTERM)
+
+
+def test_it_ends_in_time_though_it_hangs_and_says_where(tmp_path: Path) -> None:
+    with first_process(tmp_path, ["-c", HANGING], shutdown_s=2) as (process, url), connected(url) as caller:
+        os.kill(process.pid, signal.SIGTERM)  # first: what hangs hears no signal
+        caller.sendall(PUT + b"{}")
+    assert (tmp_path / "code").read_text() == "1"
+    assert "Timeout (0:00:02)" in (tmp_path / "log").read_text()
