@@ -220,6 +220,22 @@ def test_what_leads_to_the_service_names_it_and_its_port(renderings: Renderings)
             assert one["spec"]["serviceName"] in [of["metadata"]["name"] for of in all_of(objects, "Service")]
 
 
+def test_what_helm_test_asks_is_the_service_by_the_name_that_its_callers_use(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        callers = service(objects)
+        [port] = callers["spec"]["ports"]
+        named = f"{callers['metadata']['name']}.tables:{port['port']}"
+        for one in all_of(objects, "Pod"):
+            [asking] = one["spec"]["containers"]
+            [url] = [variable["value"] for variable in asking["env"] if variable["name"] == "URL"]
+            assert url == f"{port['appProtocol']}://{named}", row
+
+
+def test_a_pod_of_rocksdb_that_never_became_ready_is_replaced_by_the_one_that_mends_it(renderings: Renderings) -> None:
+    policies = {one["spec"]["podManagementPolicy"] for _, made in renderings for one in all_of(made, "StatefulSet")}
+    assert policies == {"Parallel"}
+
+
 def test_every_volume_is_mounted_and_every_mount_is_of_a_volume(renderings: Renderings) -> None:
     for row, objects in renderings:
         there = {one["name"] for one in pod(objects)["spec"]["volumes"]}
