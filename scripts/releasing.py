@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
 from packaging.version import Version
 
 from . import bill_of_materials, changelog, distributions
@@ -41,6 +42,7 @@ def main() -> None:
     environment = build_environment(os.environ)
     version = Version(run(sys.executable, "-m", "hatchling", "version", environment=environment))
     refuse_undescribed(version)
+    refuse_another_image(version)
     with tempfile.TemporaryDirectory() as temporary:
         clone, built = Path(temporary) / "clone", Path(temporary) / "built"
         # What is ignored, by whatever rule of git, is not in a clone: the build does not know all of these rules.
@@ -63,6 +65,13 @@ def refuse_undescribed(version: Version) -> None:
     """Refuse to release what no entry of the changelog describes."""
     if not version.is_devrelease and not changelog.describes((ROOT / "CHANGELOG.md").read_text(), version):
         raise SetupError(f"CHANGELOG.md has no entry '## [{version}] - YYYY-MM-DD' that says what is new")
+
+
+def refuse_another_image(version: Version) -> None:
+    """Refuse to release with a chart that asks for the image of another version."""
+    asked = yaml.safe_load((ROOT / "helm" / "Chart.yaml").read_text())["appVersion"]
+    if not version.is_devrelease and str(asked) != str(version):
+        raise SetupError(f"helm/Chart.yaml asks for the image of {asked}: its appVersion has to be {version}")
 
 
 def build_environment(inherited: Mapping[str, str]) -> dict[str, str]:

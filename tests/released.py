@@ -1,5 +1,6 @@
 """A release of the tree as it is, made as its owners would make it."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +42,12 @@ class Released:
 
 
 def describe(repository: Path, version: str) -> None:
-    """Put an entry for a version at the top of the changelog, and commit it."""
+    """Put an entry for a version at the top of the changelog, have the chart ask for its image, and commit both."""
     changelog = repository / "CHANGELOG.md"
     head, rest = changelog.read_text().split("\n## ", 1)
     changelog.write_text(f"{head}\n## [{version}] - 2026-01-02\n\n* What is new.\n\n## {rest}")
+    chart = repository / "helm" / "Chart.yaml"
+    chart.write_text(re.sub(r"(?m)^appVersion: .*$", f"appVersion: {version}", chart.read_text()))
     commit(repository)
 
 

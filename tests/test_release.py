@@ -15,7 +15,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.version import Version
 
-from released import VERSION, Released, page_block
+from released import VERSION, Released, describe, page_block
 from scripts import bill_of_materials, changelog, distributions
 from scripts.bootstrap import SetupError
 from trees import NO_CONFIGURATION, ROOT, commit, git, module
@@ -73,6 +73,16 @@ def test_a_release_that_the_changelog_does_not_describe_is_refused(clone: Path) 
     git(clone, "tag", "v1.2.4")
     said = module(clone, "scripts.releasing", code=1)
     assert said == "release: CHANGELOG.md has no entry '## [1.2.4] - YYYY-MM-DD' that says what is new\n"
+    assert not (clone / "dist").exists()
+
+
+def test_a_release_whose_chart_asks_for_another_image_is_refused(clone: Path) -> None:
+    describe(clone, "1.2.4")
+    git(clone, "checkout", "--quiet", "HEAD~", "--", "helm/Chart.yaml")
+    commit(clone)
+    git(clone, "tag", "v1.2.4")
+    said = module(clone, "scripts.releasing", code=1)
+    assert said == "release: helm/Chart.yaml asks for the image of 1.2.3: its appVersion has to be 1.2.4\n"
     assert not (clone / "dist").exists()
 
 
