@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from . import door, draining, framing, hang_ups
 from .answering import ALWAYS, Cycle
 from .errors import MalformedRequest, Overloaded, TableError
+from .in_pieces import InPieces
 from .listening import readable
 from .unread import Reader
 from .wire import problems
@@ -48,11 +49,14 @@ class Protocol(HttpToolsProtocol):
     _head_since: float | None = None
     _idle_since: float | None = None
     _held = False
+    _in_pieces: InPieces | None = None
     _refusal: TableError | None = None
     _last: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
+        if transport.get_extra_info("sslcontext") is not None:
+            transport = self._in_pieces = InPieces(transport)
         super().connection_made(transport)
         self.reader, self._framing = Reader(transport), framing.Framing()
         self._door = door.installed(self.app_state)
@@ -180,6 +184,8 @@ class Protocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Go on, now that nearly all was read that was sent."""
+        if self._in_pieces is not None and not self._in_pieces.go_on():
+            return
         super().resume_writing()
         self.reader.caught_up()
         if self._held and not self.transport.is_closing():

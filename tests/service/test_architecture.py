@@ -34,6 +34,7 @@ ORDER = [
         "draining",
         "exposition",
         "hang_ups",
+        "in_pieces",
         "issuers",
         "listening",
         "notes",
