@@ -24,9 +24,9 @@ class Signed:
 
 
 class Authority:
-    """Signs certificates; `certificate` is the PEM file of its own."""
+    """Signs certificates; `certificate` is the PEM file of its own, called by its name."""
 
-    def __init__(self, directory: Path, name: str = "an authority for tests") -> None:
+    def __init__(self, directory: Path, name: str = "authority") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -35,7 +35,7 @@ class Authority:
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         signed = own.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
-        self.certificate = directory / "authority.pem"
+        self.certificate = directory / f"{name}.pem"
         self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
     def sign(
@@ -47,12 +47,16 @@ class Authority:
         password: str | None = None,
         kind: str = "EC",
     ) -> Signed:
-        """Return a certificate for these hosts, in files that are called by the name; one of that name is replaced."""
+        """Return a certificate for these hosts, or for a client that has none, in files that are called by the name.
+
+        One of that name is replaced.
+        """
         key = rsa.generate_private_key(65537, 2048) if kind == "RSA" else ec.generate_private_key(ec.SECP256R1())
         until = datetime.now(UTC) + (-DAY / 24 if expired else DAY)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, self._name, key.public_key(), until)
-        builder = builder.add_extension(x509.SubjectAlternativeName(list(_names(hosts))), critical=False)
+        if hosts:
+            builder = builder.add_extension(x509.SubjectAlternativeName(list(_names(hosts))), critical=False)
         made = builder.sign(self._key, hashes.SHA256())
         files = Signed(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         files.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from certificates import Authority
 from issuing import Issuer, SigningKey, issuing
 from running import free_port
-from spark_client.certificates import Authority
 from tableside.issuers import fetching
 from tableside.issuers.fetching import ANSWER_BYTES_MAX, NotFetched, Place, fetched
 
@@ -171,13 +171,13 @@ async def test_a_token_that_cannot_be_sent_is_not_told(issuer: Issuer, tmp_path:
 
 async def test_over_tls_only_an_authority_that_is_trusted_is_believed(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
-    pair = authority.pair("server")
+    pair = authority.sign("server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     with issuing(SigningKey("first"), context=context) as issuer:
-        assert len(await fetched(place(issuer, ca_file=str(authority.ca)))) == 1
-        assert len(await fetched(place(issuer, ca_file=str(authority.ca), jwks_url=None))) == 1
-        assert "certificate verify failed" in (await why(place(issuer, ca_file=str(other.ca)))).lower()
+        assert len(await fetched(place(issuer, ca_file=str(authority.certificate)))) == 1
+        assert len(await fetched(place(issuer, ca_file=str(authority.certificate), jwks_url=None))) == 1
+        assert "certificate verify failed" in (await why(place(issuer, ca_file=str(other.certificate)))).lower()
         assert "certificate verify failed" in (await why(place(issuer))).lower()
         assert "FileNotFoundError" in await why(place(issuer, ca_file=str(tmp_path / "none.pem")))
         (tmp_path / "empty.pem").write_text("")

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from certificates import Signed
 from running import free_port, running
-from spark_client.certificates import Pair
 
 
 @contextmanager
-def secured(folder: Path, pair: Pair, clients_of: Path | None = None, config: Path | None = None) -> Iterator[str]:
+def secured(folder: Path, pair: Signed, clients_of: Path | None = None, config: Path | None = None) -> Iterator[str]:
     """Run `tableside serve` with a certificate; with `clients_of`, it asks for one of that authority. Its address."""
     options = ["--ssl-certfile", str(pair.certificate), "--ssl-keyfile", str(pair.key)]
     options += [] if clients_of is None else ["--ssl-ca-certs", str(clients_of)]

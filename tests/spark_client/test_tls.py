@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from certificates import Authority, Signed
 from running import Service
-from spark_client.certificates import Authority, Pair
 from spark_client.secured import secured
 from spark_client.sessions import session
 from tableside_spark import Table, TableClient, TableError, register
@@ -29,7 +28,6 @@ from tableside_spark.retries import Retries
 from tableside_spark.tls import TlsFileError
 
 QUICK = Retries(attempts_max=4, first_s=0.001, longest_s=0.002, total_s=10.0)
-OVER = timedelta(days=-1)
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,8 @@ class Site:
     """What an authority has signed for both sides, a service with a certificate, and one that asks for clients' too."""
 
     authority: Authority
-    service: Pair
-    client: Pair
+    service: Signed
+    client: Signed
     url: str
     asking: str
 
@@ -47,14 +45,14 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder)
-    own = authority.pair("service")
-    with secured(folder / "plain", own) as url, secured(folder / "asking", own, authority.ca) as asking:
-        yield Site(authority, own, authority.pair("client", None), url, asking)
+    own = authority.sign("service", ("127.0.0.1",))
+    with secured(folder / "plain", own) as url, secured(folder / "asking", own, authority.certificate) as asking:
+        yield Site(authority, own, authority.sign("client", ()), url, asking)
 
 
-def files(site: Site, pair: Pair | None = None) -> dict[str, Any]:
+def files(site: Site, pair: Signed | None = None) -> dict[str, Any]:
     """The options of a client that trusts the service, and has a certificate."""
-    found = {"ca_file": str(site.authority.ca)}
+    found = {"ca_file": str(site.authority.certificate)}
     if pair is not None:
         found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
     return found
@@ -91,7 +89,7 @@ def test_the_environment_names_files_where_no_option_does(site: Site, monkeypatc
 def test_a_key_may_be_in_the_file_of_its_certificate(site: Site, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(site.client.key.read_bytes() + site.client.certificate.read_bytes())
-    with TableClient(site.asking, ca_file=str(site.authority.ca), certificate_file=str(both)) as client:
+    with TableClient(site.asking, ca_file=str(site.authority.certificate), certificate_file=str(both)) as client:
         assert client.tables() is not None
 
 
@@ -99,7 +97,7 @@ def test_another_authority_is_refused_at_once_and_named(site: Site, tmp_path: Pa
     other = Authority(tmp_path, "other")
     assert "unable to get local issuer certificate" in refused(site.url).detail
     assert "no ca_file is given" in refused(site.url).detail
-    assert str(other.ca) in refused(site.url, ca_file=str(other.ca)).detail
+    assert str(other.certificate) in refused(site.url, ca_file=str(other.certificate)).detail
 
 
 def test_a_certificate_for_another_address_is_refused(site: Site) -> None:
@@ -108,7 +106,7 @@ def test_a_certificate_for_another_address_is_refused(site: Site) -> None:
 
 
 def test_a_service_whose_certificate_is_over_is_refused(site: Site, tmp_path: Path) -> None:
-    with secured(tmp_path / "over", site.authority.pair("over", lasts=OVER)) as url:
+    with secured(tmp_path / "over", site.authority.sign("over", expired=True)) as url:
         assert "certificate has expired" in refused(url, **files(site)).detail
 
 
@@ -136,16 +134,16 @@ def refusable(site: Site, folder: Path, fault: str) -> tuple[dict[str, Any], str
         case "none":
             return files(site), "no certificate_file is given"
         case "over":
-            pair = site.authority.pair("late", None, OVER)
+            pair = site.authority.sign("late", (), expired=True)
         case _:
-            pair = Authority(folder, "other").pair("stranger", None)
+            pair = Authority(folder, "other").sign("stranger", ())
     return files(site, pair), f"certificate_file is {pair.certificate}"
 
 
 @contextmanager
 def saying_why(site: Site) -> Iterator[str]:
     """A server that asks for certificates, and sends what TLS has to say of a client's before it ends a connection."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.ca)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(site.service.certificate, site.service.key)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -177,9 +175,9 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(site: Site, tmp_path:
 
 
 def test_a_key_that_is_another_certificates_or_has_a_passphrase_is_refused(site: Site) -> None:
-    other, locked = site.authority.pair("second", None), site.authority.pair("locked", None, encrypted=True)
+    other, locked = site.authority.sign("second", ()), site.authority.sign("locked", (), password="not supported")
     with pytest.raises(TlsFileError, match="key values mismatch"):
-        TableClient(site.url, **files(site, Pair(site.client.certificate, other.key)))
+        TableClient(site.url, **files(site, Signed(site.client.certificate, other.key)))
     with pytest.raises(TlsFileError, match="a key with a passphrase is not supported"):
         TableClient(site.url, **files(site, locked))
 
@@ -194,8 +192,8 @@ def test_files_of_certificates_are_refused_for_an_address_without_tls_and_a_key_
 
 
 def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, tmp_path: Path) -> None:
-    held = Pair(tmp_path / "client.pem", tmp_path / "client-key.pem")
-    stranger = Authority(tmp_path, "other").pair("stranger", None)
+    held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
+    stranger = Authority(tmp_path, "other").sign("stranger", ())
     copy(stranger, held)
     with TableClient(site.asking, retries=QUICK, **files(site, held)) as client:
         with pytest.raises(TableError, match="may end connections so"):
@@ -208,7 +206,7 @@ def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, t
         assert client.get("t", "r").value == {"n": 2}
 
 
-def copy(source: Pair, target: Pair) -> None:
+def copy(source: Signed, target: Signed) -> None:
     shutil.copy(source.certificate, target.certificate)
     shutil.copy(source.key, target.key)
 
@@ -257,7 +255,7 @@ def test_executors_use_the_files_that_the_table_and_the_format_name(spark: Spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_an_executor_that_lacks_a_file_names_it(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     gone = tmp_path / "ca.pem"
-    shutil.copy(site.authority.ca, gone)
+    shutil.copy(site.authority.certificate, gone)
     table = Table("gone", site.url, ca_file=str(gone))
     joined = table.join(spark.range(3).selectExpr("cast(id as string) k"), "k", "n long")
     gone.unlink()
