@@ -10,7 +10,7 @@ import helm_python
 import pytest
 import yaml
 
-from chart.rendering import CHART, configuration, container, pod, render
+from chart.rendering import CHART, REMOTE, configuration, container, merged, pod, render
 from chart.restricted import faults
 from chart.values_table import described
 from documentation.blocks import ROOT, Block, blocks
@@ -55,12 +55,22 @@ def commands() -> list[list[str]]:
 def test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are() -> None:
     known = {".".join(path) for path, _ in described()}
     for words in commands():
-        assert words[0] in ("helm", "kubectl")
+        assert words[0] in ("helm", "kubectl", "scripts/image", "docker")
         if words[:2] == ["helm", "install"]:
             helm_python.validate_release_name(words[2])
             assert (ROOT / words[3]).samefile(CHART)
         for assignment in (after for before, after in pairwise(words) if before == "--set"):
             assert assignment.partition("=")[0] in known
+
+
+def test_the_image_that_a_page_installs_is_the_one_that_it_has_made_and_pushed() -> None:
+    made, pushed = ([words[-1] for words in commands() if words[0] == tool] for tool in ("scripts/image", "docker"))
+    [install] = [words for words in commands() if any(word.startswith("image.repository=") for word in words)]
+    asked = dict(after.split("=", 1) for before, after in pairwise(install) if before == "--set")
+    [image] = made
+    assert pushed == [image]
+    image_values = {"repository": asked["image.repository"], "tag": asked["image.tag"]}
+    assert container(render(merged(REMOTE, {"image": image_values})))["image"] == image
 
 
 def test_every_value_that_the_page_names_is_there() -> None:

@@ -269,6 +269,20 @@ def test_an_operator_without_auth_is_told_so() -> None:
     assert "WITHOUT AUTH" not in notes(merged(REMOTE, {"config": {"auth": {"tokens": []}}}))
 
 
+def test_an_operator_is_told_how_to_ask_by_the_name_of_the_certificate_and_with_what() -> None:
+    plain = notes(REMOTE)
+    assert "tableside tables --url http://127.0.0.1:8080\n" in plain
+    assert "helm --namespace tables test demo" in plain
+    certified = merged(REMOTE, {"tls": {"enabled": True, "secretName": "certificate"}})
+    assert "curl --connect-to ::127.0.0.1:8080 --cacert ca.crt https://demo-tableside.tables:8080/readyz" in notes(
+        certified
+    )
+    both = notes(merged(certified, {"tls": {"clientCa": {"secretName": "callers"}}}))
+    assert "--cert caller.crt --key caller.key" in both
+    assert "helm --namespace" not in both
+    assert "with a token" in notes(merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a"}]}}}))
+
+
 def test_an_operator_whose_volume_is_deleted_is_told_so() -> None:
     assert "volume is deleted" in notes(merged(LOCAL, {"persistence": {"whenDeleted": "Delete"}}))
     assert "volume is deleted" not in notes(LOCAL)
