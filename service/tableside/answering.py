@@ -65,9 +65,11 @@ class Cycle(RequestResponseCycle):
         for name, value in (*self.default_headers, *headers):
             if name == b"content-length":
                 size_bytes = int(value)
-            elif name in _SAID:
+            elif name in _TOLD_APART:
+                if name in _OF_CONNECTION:
+                    return None
                 kept = kept.replace(_SAID[name], b"")
-            elif name in _OF_CONNECTION or not name.islower():
+            elif not name.islower():
                 return None
             lines += (name, b": ", value, b"\r\n")
             values.append(value)
@@ -97,3 +99,4 @@ class Cycle(RequestResponseCycle):
 
 
 _OF_CONNECTION = frozenset({b"connection", b"transfer-encoding"})
+_TOLD_APART = _OF_CONNECTION | _SAID.keys()

@@ -39,14 +39,12 @@ class Framing:
         self._came_bytes = count
         self.heads = 0
 
-    def refusal(self, parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> TableError | None:
+    def refusal(self, version: str, url: bytes, headers: Headers, *, upgrade: bool) -> TableError | None:
         """Return why a request whose head is complete is refused, None if it is not."""
         self.heads += 1
         large = self._head_bytes + self._came_bytes > HEAD_BYTES_MAX
         self._head_bytes = self._spare_bytes = self.body_bytes = 0
-        if parser.should_upgrade() or (
-            (version := parser.get_http_version()) != "1.1" and not _readable(version, headers)
-        ):
+        if upgrade or (version != "1.1" and not _readable(version, headers)):
             return MalformedRequest("the request is not HTTP/1.1 that can be read")
         if len(headers) > HEADERS_MAX:
             return TooLarge(f"a request may have {HEADERS_MAX} headers")

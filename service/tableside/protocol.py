@@ -118,19 +118,14 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
             hang_ups.hung_up(cast("dict[str, Any]", cycle.scope))
 
-    def on_message_begin(self) -> None:
-        """Begin another request."""
-        super().on_message_begin()
-        self._idle_since = None
-
     def on_headers_complete(self) -> None:
         """Take a request whose head has come, or refuse it, which is in order where none before it is unanswered."""
-        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+        if (upgrade := self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT":
             return  # It comes again, without that.
         if self.transport.is_closing():
             raise ValueError  # Nobody is told any more.
-        self._check_head()
-        self._head_since = None
+        self._check_head(upgrade=upgrade)
+        self._head_since = self._idle_since = None
         free = not self._held and (self._answering is None or self.cycle.response_complete)
         if self._door is not None and free:
             body = self._door.refusal(self.url)
@@ -150,9 +145,10 @@ class Protocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
-    def _check_head(self) -> None:
+    def _check_head(self, *, upgrade: bool) -> None:
         """Raise what ends the parsing if this is none that is served, with the reason kept."""
-        self._refusal = self._framing.refusal(self.parser, self.url, self.headers)
+        version = self.scope["http_version"] = self.parser.get_http_version()
+        self._refusal = self._framing.refusal(version, self.url, self.headers, upgrade=upgrade)
         if len(self.pipeline) >= WAITING_MAX or self._framing.heads > WAITING_MAX:
             self._refusal = Overloaded(f"{WAITING_MAX} requests wait on this connection")
         if self._refusal is not None:
@@ -168,7 +164,10 @@ class Protocol(HttpToolsProtocol):
         """Take note that a request is complete."""
         if self._framing.in_body:
             self._framing.in_body = False
-            super().on_message_complete()
+            # What the inherited method does but for one look, which every request would pay.
+            if not self.cycle.response_complete:
+                self.cycle.more_body = False
+                self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
         """Go on with the request that has come meanwhile, or wait for another, once what was sent is being read."""
@@ -209,7 +208,6 @@ class Protocol(HttpToolsProtocol):
     def _begun(self) -> Cycle:
         """Return what a head that has come asks for. Raise what the parser takes for a request that cannot be read."""
         scope, parser = cast("dict[str, Any]", self.scope), self.parser
-        version = scope["http_version"] = parser.get_http_version()
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
         scope["method"] = parser.get_method().decode("ascii")
@@ -226,7 +224,7 @@ class Protocol(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            keep_alive=scope["http_version"] != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
 
@@ -257,7 +255,7 @@ class Protocol(HttpToolsProtocol):
     @property
     def fresh(self) -> bool:
         """Whether nothing has come on this connection yet."""
-        return self._scope() is None
+        return cast("dict[str, Any] | None", self.scope) is None
 
     @property
     def in_use(self) -> bool:
@@ -304,10 +302,8 @@ class Protocol(HttpToolsProtocol):
 
     def _in_head(self) -> bool:
         """Whether a part of a request's head has come, and not its end."""
-        return (scope := self._scope()) is not None and "method" not in scope
-
-    def _scope(self) -> dict[str, Any] | None:
-        return cast("dict[str, Any] | None", self.scope)
+        scope: dict[str, Any] | None = self.scope  # type: ignore[assignment]  # None before the first request
+        return scope is not None and "method" not in scope
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
