@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from servers.process import free_port
 
 START_S = 90.0
 
@@ -28,14 +29,6 @@ class Service:
     def kill(self) -> None:
         """End the process as a power cut would."""
         os.kill(self.pid, signal.SIGKILL)
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from running import free_port
+from servers.process import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 
 from chart.rendering import Object, Values, configuration, container, merged, pod, render
-from running import free_port
-from servers.process import Server
+from servers.process import Server, free_port
 from servers.process import running as running_server
 
 TOKEN = "tst-0123456789"

@@ -15,7 +15,7 @@ import pytest
 from certificates import Authority
 from chart.pods import TOKEN, TOKENS, Pod, moved, placed, probe, started
 from chart.rendering import LOCAL, REMOTE, Values, all_of, container, merged, render
-from running import free_port
+from servers.process import free_port
 
 GUARDED: Values = {
     "insecure": False,

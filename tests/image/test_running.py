@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from image.built import Built
-from running import free_port
 from servers.container import Container, Run, container, ran
+from servers.process import free_port
 
 USER = 10001
 READY_MAX_S = 60.0

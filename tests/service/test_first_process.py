@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from running import free_port
+from servers.process import free_port
 
 HANGING = """
 import time

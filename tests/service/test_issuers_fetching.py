@@ -12,7 +12,7 @@ import pytest
 
 from certificates import Authority
 from issuing import Issuer, SigningKey, issuing
-from running import free_port
+from servers.process import free_port
 from tableside.issuers import fetching
 from tableside.issuers.fetching import ANSWER_BYTES_MAX, NotFetched, Place, fetched
 

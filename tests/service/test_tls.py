@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from certificates import Authority, Signed
-from running import Service, free_port, running
+from running import Service, running
+from servers.process import free_port
 
 MEMORY = "stores: {s: {kind: memory}}\nauto_create: true\n"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from running import free_port, running
+from running import running
+from servers.process import free_port
 
 
 class RestartedService:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from certificates import Signed
-from running import free_port, running
+from running import running
+from servers.process import free_port
 
 
 @contextmanager

@@ -14,7 +14,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from running import Service, free_port
+from running import Service
+from servers.process import free_port
 from tableside_spark import TableClient, TableError
 from tableside_spark.client import _Bearer
 from tableside_spark.connection import Connection

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
-from running import Service, free_port
+from running import Service
+from servers.process import free_port
 from spark_client.sessions import session
 from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
 from tableside_spark.retries import Retries

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 
-from running import free_port
 from scripted import Scripted
+from servers.process import free_port
 from servers.proxy import FaultProxy
 from servers.redis import redis
 from spans import Spans

@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from running import Service, free_port, running
+from running import Service, running
+from servers.process import free_port
 from service.telemetry.collector import Collector, Seen, collecting
 from tableside import __version__
 from tableside.errors import Unsupported

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pyspark
 
-from running import free_port
+from servers.process import free_port
 
 HOST = "127.0.0.1"
 WORKERS = 2

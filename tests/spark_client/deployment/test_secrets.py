@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from running import free_port
+from servers.process import free_port
 from spark_client.deployment.leaks import PIECE, Search, command_lines, new_secret
 from spark_client.deployment.pages import Pages, watched
 from spark_client.deployment.standalone import HOST, Cluster, clean_environment, page

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from running import Service, free_port
+from running import Service
+from servers.process import free_port
 from spark_client.deployment import environments
 from spark_client.deployment.leaks import Search, new_secret
 from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
