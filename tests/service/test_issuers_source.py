@@ -251,3 +251,20 @@ async def test_what_is_not_configured_any_more_shows_no_keys() -> None:
         shown = asked.metric("tableside_issuer_keys")
         assert shown is not None
         assert shown != shown  # which only NaN does
+
+
+@in_virtual_time
+async def test_whoever_waits_is_told_when_nothing_is_fetched_any_more() -> None:
+    """As when the configuration has no such issuer any more: who asks is then looked for among the others."""
+    asked = Asked()
+    task = asyncio.create_task(asked.source.run())
+    await asyncio.sleep(100)
+    asked.takes_s = 1000
+    waiting = asyncio.create_task(asked.waiting(2))
+    await asyncio.sleep(1)
+    began = now()
+    task.cancel()
+    assert await waiting == [None, None]
+    assert now() == began
+    assert await asked.waiting(1) == [None]
+    assert now() == began

@@ -67,13 +67,16 @@ class Source:
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        while True:
-            self._began = self._clock()
-            await self._fetch_once()
-            self._asked.clear()  # Whoever asked meanwhile is answered by this one.
-            self._done.set()
-            self._done = asyncio.Event()
-            await self._pause()
+        try:
+            while True:
+                self._began = self._clock()
+                await self._fetch_once()
+                self._asked.clear()  # Whoever asked meanwhile is answered by this one.
+                self._done.set()
+                self._done = asyncio.Event()
+                await self._pause()
+        finally:
+            self._done.set()  # Nobody waits for what will not come: there may be another source.
 
     async def renewed(self) -> None:
         """Return when the keys were fetched once more.
