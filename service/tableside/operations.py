@@ -104,7 +104,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     age_s: float | None = None
 
 
-class Written(msgspec.Struct, frozen=True, gc=False):
+class Written(msgspec.Struct, frozen=True):
     """A write that was acknowledged.
 
     `etag` is None where no record is left. `created` says that `if_absent` made the record, or that the default was

@@ -91,7 +91,7 @@ def transition(
             case Delete():
                 return _delete(stored, write, now_ms, etag)
     except TableError as error:
-        return Kept(error)
+        return Kept(error.with_traceback(None))  # which would hold all that was under way
     assert_never(write)
 
 

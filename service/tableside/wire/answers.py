@@ -14,7 +14,7 @@ from .problems import status
 Fields = frozenset[str] | None
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Answer(msgspec.Struct, frozen=True):
     """The status that the single request would have had, and what goes with it.
 
     `partitions` says the same of a write to a partitioned table for each that it went to; of none, it was dropped.

@@ -167,7 +167,7 @@ def _put(spec: TableSpec, key: Any, text: Any) -> Operation | TableError:
     try:
         return Put(spec.key.from_json(key), values.encode(values.parse(text)))
     except TableError as error:
-        return error
+        return error.with_traceback(None)
 
 
 def _operations(
@@ -203,7 +203,7 @@ def _operation(
             del given["if_absent"]
         return members.operation(spec, given)
     except TableError as error:
-        return error
+        return error.with_traceback(None)
 
 
 def _changes(text: Any, checked: dict[Any, Changes]) -> Any:

@@ -57,7 +57,7 @@ def _decoded(raws: list[values.Json], spec: TableSpec) -> Batch:
                 only = members.fields(raw.get("fields"))
                 operations.append(members.operation(spec, raw))
         except TableError as error:
-            operations.append(error)
+            operations.append(error.with_traceback(None))  # which would hold the whole request
         projected = projected or only is not None
         fields.append(only)
     return Batch(operations, fields if projected else None)

@@ -24,7 +24,7 @@ LATE_S = 0.01
 """How late a timer may be with nothing lost: what came meanwhile is kept for those who wait, even above the burst."""
 
 
-class _Turn(msgspec.Struct, frozen=True, gc=False):
+class _Turn(msgspec.Struct, frozen=True):
     """A place in the line: what it costs, how much of it has to be there, and who is told."""
 
     cost: float

@@ -1,0 +1,80 @@
+"""What was answered is forgotten: no request keeps anything of itself in memory, whatever became of it."""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from types import CoroutineType, FrameType, TracebackType
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tableside.app import create_app
+from tableside.settings import checked
+
+STORES = {"a": {"kind": "memory"}, "b": {"kind": "memory"}, "ab": {"kind": "partitioned", "partitions": ["a", "b"]}}
+TABLES = {"t": {"store": "a"}, "both": {"store": "ab"}}
+REQUESTS = 30
+NOISE = 10
+"""How many objects of a kind may come by themselves, in a service that does this and that beside requests."""
+
+Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+def batch(table: str, *operations: dict[str, Any]) -> Ask:
+    return lambda client: client.post(f"/v1/tables/{table}/batch", json={"operations": operations})
+
+
+ASKED: dict[str, Ask] = {
+    "a get": lambda client: client.get("/v1/tables/t/records/a"),
+    "a get of nothing": lambda client: client.get("/v1/tables/t/records/nothing"),
+    "no such table": lambda client: client.get("/v1/tables/x/records/a"),
+    "no JSON": lambda client: client.put(
+        "/v1/tables/t/records/a", content=b"{", headers={"content-type": "text/plain"}
+    ),
+    "an update that does not fit": lambda client: client.patch(
+        "/v1/tables/t/records/a", json={"update": {"$push": {"n": 1}}}
+    ),
+    "a batch": batch("t", {"op": "put", "key": "a", "value": {"n": 1}}, {"op": "get", "key": "a"}),
+    "invalid operations": batch("t", {"op": "put", "key": "a"}, {"op": "get", "key": 1}, {"op": "no", "key": "a"}),
+    "updates that do not fit": batch("t", {"op": "update", "key": "a", "update": {"$push": {"n": 1}}}),
+    "preconditions that fail": batch("t", {"op": "put", "key": "a", "value": {}, "if_match": "no"}),
+    "what is absent": batch("t", {"op": "update", "key": "x", "update": {"n": 1}}, {"op": "get", "key": "x"}),
+    "some of several partitions": batch(
+        "both",
+        {"op": "put", "key": "a", "value": {"n": 1}, "partitions": [0]},
+        {"op": "update", "key": "a", "update": {"$inc": {"n": 1}}, "partitions": [0, 1]},
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+async def test_what_was_answered_is_forgotten(asked: str) -> None:
+    app = create_app(checked({"stores": STORES, "tables": TABLES}))
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://tableside") as client,
+    ):
+        await client.put("/v1/tables/t/records/a", json={"n": 1})
+        for _ in range(3):
+            assert (await ASKED[asked](client)).status_code < 500
+        before = counted()
+        for _ in range(REQUESTS):
+            await ASKED[asked](client)
+        grown = {kind: count for kind, count in (counted() - before).items() if count > NOISE}
+    assert grown == {}
+
+
+def counted() -> Counter[str]:
+    """Return how many objects of requests there are, by kind, that something still needs."""
+    gc.collect()
+    return Counter(type(one).__qualname__ for one in gc.get_objects() if is_of_a_request(one))
+
+
+def is_of_a_request(one: object) -> bool:
+    kept = (BaseException, FrameType, TracebackType, CoroutineType, asyncio.Task, Request, Response)
+    return isinstance(one, kept) or str(type(one).__module__).startswith("tableside.")
