@@ -27,6 +27,7 @@ from servers.process import ServerFailed
 from servers.proxy import GARBAGE_BYTES, FaultProxy
 from servers.redis import redis, redis_cluster
 from servers.spark_kafka import spark_kafka_jars
+from waiting import until
 
 Start = Callable[[Path], AbstractContextManager[object]]
 GONE_MAX_S = 10.0
@@ -356,13 +357,6 @@ async def eventually(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(GONE_MAX_S):
         while not holds():
             await asyncio.sleep(0.01)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + GONE_MAX_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def listening(process: psutil.Process) -> Iterator[str]:

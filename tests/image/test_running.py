@@ -6,21 +6,20 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import pytest
 import yaml
 
 from image.built import Built
 from servers.container import Container, Run, container, ran
 from servers.process import free_port
+from waiting import until
 
 USER = 10001
-READY_MAX_S = 60.0
 END_MAX_S = 40.0
 RUN_MAX_S = 60.0
 TOKEN = secrets.token_hex(16)
@@ -91,9 +90,9 @@ def test_a_request_under_way_is_answered_before_it_ends_in_order(tableside_image
         with socket.create_connection(("127.0.0.1", place.port), timeout=END_MAX_S) as caller:
             head = f"PUT /v1/tables/t/records/late HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
             caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:4])
-            eventually(lambda: b'tableside_in_flight{what="requests"} 1' in client.get("/metrics").content)
+            until(lambda: b'tableside_in_flight{what="requests"} 1' in client.get("/metrics").content)
             container.stop()
-            eventually(lambda: "about to stop" in container.output.read_text())
+            until(lambda: "about to stop" in container.output.read_text())
             caller.sendall(body[4:])
             assert caller.recv(1000).startswith(b"HTTP/1.1 204 ")
         assert container.ended(END_MAX_S) == 0
@@ -161,7 +160,7 @@ def served(
         container(image.image, run, place.folder / f"said-{time.monotonic_ns()}") as started,
         httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=END_MAX_S) as client,
     ):
-        eventually(lambda: ready(client), lambda: started.output.read_text() + started.errors.read_text())
+        until(lambda: ready(client), otherwise=lambda: started.output.read_text() + started.errors.read_text())
         yield started, client
 
 
@@ -175,11 +174,3 @@ def ready(client: httpx.Client) -> bool:
 def said(container: Container, name: str) -> list[str]:
     """Return what the kernel says of the first process."""
     return Path(f"/proc/{container.pid}/{name}").read_text().splitlines()
-
-
-def eventually(holds: Callable[[], bool], otherwise: Callable[[], str] = str) -> None:
-    until = time.monotonic() + READY_MAX_S
-    while not holds():
-        if time.monotonic() > until:
-            pytest.fail(f"it did not come about: {otherwise()}")
-        time.sleep(0.05)

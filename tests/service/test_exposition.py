@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from running import Service, running
 from tableside import exposition
 from tableside.app import create_app
 from tableside.settings import checked
+from waiting import until
 
 PID_MAX = 2**22
 """No process has this number, or a higher one."""
@@ -211,13 +212,6 @@ def test_what_workers_counted_last_is_there_when_they_have_ended(
     assert left.get_sample_value("tableside_operation_duration_seconds_count", dict(PUTS)) == 40
     requests = {"route": "/v1/tables/{table}/records/{key:path}", "method": "PUT", "status": "204"}
     assert left.get_sample_value("tableside_http_requests_total", requests) == 40
-
-
-def until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.1)
 
 
 def test_workers_that_start_together_all_forget_the_dead(tmp_path: Path) -> None:

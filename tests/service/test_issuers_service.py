@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from issuing import Issuer, SigningKey, claims, issuing
 from running import Service, running
 from tableside.issuers.rules import Rules
 from tableside.settings import AuthSettings, checked
+from waiting import until
 
 RECORD = "/v1/tables/t/records/a"
 KUBERNETES = "https://kubernetes.default.svc.cluster.local"
@@ -53,17 +54,10 @@ def metric(service: Service, name: str, **labels: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def eventually(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def reload(service: Service) -> None:
     applied = metric(service, "tableside_settings_reloads_total", outcome="applied") or 0
     os.kill(service.pid, signal.SIGHUP)
-    eventually(lambda: (metric(service, "tableside_settings_reloads_total", outcome="applied") or 0) > applied)
+    until(lambda: (metric(service, "tableside_settings_reloads_total", outcome="applied") or 0) > applied)
 
 
 def service_account(namespace: str, name: str, pod: str = "etl-1", **more: Any) -> dict[str, Any]:
@@ -124,7 +118,7 @@ def test_issuers_and_their_rules_change_while_it_serves(issuer: Issuer, tmp_path
 
             configured(tmp_path, {**second.settings(), "algorithms": ["HS256"]})
             os.kill(service.pid, signal.SIGHUP)
-            eventually(lambda: metric(service, "tableside_settings_reloads_total", outcome="refused") == 1)
+            until(lambda: metric(service, "tableside_settings_reloads_total", outcome="refused") == 1)
             assert status(service, second_token) == 200
 
             second.away = True
@@ -139,13 +133,11 @@ def test_the_keys_of_an_issuer_that_is_away_come_when_it_is_back(issuer: Issuer,
     config = configured(tmp_path, issuer.settings(jwks_url=None), metrics="open")
     with running(tmp_path, config) as service:
         token = issuer.token()
-        eventually(
-            lambda: (metric(service, "tableside_issuer_fetches_total", issuer=issuer.url, outcome="failed") or 0) > 0
-        )
+        until(lambda: (metric(service, "tableside_issuer_fetches_total", issuer=issuer.url, outcome="failed") or 0) > 0)
         assert status(service, token) == 503
         assert metric(service, "tableside_unauthenticated_total", reason="unavailable") == 1
         issuer.away = False
-        eventually(lambda: status(service, token) == 404)
+        until(lambda: status(service, token) == 404)
         assert metric(service, "tableside_issuer_fetches_total", issuer=issuer.url, outcome="fetched") == 1
         assert "cannot be fetched" in service.log.read_text()
 
@@ -157,8 +149,8 @@ def test_every_worker_fetches_for_itself(issuer: Issuer, tmp_path: Path, redis_u
     with running(tmp_path, config, workers=2) as service:
         token = issuer.token()
         assert {status(service, token, path="/v1/tables/issued/records/a") for _ in range(20)} == {404}
-        eventually(lambda: metric(service, "tableside_issuer_keys", issuer=issuer.url) == 1)
-        eventually(lambda: metric(service, "tableside_issuer_fetches_total", issuer=issuer.url, outcome="fetched") == 2)
+        until(lambda: metric(service, "tableside_issuer_keys", issuer=issuer.url) == 1)
+        until(lambda: metric(service, "tableside_issuer_fetches_total", issuer=issuer.url, outcome="fetched") == 2)
         assert issuer.fetches == 2
 
 

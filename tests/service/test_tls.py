@@ -8,8 +8,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -18,6 +16,7 @@ import pytest
 from certificates import Authority, Signed
 from running import Service, running
 from servers.process import free_port
+from waiting import until
 
 MEMORY = "stores: {s: {kind: memory}}\nauto_create: true\n"
 
@@ -112,10 +111,7 @@ def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority:
         served = {httpx.get(f"http://127.0.0.1:{probes}/livez").status_code for _ in range(20)}
         assert served == {200}
         os.kill(service.pid, signal.SIGTERM)
-        until = time.monotonic() + 20
-        while time.monotonic() < until and "about to stop" not in service.log.read_text():
-            time.sleep(0.05)
-        assert "about to stop" in service.log.read_text()
+        until(lambda: "about to stop" in service.log.read_text())
 
 
 def shown(service: Service, authority: Authority) -> bytes:
@@ -133,13 +129,6 @@ def shown(service: Service, authority: Authority) -> bytes:
     return asyncio.run(connected())
 
 
-def wait_for(found: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not found():
-        assert time.monotonic() < until
-        time.sleep(0.1)
-
-
 def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     signed = authority.sign("server")
@@ -148,14 +137,14 @@ def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then(tmp_pat
             assert kept.get("/livez").status_code == 200
             before = shown(service, authority)
             authority.sign("server")
-            wait_for(lambda: shown(service, authority) != before)
+            until(lambda: shown(service, authority) != before)
             assert kept.get("/livez").status_code == 200
         renewed = shown(service, authority)
         signed.certificate.write_text("half of a certif")
-        wait_for(lambda: "was not renewed" in service.log.read_text())
+        until(lambda: "was not renewed" in service.log.read_text())
         assert shown(service, authority) == renewed
         authority.sign("server")
-        wait_for(lambda: shown(service, authority) != renewed)
+        until(lambda: shown(service, authority) != renewed)
 
 
 def test_a_certificate_is_replaced_by_one_with_another_kind_of_key_whichever_was_first(tmp_path: Path) -> None:
@@ -163,7 +152,7 @@ def test_a_certificate_is_replaced_by_one_with_another_kind_of_key_whichever_was
     with running(tmp_path, probes_port=free_port(), options=options(authority.sign("server"))) as service:
         for kind in ("RSA", "EC", "RSA"):
             pem = authority.sign("server", kind=kind).certificate.read_text()
-            wait_for(lambda pem=pem: shown(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
+            until(lambda pem=pem: shown(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -186,7 +175,7 @@ def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(
         assert first is not None
         assert asked(service, old, first) is not None  # so its session is one that can go on
         trusted.write_bytes(after.certificate.read_bytes())
-        wait_for(lambda: asked(service, new) is not None)
+        until(lambda: asked(service, new) is not None)
         assert asked(service, old) is None
         assert asked(service, old, first) is None
 

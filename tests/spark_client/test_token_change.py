@@ -13,6 +13,7 @@ from running import Service, running
 from spark_client.sessions import session
 from tableside_spark import Table, TableClient
 from tableside_spark.errors import TableError
+from waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -31,11 +32,11 @@ def test_a_token_that_is_changed_while_a_job_runs_is_read_again(tmp_path: Path) 
         frame = spark.range(20, numPartitions=2).selectExpr("cast(id as string) k", "id n")
         frame = frame.mapInArrow(halting(tmp_path), "k string, n long")
         put = driver.submit(Table("t", service.url, token_file=str(file)).put, frame, "k")
-        wait_until((tmp_path / "halfway").exists)
+        until((tmp_path / "halfway").exists)
         with TableClient(service.url, token=OLD) as client:
             assert sum(len(page) for page in client.scan("t")) == 10
         accept(accepted, NEW)
-        wait_until(lambda: refuses(service, OLD))
+        until(lambda: refuses(service, OLD))
         file.write_text(NEW)
         (tmp_path / "changed").touch()
         assert put.result(60).applied == 20
@@ -68,10 +69,3 @@ def refuses(service: Service, token: str) -> bool:
         except TableError as error:
             return error.code == "unauthenticated"
     return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
