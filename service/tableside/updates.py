@@ -12,13 +12,16 @@ import msgspec
 import orjson
 
 from . import values
-from .errors import InvalidOperation
+from .errors import InvalidOperation, TooLarge
 from .values import Json, JsonObject
 
 Operator: TypeAlias = Literal["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet"]
 Path: TypeAlias = tuple[str, ...]
 
 OPERATORS: frozenset[str] = frozenset(get_args(Operator))
+
+CHANGES_MAX = 100_000
+"""How many changes the array of an update may have: they are all read and applied in one go."""
 
 
 class MergePatch(msgspec.Struct, frozen=True):
@@ -47,8 +50,13 @@ Changes: TypeAlias = tuple[Change, ...]
 
 
 def parse(document: object) -> Changes:
-    """Check an update as it was read from JSON. Raise InvalidOperation if no value could ever take it."""
+    """Check an update as it was read from JSON.
+
+    Raise InvalidOperation if no value could ever take it, TooLarge if it has more changes than an update may have.
+    """
     if isinstance(document, list):
+        if len(document) > CHANGES_MAX:
+            raise TooLarge(f"an update may have {CHANGES_MAX} changes")
         return tuple(_change(one) for one in document)
     return (_change(document),)
 

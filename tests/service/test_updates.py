@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from store_contract import same
 from tableside import updates, values
-from tableside.errors import InvalidOperation
+from tableside.errors import InvalidOperation, TooLarge
 from tableside.updates import Edit, Edits, MergePatch, fold, parse
 
 
@@ -390,3 +390,9 @@ def test_a_read_update_says_what_it_will_do() -> None:
         Edits((Edit("$unset", ("a", "b"), None),)),
         Edits((Edit("$push", ("c",), [1]),)),
     )
+
+
+def test_an_array_of_changes_has_a_bound() -> None:
+    assert len(parse([{}] * updates.CHANGES_MAX)) == updates.CHANGES_MAX
+    with pytest.raises(TooLarge, match="an update may have 100000 changes"):
+        parse([{}] * (updates.CHANGES_MAX + 1))
