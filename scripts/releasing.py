@@ -27,7 +27,7 @@ TO_PUBLISH = """
 To publish it:
 
   git push origin v{version}
-  python -m twine upload dist/tableside-{version}.tar.gz dist/tableside-{version}-py3-none-any.whl
+  scripts/run uv publish dist/tableside-{version}.tar.gz dist/tableside-{version}-py3-none-any.whl
 
 and give the other files of dist/ to the release of that tag, with the entry of CHANGELOG.md as its text."""
 

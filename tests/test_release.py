@@ -48,6 +48,7 @@ def test_it_says_what_is_left_to_be_done(released: Released) -> None:
     assert f"tableside {VERSION}, built from {commit_id}" in released.said
     assert (released.dist / "SHA256SUMS").read_text() in released.said
     assert f"git push origin v{VERSION}\n" in released.said
+    assert f"uv publish dist/{released.sdist.name} dist/{released.wheel.name}\n" in released.said
 
 
 def test_who_makes_the_release_again_gets_the_same_bytes(released: Released, tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_development_version_is_built_but_not_published(clone: Path) -> None:
     [wheel] = (clone / "dist").glob("*.whl")
     assert re.fullmatch(r"tableside-1\.2\.4\.dev1\+g[0-9a-f]+-py3-none-any\.whl", wheel.name)
     assert "A development version is not published." in said
-    assert "twine" not in said
+    assert "uv publish" not in said
 
 
 @pytest.mark.parametrize(
