@@ -9,8 +9,10 @@ import uuid
 from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import unquote
+from weakref import WeakSet
 
 import httptools
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -30,9 +32,16 @@ WAITING_MAX = 100
 
 
 class State(ServerState):
-    """What the connections of a server share: whether it is about to stop."""
+    """What the connections of a server share: whether it is about to stop.
+
+    `beginning` are those that were accepted, and are none yet: with TLS that takes a while, and may not come to pass.
+    """
 
     draining = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beginning: WeakSet[Protocol] = WeakSet()
 
 
 class Protocol(HttpToolsProtocol):
@@ -53,6 +62,18 @@ class Protocol(HttpToolsProtocol):
     _refusal: TableError | None = None
     _last: bytes | None = None
 
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        if isinstance(server_state, State):
+            self._state = server_state
+            server_state.beginning.add(self)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a new connection."""
         if transport.get_extra_info("sslcontext") is not None:
@@ -61,8 +82,7 @@ class Protocol(HttpToolsProtocol):
         self.reader, self._framing = Reader(transport), framing.Framing()
         self._door = door.installed(self.app_state)
         self._head_since = self.loop.time()
-        if isinstance(self.server_state, State):
-            self._state = self.server_state
+        self._state.beginning.discard(self)
 
     def data_received(self, data: bytes) -> None:
         """Take what has come, unless it is the end already, or more than may be."""

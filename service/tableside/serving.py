@@ -207,11 +207,18 @@ class Server(uvicorn.Server):
     async def _finish(self, cancel_at: float) -> None:
         """Return when everybody is answered, or when it is time to cancel."""
         fresh_until = min(time.monotonic() + FRESH_S, cancel_at)
-        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < cancel_at:
+        fresh = True
+        while self._is_needed(fresh=fresh) and time.monotonic() < cancel_at:
+            fresh = time.monotonic() < fresh_until
             for connection in self._connections():
-                if not connection.fresh or time.monotonic() >= fresh_until:
+                if not (connection.fresh and fresh):
                     connection.shutdown()
             await asyncio.sleep(LOOK_S)
+
+    def _is_needed(self, *, fresh: bool) -> bool:
+        """Whether somebody is to be answered, or has connected a moment ago and may still ask."""
+        state = self.server_state
+        return bool(state.connections or state.tasks or (fresh and state.beginning))
 
     async def _cancel(self, answer_s: float) -> None:
         """Cancel what is not finished, and let that be said to whoever waits for it."""

@@ -1,0 +1,49 @@
+"""The end of a service that speaks TLS: who has connected is answered, though both sides have to agree first."""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+from pathlib import Path
+
+from certificates import Authority
+from running import running
+from servers.process import free_port
+
+
+async def test_who_has_connected_and_begins_to_speak_tls_late_is_answered(tmp_path: Path) -> None:
+    config, authority = tmp_path / "config.yaml", Authority(tmp_path / "authority")
+    config.write_text("stores: {s: {kind: memory}}\nlimits: {drain_s: 0, shutdown_s: 10}\n")
+    signed = authority.sign("server")
+    given = ["--ssl-certfile", str(signed.certificate), "--ssl-keyfile", str(signed.key)]
+    with running(tmp_path, config, probes_port=free_port(), options=given) as service:
+        loop, port = asyncio.get_running_loop(), int(service.url.rpartition(":")[2])
+        late, silent = socket.socket(), socket.socket()
+        for one in (late, silent):
+            one.setblocking(False)
+            await loop.sock_connect(one, ("127.0.0.1", port))
+        os.kill(service.pid, signal.SIGTERM)
+        await asyncio.sleep(0.5)
+        answer = await asked(late, authority.trusting())
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"connection: close" in answer
+        with silent:
+            assert await asyncio.wait_for(ended(silent), 5)
+
+
+async def asked(connected: socket.socket, context: ssl.SSLContext) -> bytes:
+    """Return what is answered until the connection is closed."""
+    reader, writer = await asyncio.open_connection(sock=connected, ssl=context, server_hostname="localhost")
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def ended(connected: socket.socket) -> bool:
+    """Return when the other side has closed the connection."""
+    try:
+        return await asyncio.get_running_loop().sock_recv(connected, 1) == b""
+    except ConnectionResetError:
+        return True
