@@ -125,6 +125,11 @@ async def test_an_answer_that_is_none_is_refused(
     assert message in await why(place(issuer))
 
 
+async def test_what_is_no_http_is_told_without_what_stands_there(issuer: Issuer) -> None:
+    issuer.answers["/keys"] = 200, {"Set-Cookie secret\x01": "secret"}, SET
+    assert await why(place(issuer)) == "RemoteProtocolError: illegal header line"
+
+
 async def test_a_long_answer_is_taken_as_far_as_it_may_go(issuer: Issuer) -> None:
     issuer.answers["/keys"] = 200, {}, SET + b" " * (ANSWER_BYTES_MAX - len(SET))
     assert len(await fetched(place(issuer))) == 0

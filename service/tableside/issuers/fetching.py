@@ -47,6 +47,9 @@ async def fetched(place: Place) -> Keys:
             return parsed(await _answer(client, place.jwks_url or await _discovered(client, place.issuer)))
     except TimeoutError:
         raise NotFetched(f"no answer within {FETCH_S:g} s") from None
+    except httpx.RemoteProtocolError as error:
+        told, _, _ = str(error).partition(":")  # and then what was answered, as it is
+        raise NotFetched(f"{type(error).__name__}: {told}") from None
     except httpx.HTTPError as error:
         raise NotFetched(f"{type(error).__name__}: {error}") from error
     except OSError as error:
