@@ -14,7 +14,7 @@ PIECE_BYTES = 131_072
 class InPieces(asyncio.Transport):
     """A transport that hands on what is written to `inner` as fast as that is read.
 
-    Whoever is told by `inner` that writing may go on asks `go_on` first.
+    Whoever is told by `inner` that writing may go on asks `go_on` first, and calls `begin` once he can be told.
     """
 
     def __init__(self, inner: asyncio.Transport) -> None:
@@ -23,10 +23,13 @@ class InPieces(asyncio.Transport):
         self._waiting: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._closing = False
-        inner.set_write_buffer_limits(high=1)  # so that it says so when it does not send what it was given
         self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign]
         self.pause_reading = inner.pause_reading  # type: ignore[method-assign]
         self.resume_reading = inner.resume_reading  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        """Have `inner` say so when it does not send what it was given; that may be the case already."""
+        self._inner.set_write_buffer_limits(high=1)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send the data when all before it was sent."""

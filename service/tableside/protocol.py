@@ -79,6 +79,8 @@ class Protocol(HttpToolsProtocol):
         if transport.get_extra_info("sslcontext") is not None:
             transport = self._in_pieces = InPieces(transport)
         super().connection_made(transport)
+        if self._in_pieces is not None:
+            self._in_pieces.begin()
         self.reader, self._framing = Reader(transport), framing.Framing()
         self._door = door.installed(self.app_state)
         self._head_since = self.loop.time()

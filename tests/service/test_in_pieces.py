@@ -133,3 +133,22 @@ def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_what_both_sides_send_to_agree_is_no_answer_that_waits(
+    tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    signed = authority.sign("server")
+
+    async def run() -> None:
+        async with serving(Tls(signed.certificate, signed.key)) as server:
+            for _ in range(20):
+                async with Slow(server, authority.trusting()) as caller:
+                    caller.ask("PUT", "records/a", b"{}", "content-type: application/json\r\n")
+                    await caller.answer()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
