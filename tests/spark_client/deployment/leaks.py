@@ -38,13 +38,15 @@ class Search:
 
 
 def command_lines() -> dict[str, str]:
-    """What `ps` shows of every process, by its id."""
+    """What `ps` shows of every process, by its id; of one that has ended, and is only not forgotten yet, nothing."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            found[process.name] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # It has ended.
             continue
+        if line:
+            found[process.name] = line
     return found
 
 
