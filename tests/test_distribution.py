@@ -83,8 +83,7 @@ def test_the_sdist_holds_all_that_the_repository_does(released: Released) -> Non
 
 
 def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path: Path) -> None:
-    with tarfile.open(released.sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", released.sdist, "-C", tmp_path], check=True)
         time = int(archive.getmembers()[0].mtime)
     unpacked = tmp_path / f"tableside-{VERSION}"
     for tree, folder in ((unpacked, "of-sdist"), (released.repository, "of-repository")):
