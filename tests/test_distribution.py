@@ -84,6 +84,7 @@ def test_the_sdist_holds_all_that_the_repository_does(released: Released) -> Non
 
 def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path: Path) -> None:
     subprocess.run(["tar", "-xf", released.sdist, "-C", tmp_path], check=True)
+    with tarfile.open(released.sdist) as archive:
         time = int(archive.getmembers()[0].mtime)
     unpacked = tmp_path / f"tableside-{VERSION}"
     for tree, folder in ((unpacked, "of-sdist"), (released.repository, "of-repository")):
