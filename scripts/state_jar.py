@@ -1,0 +1,168 @@
+"""Compile the state store's Java against PySpark's jars, and pack it into the jar that goes with `tableside_spark`.
+
+The same sources and the same compiler give the same bytes. Needs the standard library, a `javac` and the jars of an
+installed PySpark, nothing else: the build of a wheel uses it too. Knows nothing of what the classes do.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "spark_client" / "state_store"
+JAR = ROOT / "spark_client" / "tableside_spark" / "state" / "tableside-state.jar"
+VENV = ROOT / ".venv"
+TITLE = "Tableside state store for Spark Structured Streaming"
+RELEASE = 17
+MANIFEST = "META-INF/MANIFEST.MF"
+TIME = (1980, 1, 1, 0, 0, 0)
+LINT = "-Xlint:all,-serial,-processing,-classfile,-path"
+"""What is left out is about Spark's jars, or about what no object of ours is: serialized."""
+
+
+class JarError(Exception):
+    """The jar cannot be made; the message is for the person at the keyboard."""
+
+
+def ensure_jar(javac: Path | None = None) -> Path:
+    """Return the jar, made anew unless it was made of these sources; by this compiler, or by one that is at hand."""
+    with _locked():
+        if not is_current():
+            _replace(javac or _javac_at_hand(), _jars_at_hand())
+    return JAR
+
+
+def is_current(jar: Path = JAR) -> bool:
+    """Tell whether a jar is there and was made of the sources as they are."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return f"\r\nSources-SHA-256: {digest()}\r\n" in archive.read(MANIFEST).decode()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return False
+
+
+def sources() -> list[Path]:
+    """Return the files that are compiled, in an order that is always the same."""
+    return sorted(SOURCES.rglob("*.java"))
+
+
+def digest() -> str:
+    """Return a digest of the sources and of how they are compiled; where they lie has no part in it."""
+    made_of = hashlib.sha256()
+    for file in [*sources(), Path(__file__)]:
+        content = file.read_bytes()
+        made_of.update(f"{file.relative_to(ROOT).as_posix()}\n{len(content)}\n".encode() + content)
+    return made_of.hexdigest()
+
+
+def find_javac() -> Path | None:
+    """Return a compiler that is new enough: the one in JAVA_HOME, or the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    candidates = [*([Path(home) / "bin" / "javac"] if home else []), Path(shutil.which("javac") or "")]
+    return next((javac for javac in candidates if javac.is_file() and _release(javac) >= RELEASE), None)
+
+
+def find_spark_jars() -> Path | None:
+    """Return the folder with PySpark's jars: those of the Python that runs, or those of the project's environment."""
+    found = importlib.util.find_spec("pyspark")
+    installed = [Path(place) / "jars" for place in (found.submodule_search_locations or ())] if found else []
+    own = sorted(VENV.glob("lib/python3*/site-packages/pyspark/jars"))
+    return next((jars for jars in [*installed, *own] if jars.is_dir()), None)
+
+
+def compile_java(javac: Path, files: Sequence[Path], folder: Path, *classpath: str) -> None:
+    """Compile files into a folder, every warning an error."""
+    options = ["--release", str(RELEASE), LINT, "-Werror", "-proc:none", "-encoding", "UTF-8"]
+    command = [str(javac), *options, "-cp", os.pathsep.join(classpath), "-d", str(folder), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command line
+    if done.returncode != 0:
+        raise JarError(f"failed: {javac} on {len(files)} files\n{done.stdout}{done.stderr}".rstrip())
+
+
+def pack(folder: Path, jar: Path) -> None:
+    """Pack compiled classes: sorted, of no particular time, and not compressed, which a wheel does anyway."""
+    lines = {"Manifest-Version": "1.0", "Implementation-Title": TITLE, "Sources-SHA-256": digest()}
+    manifest = "".join(f"{name}: {text}\r\n" for name, text in lines.items()) + "\r\n"
+    classes = sorted(file for file in folder.rglob("*.class"))
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_entry(MANIFEST), manifest)
+        for file in classes:
+            archive.writestr(_entry(file.relative_to(folder).as_posix()), file.read_bytes())
+
+
+def _replace(javac: Path, jars: Path) -> None:
+    """Make the jar beside where it belongs, so that who looks for it finds the old one or the new one."""
+    JAR.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        compile_java(javac, sources(), Path(temporary), f"{jars}/*")
+        with tempfile.NamedTemporaryFile(dir=JAR.parent, prefix=".", suffix=f".{JAR.name}", delete=False) as made:
+            unfinished = Path(made.name)
+        try:
+            pack(Path(temporary), unfinished)
+            unfinished.chmod(0o644)
+            unfinished.replace(JAR)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+def _javac_at_hand() -> Path:
+    if (javac := find_javac()) is None:
+        raise JarError(f"no javac of version {RELEASE} or later in JAVA_HOME or on PATH: install a JDK")
+    return javac
+
+
+def _jars_at_hand() -> Path:
+    if (jars := find_spark_jars()) is None:
+        raise JarError("no PySpark is installed whose jars the state store could be compiled against")
+    return jars
+
+
+def _release(javac: Path) -> int:
+    """Return the major version of a compiler, 0 if it does not say."""
+    said = subprocess.run([str(javac), "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    match = re.search(r"javac (\d+)", said.stdout + said.stderr)
+    return int(match[1]) if match else 0
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, TIME)
+    entry.external_attr = 0o100644 << 16
+    entry.create_system = 3
+    return entry
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Keep other processes from making the jar at the same time."""
+    folder = os.open(SOURCES, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def main() -> None:
+    """Make the jar, with a compiler from Debian if there is none."""
+    argparse.ArgumentParser(description="Build the jar of the state store.").parse_args()
+    from servers.jdk import ensure_javac  # installs: a build of a wheel does not
+
+    print(ensure_jar(None if is_current() else ensure_javac()))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except JarError as problem:
+        sys.exit(f"jar: {problem}")

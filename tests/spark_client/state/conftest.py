@@ -1,0 +1,14 @@
+"""What runs the cases in Java, one process for all of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_client.state import java as cases_in_java
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cases_in_java.Java]:
+    """Runs a case: `java.run("SomeCases", "method", name=…)`."""
+    with cases_in_java.java(tmp_path_factory.mktemp("java")) as runner:
+        yield runner

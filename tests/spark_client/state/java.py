@@ -1,0 +1,152 @@
+"""Cases in Java, for what no Python reaches: compiled with the state store's own sources, run in one process.
+
+A case is a `public static` method, with one parameter (`JsonNode arguments`) or none, of a class of the package
+`tableside.state` in a file of `cases/`; what it returns becomes JSON. It has failed if it throws.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from scripts.state_jar import SOURCES, compile_java, find_spark_jars, sources
+from servers.install import ensure_folder
+from servers.jdk import ensure_javac
+
+CASES = Path(__file__).parent / "cases"
+OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-ea")
+CASE_MAX_S = 120.0
+LOG_LINES_MAX = 60
+ONLY = "STATE_CASES"
+"""Names, in the environment, the classes of cases to compile, and with them only what they use: for work on them."""
+
+SIGNATURE = re.compile(r"(?m)^  public static [\w<>\[\], .?]+ (\w+)\((?:(?:final )?(?:JsonNode|ObjectNode) \w+)?\)")
+
+
+class CaseFailed(AssertionError):
+    """A case threw, or did not end in time; the message has what Java says."""
+
+
+def names(class_name: str) -> list[str]:
+    """Return the cases of a class, in their order, for `pytest.mark.parametrize`; nothing is compiled for that."""
+    return SIGNATURE.findall((CASES / f"{class_name}.java").read_text())
+
+
+def compiled() -> Path:
+    """Return a folder with the classes of the state store and of all cases, and the `options` that they need."""
+    if chosen := os.environ.get(ONLY):
+        cases = [CASES / f"{name}.java" for name in ("Cases", *chosen.split(","))]
+        return ensure_folder("state-cases-only", (*sources(), *cases), lambda folder: _compile(cases, folder))
+    files = [*sources(), *sorted(CASES.glob("*.java"))]
+    return ensure_folder("state-cases", tuple(files), lambda folder: _compile(files, folder))
+
+
+class Java:
+    """One process for all cases. It is started when it is needed, and again when a case did not end."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: Queue[str] = Queue()
+        self._reader = Thread()
+
+    def run(self, class_name: str, method: str, *, timeout_s: float = CASE_MAX_S, **arguments: Any) -> Any:
+        """Run a case with arguments that JSON can hold, and return what it returns."""
+        process = self._started()
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"class": class_name, "method": method, "arguments": arguments}) + "\n")
+        process.stdin.flush()
+        try:
+            answer = json.loads(self._answers.get(timeout=timeout_s))
+        except Empty:
+            self.close()
+            raise CaseFailed(f"{class_name}.{method} did not end within {timeout_s:g} s:\n{self._said()}") from None
+        if "error" in answer:
+            raise CaseFailed(f"{class_name}.{method}: {answer['error']}\n{self._said()}")
+        return answer["ok"]
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._process is not None:
+            with self._process as process:
+                process.kill()
+                self._reader.join()
+            self._process = None
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
+            self._answers = Queue()
+            self._process = _start(self._scratch)
+            self._reader = Thread(target=_read, args=(self._process, self._answers), daemon=True)
+            self._reader.start()
+        return self._process
+
+    def _said(self) -> str:
+        lines = _log(self._scratch).read_text(errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-LOG_LINES_MAX:])
+
+
+@contextmanager
+def java(scratch: Path) -> Iterator[Java]:
+    """Yield what runs cases, with its log in a folder."""
+    started = Java(scratch)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def _start(scratch: Path) -> subprocess.Popen[str]:
+    folder = compiled()
+    options = shlex.split((folder / "options").read_text())
+    with _log(scratch).open("ab") as log:
+        return subprocess.Popen(
+            [str(_java()), *OPTIONS, *options, "-cp", f"{folder}:{_jars()}/*", "tableside.state.Cases"],
+            cwd=scratch,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            encoding="utf-8",
+        )
+
+
+def _read(process: subprocess.Popen[str], answers: "Queue[str]") -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        answers.put(line)
+    answers.put(json.dumps({"error": f"Java has ended with {process.wait()}"}))
+
+
+def _compile(files: Sequence[Path], folder: Path) -> None:
+    compile_java(ensure_javac(), files, folder, str(SOURCES), f"{_jars()}/*")
+    command = [str(_java()), "-cp", f"{folder}:{_jars()}/*", "tableside.state.Cases", "options"]
+    (folder / "options").write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def _java() -> Path:
+    """Return the `java` that came with the compiler."""
+    return ensure_javac().resolve().with_name("java")
+
+
+def _jars() -> Path:
+    jars = find_spark_jars()
+    if jars is None:
+        pytest.fail("no PySpark is installed whose jars the cases could be compiled against")
+    return jars
+
+
+def _log(scratch: Path) -> Path:
+    return scratch / "java.log"
