@@ -1,0 +1,50 @@
+package tableside.state;
+
+import java.util.Arrays;
+
+/** Which parts of an arena a version's entries are in, in order. What lies between them is another's, or nothing. */
+final class Extents {
+  private int[] bounds;
+  private int count;
+
+  Extents() {
+    this(new int[2], 0);
+  }
+
+  private Extents(int[] bounds, int count) {
+    this.bounds = bounds;
+    this.count = count;
+  }
+
+  Extents copy() {
+    return new Extents(Arrays.copyOf(bounds, Math.max(2, count)), count);
+  }
+
+  /** Add what is written after all others; it becomes one with the last where it follows at once. */
+  void add(int start, int end) {
+    if (count > 0 && bounds[count - 1] == start) {
+      bounds[count - 1] = end;
+      return;
+    }
+    if (count == bounds.length) {
+      bounds = Arrays.copyOf(bounds, 2 * count);
+    }
+    bounds[count++] = start;
+    bounds[count++] = end;
+  }
+
+  /** The first address from this one on that is in an extent, or NONE. */
+  int from(int address) {
+    int low = 0;
+    int high = count / 2;
+    while (low < high) {
+      int middle = low + high >>> 1;
+      if (bounds[2 * middle + 1] > address) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return 2 * low == count ? Arena.NONE : Math.max(address, bounds[2 * low]);
+  }
+}
