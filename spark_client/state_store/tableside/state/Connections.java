@@ -1,0 +1,80 @@
+package tableside.state;
+
+import java.net.http.HttpClient;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import javax.net.ssl.SSLContext;
+
+/** The HTTP client of one address: made at first use, and anew once files of certificates have been renewed. */
+final class Connections {
+  private static final long LOOK_AGAIN_NS = 60_000_000_000L;
+  private static final double CONNECT_MAX_S = 5;
+
+  private final Tls tls;
+  private final double timeoutS;
+  private final ExecutorService threads;
+  private final long lookAgainNs;
+  private HttpClient client;
+  private List<String> seen;
+  private long lookedNs;
+
+  Connections(Settings settings, ExecutorService threads) {
+    this(settings, threads, LOOK_AGAIN_NS);
+  }
+
+  Connections(Settings settings, ExecutorService threads, long lookAgainNs) {
+    this.tls = Tls.of(settings, System.getenv());
+    this.timeoutS = settings.timeoutS();
+    this.threads = threads;
+    this.lookAgainNs = lookAgainNs;
+  }
+
+  /** The client to use now. While new files cannot be used, it is the one made from those read before. */
+  synchronized HttpClient client() throws Fault {
+    if (client == null) {
+      List<String> states = tls == null ? List.of() : tls.states();
+      client = made();
+      seen = states;
+      lookedNs = System.nanoTime();
+    } else if (tls != null && System.nanoTime() - lookedNs >= lookAgainNs) {
+      lookedNs = System.nanoTime();
+      renew();
+    }
+    return client;
+  }
+
+  /** The fault that an error of the HTTP client's is. */
+  Fault fault(Throwable error) {
+    String refusal = tls == null ? null : tls.refusal(error);
+    if (refusal != null) return Fault.lasting(Fault.TLS_REFUSED, 0, refusal);
+    Throwable root = error;
+    while (root.getMessage() == null && root.getCause() != null) root = root.getCause();
+    String said = root.getMessage() == null ? "" : ": " + root.getMessage();
+    boolean cutOff = tls != null && !(error instanceof java.net.ConnectException);
+    String doubt = cutOff ? " (" + tls.doubt() + ")" : "";
+    return Fault.passing(Fault.UNREACHABLE, 0, root.getClass().getSimpleName() + said + doubt);
+  }
+
+  private void renew() {
+    List<String> states = tls.states();
+    if (states.equals(seen)) return;
+    try {
+      client = made();
+      seen = states;
+    } catch (Fault unusable) {
+      // Half renewed: the certificate is there and its key not yet.
+    }
+  }
+
+  private HttpClient made() throws Fault {
+    SSLContext context = tls == null ? null : tls.context();
+    HttpClient.Builder builder =
+        HttpClient.newBuilder()
+            .version(HttpClient.Version.HTTP_1_1)
+            .followRedirects(HttpClient.Redirect.NEVER)
+            .connectTimeout(Duration.ofMillis((long) Math.ceil(1000 * Math.min(timeoutS, CONNECT_MAX_S))))
+            .executor(threads);
+    return (context == null ? builder : builder.sslContext(context)).build();
+  }
+}

@@ -1,0 +1,12 @@
+package tableside.state;
+
+import java.util.concurrent.atomic.LongAdder;
+
+/** Counts what a store has cost: HTTP requests, those of them that asked again, bytes of bodies, time waited. */
+final class Meter {
+  final LongAdder calls = new LongAdder();
+  final LongAdder retries = new LongAdder();
+  final LongAdder sentBytes = new LongAdder();
+  final LongAdder receivedBytes = new LongAdder();
+  final LongAdder waitedNs = new LongAdder();
+}
