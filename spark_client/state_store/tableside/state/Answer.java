@@ -53,7 +53,7 @@ record Answer(int status, HttpHeaders headers, List<ByteBuffer> body) {
     return own ? Fault.of(status, problem, retryAfterS()) : Fault.foreign(status, retryAfterS());
   }
 
-  /** How long the service asks to be left alone. A date is none: it never sends one, and a proxy's clock is not ours. */
+  /** How long the service asks to be left alone. A date is none: it sends none, and a proxy's clock is not ours. */
   double retryAfterS() {
     try {
       double seconds = Double.parseDouble(headers.firstValue("retry-after").orElse("0").strip());

@@ -4,8 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Future;
@@ -21,6 +21,9 @@ import java.util.stream.IntStream;
 final class Call {
   /** How large the answer to one request is wanted at most, where every value that it asks for is a full chunk. */
   private static final int ANSWER_BYTES_WANTED = 16 << 20;
+
+  /** What the caller asked to know, rather than trouble. */
+  private static final Set<String> EXPECTED = Set.of(Outcome.RECORD_NOT_FOUND, Outcome.PRECONDITION_FAILED);
 
   private final Settings settings;
   private final Layout layout;
@@ -48,9 +51,12 @@ final class Call {
     try {
       work();
       awaitHelp();
+    } catch (TableException | RuntimeException error) {
+      fail(error);
     } finally {
       stop();
     }
+    raiseFailure();
     return IntStream.range(0, operations.size()).mapToObj(outcomes::get).toList();
   }
 
@@ -102,11 +108,11 @@ final class Call {
     if (failure == null) failure = error;
   }
 
-  private synchronized boolean failed() {
+  private synchronized boolean hasFailed() {
     return failure != null;
   }
 
-  private void awaitHelp() throws TableException, InterruptedException {
+  private void awaitHelp() throws InterruptedException {
     for (Future<?> help : helpers()) {
       try {
         help.get();
@@ -114,6 +120,9 @@ final class Call {
         throw new IllegalStateException(error.getCause());
       }
     }
+  }
+
+  private synchronized void raiseFailure() throws TableException {
     if (failure instanceof TableException error) throw error;
     if (failure instanceof RuntimeException error) throw error;
     if (failure != null) throw new IllegalStateException("the table was closed meanwhile", failure);
@@ -138,50 +147,60 @@ final class Call {
         halve(left.positions, asked, left.fault, budget);
         return;
       }
-      if (failed() || !budget.pause(left.fault.retryAfterS)) throw failure(left.positions.get(0), left.fault, budget);
+      if (hasFailed() || !budget.pause(left.pauseS)) throw failure(left.positions.get(0), left.fault, budget);
       meter.retries.increment();
       if (left.positions.size() < asked.size()) content = body(left.positions).content();
       asked = left.positions;
     }
   }
 
-  /** What is left of a request: why the first of it is, and whether all of it is merely too large for one answer. */
-  private record Left(List<Integer> positions, Fault fault, boolean tooLarge) {}
+  /**
+   * What is left of a request: why the first of it is, how long the service asks to be left alone, and whether all of it
+   * is merely too large for one answer.
+   */
+  private record Left(List<Integer> positions, Fault fault, double pauseS, boolean tooLarge) {
+    static final Left NOTHING = new Left(List.of(), null, 0, false);
+
+    static Left of(List<Integer> positions, List<Fault> faults) {
+      if (positions.isEmpty()) return NOTHING;
+      double pauseS = faults.stream().mapToDouble(fault -> fault.retryAfterS).max().orElse(0);
+      return new Left(positions, faults.get(0), pauseS, faults.stream().allMatch(Fault::tooLarge));
+    }
+  }
 
   private Left attempt(List<Integer> asked, Body.Content content, Budget budget)
       throws TableException, InterruptedException {
     double withinS = budget.attempt(settings.timeoutS());
     try {
-      Answer answer = service.batch(content, withinS, meter);
-      return settled(asked, answer, budget);
+      return leftOf(asked, service.batch(content, withinS, meter), budget);
     } catch (Fault fault) {
-      return failed(asked, fault, budget);
+      return leftAfter(fault, asked, budget);
     }
   }
 
   /** What is left where a request has failed as a whole. */
-  private Left failed(List<Integer> asked, Fault fault, Budget budget) throws TableException {
-    if (fault.tooLarge() || fault.retriable) return new Left(asked, fault, fault.tooLarge());
+  private Left leftAfter(Fault fault, List<Integer> asked, Budget budget) throws TableException {
+    if (fault.tooLarge() || fault.retriable) return Left.of(asked, List.of(fault));
     boolean absent = layout == Layout.ASSUMED && Outcome.TABLE_NOT_FOUND.equals(fault.code);
     for (int position : asked) {
       if (!absent || !(operations.get(position) instanceof Operation.Get)) throw failure(position, fault, budget);
       outcomes.set(position, new Outcome(fault.status, null, null, fault.code, fault.detail));
     }
-    return new Left(List.of(), null, false);
+    return Left.NOTHING;
   }
 
-  private Left settled(List<Integer> asked, Answer answer, Budget budget) throws TableException, Fault {
+  private Left leftOf(List<Integer> asked, Answer answer, Budget budget) throws TableException, Fault {
     List<JsonNode> results = results(answer, asked.size());
     List<Integer> left = new ArrayList<>();
     List<Fault> faults = new ArrayList<>();
     for (int index = 0; index < asked.size(); index++) {
       Fault fault = settle(asked.get(index), results.get(index), answer.retryAfterS());
       if (fault == null) continue;
-      if (!fault.retriable && !fault.tooLarge()) throw failure(asked.get(index), fault, budget);
+      if (!fault.retriable) throw failure(asked.get(index), fault, budget);
       left.add(asked.get(index));
       faults.add(fault);
     }
-    return new Left(left, longest(faults), !left.isEmpty() && faults.stream().allMatch(Fault::tooLarge));
+    return Left.of(left, faults);
   }
 
   private static List<JsonNode> results(Answer answer, int count) throws Fault {
@@ -198,20 +217,17 @@ final class Call {
   private Fault settle(int position, JsonNode result, double retryAfterS) throws Fault {
     int status = result.path("status").asInt();
     JsonNode error = result.path("error");
-    if (status < 200) throw Fault.passing(Fault.UNEXPECTED, 200, "a result that is not the service's own");
-    Fault fault = error.isObject() ? Fault.of(status, error, retryAfterS) : status < 300 ? null : Fault.foreign(status, 0);
-    Outcome outcome =
-        fault == null
-            ? new Outcome(status, result.get("value"), result.path("etag").textValue(), null, null)
-            : new Outcome(status, null, null, fault.code, fault.detail);
-    boolean settled = outcome.ok() || outcome.refused() || Outcome.RECORD_NOT_FOUND.equals(outcome.code());
-    if (settled) outcomes.set(position, outcome);
-    return settled ? null : fault;
-  }
-
-  /** The fault that asks for the longest pause. */
-  private static Fault longest(List<Fault> faults) {
-    return faults.stream().max(Comparator.comparingDouble(fault -> fault.retryAfterS)).orElse(null);
+    if (status < 200 || (status >= 300) != error.isObject()) {
+      throw Fault.passing(Fault.UNEXPECTED, 200, "a result that is not the service's own");
+    }
+    if (status < 300) {
+      outcomes.set(position, new Outcome(status, result.get("value"), result.path("etag").textValue(), null, null));
+      return null;
+    }
+    Fault fault = Fault.of(status, error, retryAfterS);
+    if (!EXPECTED.contains(fault.code)) return fault;
+    outcomes.set(position, new Outcome(status, null, null, fault.code, fault.detail));
+    return null;
   }
 
   /** Asks in two requests for what was too large for one; what is too large alone has failed. */

@@ -1,5 +1,6 @@
 package tableside.state;
 
+import java.net.ConnectException;
 import java.net.http.HttpClient;
 import java.time.Duration;
 import java.util.List;
@@ -51,7 +52,7 @@ final class Connections {
     Throwable root = error;
     while (root.getMessage() == null && root.getCause() != null) root = root.getCause();
     String said = root.getMessage() == null ? "" : ": " + root.getMessage();
-    boolean cutOff = tls != null && !(error instanceof java.net.ConnectException);
+    boolean cutOff = tls != null && !(error instanceof ConnectException);
     String doubt = cutOff ? " (" + tls.doubt() + ")" : "";
     return Fault.passing(Fault.UNREACHABLE, 0, root.getClass().getSimpleName() + said + doubt);
   }

@@ -13,18 +13,25 @@ enum Layout {
   /** As STRING, which a table has that is made at its first write; this one is not there yet. */
   ASSUMED;
 
-  private static final String WANTED =
-      "the keys of a table for state are two strings, or one; in the service's configuration, under tables:"
-          + " `%s: {store: …, key: {place: string, item: string}}`";
+  private static final String WRITE =
+      "; in the service's configuration, `tables: {%s: {store: …, key: {place: string, item: string}}}`";
 
-  /** The layout of a table as the service describes it. */
+  /** The layout of a table as the service describes it. A table that would forget, or read late, is refused. */
   static Layout of(JsonNode description, String table) throws Fault {
+    JsonNode policies = description.path("policies");
+    if (policies.path("ttl_s").asDouble(0) > 0) throw unfit("its records expire (ttl_s)", table);
+    boolean late = policies.path("consistency").asText().equals("eventual");
+    if (late) throw unfit("its reads may be late (consistency)", table);
     JsonNode fields = description.path("key");
     boolean strings = fields.isArray();
     for (JsonNode field : fields) strings &= field.path("type").asText().equals("string");
     if (strings && fields.size() == 2) return PAIR;
     if (strings && fields.size() == 1) return STRING;
-    throw Fault.lasting("wrong_key", 200, String.format(WANTED, table));
+    throw unfit("its keys are neither two strings nor one", table);
+  }
+
+  private static Fault unfit(String why, String table) {
+    return Fault.lasting("unfit_table", 200, "no table for state: " + why + String.format(WRITE, table));
   }
 
   void write(Key key, JsonGenerator generator) throws IOException {

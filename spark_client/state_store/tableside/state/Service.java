@@ -1,8 +1,10 @@
 package tableside.state;
 
 import java.net.URI;
+import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
@@ -41,9 +43,9 @@ final class Service {
     HttpRequest.Builder request =
         request("/batch", withinS)
             .header("Content-Type", "application/json")
+            .header("Cache-Control", "no-cache")
             .header("Prefer", String.format(Locale.ROOT, "wait=%.3f", withinS * SHARE_OF_SERVICE))
             .POST(content.publisher());
-    meter.sentBytes.add(content.length());
     return signed(request, withinS, meter);
   }
 
@@ -69,6 +71,7 @@ final class Service {
       throws Fault, InterruptedException {
     HttpRequest ready = (token == null ? request : request.setHeader("Authorization", "Bearer " + token)).build();
     meter.calls.increment();
+    meter.sentBytes.add(ready.bodyPublisher().map(HttpRequest.BodyPublisher::contentLength).orElse(0L));
     CompletableFuture<HttpResponse<List<ByteBuffer>>> sending =
         connections.client().sendAsync(ready, answer -> new Bounded(ANSWER_BYTES_MAX, meter));
     try {
@@ -86,9 +89,8 @@ final class Service {
 
   private Fault fault(Throwable error, double withinS) {
     if (error instanceof Bounded.TooLargeException) return Fault.lasting(Fault.TOO_LARGE, 0, error.getMessage());
-    if (error instanceof java.net.http.HttpConnectTimeoutException) return connections.fault(error);
-    if (error instanceof java.net.http.HttpTimeoutException) return slow(withinS);
-    return connections.fault(error);
+    boolean slow = error instanceof HttpTimeoutException && !(error instanceof HttpConnectTimeoutException);
+    return slow ? slow(withinS) : connections.fault(error);
   }
 
   private static Fault slow(double withinS) {

@@ -61,6 +61,7 @@ final class Table {
    */
   List<Outcome> apply(List<Operation> operations, Meter meter) throws TableException, InterruptedException {
     refuseRepeated(operations);
+    if (Thread.interrupted()) throw new InterruptedException();
     if (operations.isEmpty()) return List.of();
     long begunNs = System.nanoTime();
     try {
