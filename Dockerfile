@@ -15,12 +15,13 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem set -eu; \
     locked="--no-deps --require-hashes --only-binary=:all: --no-compile"; \
     tools/bin/pip install $locked --requirement wheel.txt; \
     tools/bin/pip --python /opt/tableside/bin/python3 install $locked --requirement service.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY scripts/state_jar.py scripts/
 COPY service service
 COPY spark_client spark_client
 ARG VERSION=0+unknown
 RUN set -eu; \
-    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE="${VERSION}"; \
+    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE="${VERSION}" TABLESIDE_STATE_JAR=required; \
     tools/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .; \
     tools/bin/pip --python /opt/tableside/bin/python3 install --no-deps --no-index --no-compile dist/*.whl; \
     cd /opt/tableside; \

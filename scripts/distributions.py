@@ -7,6 +7,7 @@ from pathlib import Path
 from packaging.metadata import Metadata
 from packaging.version import Version
 
+JAR = "tableside_spark/state/tableside-state.jar"
 PACKAGES = {"tableside", "tableside_spark", "pyspark_tableside"}
 
 
@@ -22,7 +23,8 @@ def faults(wheel: Path, sdist: Path, version: Version) -> list[str]:
     if (parsed.name, parsed.version) != ("tableside", version):
         found.append(f"{wheel.name}: is {parsed.name} {parsed.version}, not tableside {version}")
     strangers = packages(wheel) - PACKAGES
-    return [*found, *(f"{wheel.name}: would install {name}, which is not ours" for name in sorted(strangers))]
+    found += [f"{wheel.name}: would install {name}, which is not ours" for name in sorted(strangers)]
+    return found + [f"{file.name}: has no jar of the state store" for file in (wheel, sdist) if not has_jar(file)]
 
 
 def wheel_metadata(wheel: Path) -> bytes:
@@ -38,6 +40,15 @@ def sdist_metadata(sdist: Path) -> bytes:
         file = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/PKG-INFO")
         assert file is not None
         return file.read()
+
+
+def has_jar(file: Path) -> bool:
+    """Tell whether a wheel or an sdist has the jar of the state store."""
+    if file.suffix == ".whl":
+        with zipfile.ZipFile(file) as wheel:
+            return JAR in wheel.namelist()
+    with tarfile.open(file) as sdist:
+        return f"{file.name.removesuffix('.tar.gz')}/spark_client/{JAR}" in sdist.getnames()
 
 
 def packages(wheel: Path) -> set[str]:

@@ -16,6 +16,8 @@ from pathlib import Path
 import yaml
 from packaging.version import Version
 
+from servers.jdk import ensure_javac
+
 from . import bill_of_materials, changelog, distributions
 from .bootstrap import ROOT, SetupError
 
@@ -43,6 +45,7 @@ def main() -> None:
     version = Version(run(sys.executable, "-m", "hatchling", "version", environment=environment))
     refuse_undescribed(version)
     refuse_another_image(version)
+    ensure_javac()
     with tempfile.TemporaryDirectory() as temporary:
         clone, built = Path(temporary) / "clone", Path(temporary) / "built"
         # What is ignored, by whatever rule of git, is not in a clone: the build does not know all of these rules.
@@ -75,9 +78,9 @@ def refuse_another_image(version: Version) -> None:
 
 
 def build_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what the build sees: no version from outside, and the commit's time as that of all files."""
+    """Return what the build sees: no version from outside, the commit's time for all files; no jar, no build."""
     kept = {name: value for name, value in inherited.items() if not name.startswith("SETUPTOOLS_SCM_")}
-    return kept | {"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct")}
+    return kept | {"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct"), "TABLESIDE_STATE_JAR": "required"}
 
 
 def build(tree: Path, folder: Path, version: Version, environment: Mapping[str, str]) -> None:

@@ -23,9 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "spark_client" / "state_store"
 JAR = ROOT / "spark_client" / "tableside_spark" / "state" / "tableside-state.jar"
 VENV = ROOT / ".venv"
-TITLE = "Tableside state store for Spark Structured Streaming"
+TITLE = "Tableside state store for Spark"
 RELEASE = 17
 MANIFEST = "META-INF/MANIFEST.MF"
+DIGEST_LENGTH = 40  # a line of a manifest has 72 bytes at most
 TIME = (1980, 1, 1, 0, 0, 0)
 LINT = "-Xlint:all,-serial,-processing,-classfile,-path"
 """What is left out is about Spark's jars, or about what no object of ours is: serialized."""
@@ -47,7 +48,7 @@ def is_current(jar: Path = JAR) -> bool:
     """Tell whether a jar is there and was made of the sources as they are."""
     try:
         with zipfile.ZipFile(jar) as archive:
-            return f"\r\nSources-SHA-256: {digest()}\r\n" in archive.read(MANIFEST).decode()
+            return f"\r\nSources-Digest: {digest()}\r\n" in archive.read(MANIFEST).decode()
     except (OSError, KeyError, zipfile.BadZipFile):
         return False
 
@@ -63,7 +64,7 @@ def digest() -> str:
     for file in [*sources(), Path(__file__)]:
         content = file.read_bytes()
         made_of.update(f"{file.relative_to(ROOT).as_posix()}\n{len(content)}\n".encode() + content)
-    return made_of.hexdigest()
+    return made_of.hexdigest()[:DIGEST_LENGTH]
 
 
 def find_javac() -> Path | None:
@@ -90,11 +91,11 @@ def compile_java(javac: Path, files: Sequence[Path], folder: Path, *classpath: s
         raise JarError(f"failed: {javac} on {len(files)} files\n{done.stdout}{done.stderr}".rstrip())
 
 
-def pack(folder: Path, jar: Path) -> None:
+def pack(folder: Path, made_of: str, jar: Path) -> None:
     """Pack compiled classes: sorted, of no particular time, and not compressed, which a wheel does anyway."""
-    lines = {"Manifest-Version": "1.0", "Implementation-Title": TITLE, "Sources-SHA-256": digest()}
+    lines = {"Manifest-Version": "1.0", "Implementation-Title": TITLE, "Sources-Digest": made_of}
     manifest = "".join(f"{name}: {text}\r\n" for name, text in lines.items()) + "\r\n"
-    classes = sorted(file for file in folder.rglob("*.class"))
+    classes = sorted(folder.rglob("*.class"))
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_entry(MANIFEST), manifest)
         for file in classes:
@@ -104,12 +105,13 @@ def pack(folder: Path, jar: Path) -> None:
 def _replace(javac: Path, jars: Path) -> None:
     """Make the jar beside where it belongs, so that who looks for it finds the old one or the new one."""
     JAR.parent.mkdir(parents=True, exist_ok=True)
+    made_of = digest()
     with tempfile.TemporaryDirectory() as temporary:
         compile_java(javac, sources(), Path(temporary), f"{jars}/*")
         with tempfile.NamedTemporaryFile(dir=JAR.parent, prefix=".", suffix=f".{JAR.name}", delete=False) as made:
             unfinished = Path(made.name)
         try:
-            pack(Path(temporary), unfinished)
+            pack(Path(temporary), made_of, unfinished)
             unfinished.chmod(0o644)
             unfinished.replace(JAR)
         finally:
@@ -153,10 +155,36 @@ def _locked() -> Iterator[None]:
         os.close(folder)
 
 
+def make_if_possible() -> None:
+    """Make the jar where it can be made with what is at hand; where not, say so once and go on without."""
+    if is_current():
+        return
+    stamp, wanted = VENV / "jar.stamp", digest()
+    if find_javac() is None:
+        if not (stamp.exists() and stamp.read_text() == wanted):
+            say(f"no javac {RELEASE} or later: the jar for Spark's state is not built (scripts/jar does it)")
+            stamp.write_text(wanted)
+        return
+    say("compiling the state store …")
+    try:
+        ensure_jar()
+    except JarError as problem:
+        say(f"the jar for Spark's state is not built: {problem}")
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    print(f"[setup] {text}", file=sys.stderr, flush=True)
+
+
 def main() -> None:
-    """Make the jar, with a compiler from Debian if there is none."""
-    argparse.ArgumentParser(description="Build the jar of the state store.").parse_args()
-    from servers.jdk import ensure_javac  # installs: a build of a wheel does not
+    """Make the jar: with what is at hand, or with a compiler from Debian if there is none."""
+    parser = argparse.ArgumentParser(description="Build the jar of the state store, if it is missing or out of date.")
+    parser.add_argument("--if-possible", action="store_true", help="install nothing, and without a compiler do nothing")
+    if parser.parse_args().if_possible:
+        make_if_possible()
+        return
+    from servers.jdk import ensure_javac  # what is not there when a wheel is built
 
     print(ensure_jar(None if is_current() else ensure_javac()))
 
@@ -164,5 +192,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except JarError as problem:
+    except (JarError, RuntimeError) as problem:
         sys.exit(f"jar: {problem}")

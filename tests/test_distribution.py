@@ -18,12 +18,13 @@ from packaging.utils import canonicalize_name
 
 from released import VERSION, Released, page_block
 from running import running
-from scripts import bootstrap
+from scripts import bootstrap, state_jar
 from trees import ROOT, git, module
 
 LOCKED = ROOT / "constraints.txt"
 PACKAGES = ("service/tableside", "spark_client/tableside_spark", "spark_client/pyspark_tableside")
 ABOUT = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+JAR = "tableside_spark/state/tableside-state.jar"
 NOWHERE = "127.0.0.1:1"
 STORES = {
     "dynamodb": {"region": "eu-west-1", "endpoint_url": f"http://{NOWHERE}"},
@@ -31,6 +32,7 @@ STORES = {
     "redis": {"url": f"redis://{NOWHERE}/0"},
     "rocksdb": {"path": "data"},
 }
+WITHOUT_JAVA = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 DRIVERS = {"dynamodb": "aioboto3", "postgres": "asyncpg", "redis": "redis", "rocksdb": "rocksdict"}
 
 IMPORT_CLIENT = """
@@ -63,7 +65,7 @@ def test_the_wheel_holds_our_packages_and_nothing_else(released: Released) -> No
     with zipfile.ZipFile(released.wheel) as archive:
         found = set(archive.namelist())
     ours = {f"{Path(package).name}/{file}" for package in PACKAGES for file in files(released.repository / package)}
-    assert found == ours | {f"tableside-{VERSION}.dist-info/{name}" for name in ABOUT}
+    assert found == ours | {JAR} | {f"tableside-{VERSION}.dist-info/{name}" for name in ABOUT}
     assert {"tableside/py.typed", "tableside_spark/py.typed"} <= found
 
 
@@ -78,7 +80,7 @@ def test_the_wheel_has_the_licence(released: Released) -> None:
 def test_the_sdist_holds_all_that_the_repository_does(released: Released) -> None:
     with tarfile.open(released.sdist) as archive:
         found = {name.partition("/")[2] for name in archive.getnames()}
-    assert found == files(released.repository) | {"PKG-INFO"}
+    assert found == files(released.repository) | {f"spark_client/{JAR}", "PKG-INFO"}
     assert {"constraints.txt", "scripts/run", ".ci/run", "tests/test_distribution.py"} <= found
 
 
@@ -92,6 +94,39 @@ def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path
         module(tmp_path, "build", *arguments, environment={"SOURCE_DATE_EPOCH": str(time)})
         [wheel] = (tmp_path / folder).iterdir()
         assert (wheel.name, digest(wheel)) == (released.wheel.name, digest(released.wheel))
+
+
+def test_the_jar_is_made_of_the_sources_and_holds_the_state_store(released: Released, tmp_path: Path) -> None:
+    with zipfile.ZipFile(released.wheel) as wheel, zipfile.ZipFile(wheel.extract(JAR, tmp_path)) as jar:
+        names = jar.namelist()
+        manifest = jar.read("META-INF/MANIFEST.MF").decode()
+    assert names == ["META-INF/MANIFEST.MF", *sorted(names[1:])]
+    assert "tableside/state/TablesideStateStoreProvider.class" in names
+    assert f"Sources-Digest: {state_jar.digest()}\r\n" in manifest
+
+
+@pytest.mark.parametrize("way", ["of the sdist, whose jar is taken", "of the repository, without it"])
+def test_without_a_compiler_a_wheel_is_built(released: Released, tmp_path: Path, way: str) -> None:
+    tree = tmp_path / f"tableside-{VERSION}"
+    if way.startswith("of the sdist"):
+        subprocess.run(["tar", "-xf", released.sdist, "-C", tmp_path], check=True)
+    else:
+        git(tmp_path, "clone", "--quiet", released.repository.as_uri(), str(tree))
+    arguments = ["--wheel", "--no-isolation", "--outdir", str(tmp_path), str(tree)]
+    said = module(tmp_path, "build", *arguments, environment=WITHOUT_JAVA)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        has_jar = JAR in archive.namelist()
+    assert has_jar is way.startswith("of the sdist")
+    assert ("built without the jar of the state store: no javac" in said) is not has_jar
+
+
+def test_without_a_compiler_nothing_is_built_that_has_to_have_the_jar(released: Released, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", released.repository.as_uri(), "tree")
+    environment = {**WITHOUT_JAVA, "TABLESIDE_STATE_JAR": "required"}
+    arguments = ["--no-isolation", "--outdir", str(tmp_path), str(tmp_path / "tree")]
+    said = module(tmp_path, "build", *arguments, code=1, environment=environment)
+    assert "no javac of version 17 or later in JAVA_HOME or on PATH: install a JDK" in said
 
 
 def test_bare_it_is_the_client_and_neither_spark_nor_the_service(installed: Installed) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -162,6 +163,25 @@ def test_what_would_be_wrong_about_publishing_is_found(released: Released, tmp_p
         archive.writestr("tests/__init__.py", "")
     [fault] = distributions.faults(wheel, released.sdist, Version(VERSION))
     assert fault == f"{wheel.name}: would install tests, which is not ours"
+    for file in (wheel, sdist := tmp_path / released.sdist.name):
+        take_jar_out(released.dist / file.name, file)
+    assert distributions.faults(wheel, sdist, Version(VERSION)) == [
+        f"{file.name}: has no jar of the state store" for file in (wheel, sdist)
+    ]
+
+
+def take_jar_out(archive: Path, copy: Path) -> None:
+    """Copy a wheel or an sdist, but for the jar in it."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel, zipfile.ZipFile(copy, "w") as less:
+            for name in wheel.namelist():
+                if not name.endswith(".jar"):
+                    less.writestr(name, wheel.read(name))
+        return
+    with tarfile.open(archive) as sdist, tarfile.open(copy, "w:gz") as less_of_it:
+        for member in sdist.getmembers():
+            if not member.name.endswith(".jar"):
+                less_of_it.addfile(member, sdist.extractfile(member))
 
 
 def shell(commands: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bootstrap import ROOT
+from scripts.state_jar import ensure_jar
 from servers.buildah import Builder, builder
 from servers.container import Image
 from servers.debian import debian_with_python
+from servers.jdk import ensure_javac
 
 BASE = "localhost/base"
 NAME = "localhost/tableside"
@@ -59,13 +61,15 @@ def built(scratch: Path) -> Iterator[Built]:
 
 def _copied(context: Path) -> Path:
     """Copy what a builder is sent: the tree may change while the tests run."""
+    ensure_jar(ensure_javac())
     sent = re.findall(r"(?m)^!(.+)$", (ROOT / ".dockerignore").read_text())
     context.mkdir()
-    for path in (ROOT / name for name in ["Dockerfile", ".dockerignore", *sent]):
-        if path.is_dir():
-            shutil.copytree(path, context / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ["Dockerfile", ".dockerignore", *sent]:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(path, context)
+            (context / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, context / name)
     return context
 
 
