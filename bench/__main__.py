@@ -5,16 +5,29 @@ Of the stores all are measured, or those that are named: `scripts/bench stores r
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, folding, overload, policies, refusals, single, slow, spark, stores
+from . import batch_get, coalesce, folding, overload, policies, refusals, single, slow, spark, state, stores
 from .kinds import KINDS
 from .report import Result, show, write
 
-NAMES = ("batch", "single", "policies", "coalesce", "overload", "spark", "folding", "refusals", "slow", "stores")
+NAMES = (
+    "batch",
+    "single",
+    "policies",
+    "coalesce",
+    "overload",
+    "spark",
+    "folding",
+    "refusals",
+    "slow",
+    "state",
+    "stores",
+)
 OVERLOAD_TIMES = 12
 """How much longer than `--seconds` more is offered than can be done: by default for a minute."""
 
@@ -30,6 +43,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each way is measured in a round")
     parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured, in turn")
     parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows Spark sends, at most")
+    _add_state(parser.add_argument_group("state"))
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="where the results go")
     arguments = parser.parse_args()
     results: list[Result] = []
@@ -38,6 +52,16 @@ def main() -> None:
         results += _run(name, arguments)
     show(results)
     write(results, arguments.json)
+
+
+def _add_state(group: argparse._ArgumentGroup) -> None:
+    default = state.Plan()
+    group.add_argument("--keys", type=int, default=default.keys, help="how many keys the state has")
+    group.add_argument("--batches", type=int, default=default.batches, help="how many micro-batches are measured")
+    group.add_argument("--heaps-mib", type=int, nargs="+", default=default.heaps_mib, help="heaps of a driver")
+    group.add_argument("--maintenance-s", type=float, nargs="+", default=default.maintenance_s, help="its intervals")
+    group.add_argument("--run-max-s", type=float, default=default.run_max_s, help="how long a driver may take")
+    group.add_argument("--ways", nargs="+", choices=default.ways, default=default.ways, help="where the state is")
 
 
 def _name(text: str) -> str:
@@ -75,10 +99,16 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return refusals.run(arguments.seconds, arguments.rounds)
         case "slow":
             return slow.run(arguments.seconds, arguments.rounds)
+        case "state":
+            return state.run(_plan(arguments), arguments.rounds)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)
+
+
+def _plan(arguments: argparse.Namespace) -> state.Plan:
+    return state.Plan(**{each.name: getattr(arguments, each.name) for each in fields(state.Plan)})
 
 
 try:
     main()
-except (SetupError, ServerFailed) as problem:
+except (SetupError, ServerFailed, state.DriverFailed) as problem:
     sys.exit(f"bench: {problem}")

@@ -1,0 +1,81 @@
+"""How long a provider takes to load the last version of each partition, asked directly and one after the other."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from .java import jvm
+from .task import PARTITIONS
+from .ways import SPARKS
+
+STORE = "default"
+
+
+def seconds(spark: SparkSession, checkpoint: str) -> list[float]:
+    """Return the seconds by partition, for providers that are new and know nothing yet.
+
+    The providers that the session has are closed first.
+    """
+    _package(spark).StateStore.stop()
+    batch, uids = _last(Path(checkpoint) / "commits")
+    return [_seconds(spark, checkpoint, partition, batch + 1, uids[partition]) for partition in range(PARTITIONS)]
+
+
+def _seconds(spark: SparkSession, checkpoint: str, partition: int, version: int, uid: str | None) -> float:
+    provider = _provider(spark, checkpoint, partition)
+    try:
+        began = time.perf_counter()
+        store = provider.getStore(version, jvm(spark).scala.Option.apply(uid), False, False)
+        took = time.perf_counter() - began
+        store.abort()
+    finally:
+        provider.close()
+    return took
+
+
+def _provider(spark: SparkSession, checkpoint: str, partition: int) -> Any:
+    java, state, session = jvm(spark), _package(spark), _session(spark)
+    schema = spark.read.format("statestore").load(checkpoint).schema
+    key, value = (
+        java.org.apache.spark.sql.types.DataType.fromJson(schema[name].dataType.json()) for name in ("key", "value")
+    )
+    place = state.StateStoreId(str(Path(checkpoint).absolute().as_uri()) + "/state", 0, partition, STORE)
+    return _object(state, "StateStoreProvider").createAndInit(
+        state.StateStoreProviderId(place, java.java.util.UUID.fromString(str(uuid4()))),
+        key,
+        value,
+        state.NoPrefixKeyStateEncoderSpec(key),
+        False,
+        state.StateStoreConf.apply(session.conf()),
+        session.newHadoopConf(),
+        False,
+        java.scala.Option.empty(),
+    )
+
+
+def _last(commits: Path) -> tuple[int, list[str | None]]:
+    """Return the last micro-batch, and the identifiers of its versions by partition: none in format v1."""
+    last = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
+    document = json.loads(last.read_text().splitlines()[1])
+    found = document.get("stateUniqueIds") or {}
+    uids = [each[0] for each in found["0"]] if "0" in found else [None] * PARTITIONS
+    return int(last.name), uids
+
+
+def _session(spark: SparkSession) -> Any:
+    return spark._jsparkSession.sessionState()  # noqa: SLF001 - there is no other way to what a provider is given
+
+
+def _package(spark: SparkSession) -> Any:
+    found = jvm(spark)
+    for name in SPARKS.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _object(package: Any, name: str) -> Any:
+    return getattr(getattr(package, f"{name}$"), "MODULE$")

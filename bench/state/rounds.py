@@ -1,0 +1,77 @@
+"""Every way in turn, several times over, so that what disturbs the machine disturbs all of them."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ..report import WIDTH, Result, group
+from . import inputs, tables
+from .found import Found
+from .inputs import Inputs
+from .runs import Exhausted, Setting, measured
+from .ways import BASELINE, WAYS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large the state is, and what it is measured with: in every round the first heap and the first interval.
+
+    Each of the other heaps, and each of the other intervals, is measured once, with the first of the others' kind.
+    """
+
+    keys: int = 1_000_000
+    batches: int = 50
+    heaps_mib: Sequence[int] = (2048, 640)
+    maintenance_s: Sequence[float] = (60.0, 5.0)
+    run_max_s: float = 900.0
+    ways: Sequence[str] = tuple(WAYS)
+
+    def settings(self, rounds: int) -> Iterator[Setting]:
+        """Yield what is measured, round by round."""
+        for _ in range(rounds):
+            yield Setting(self.heaps_mib[0], self.maintenance_s[0])
+        for interval_s in self.maintenance_s[1:]:
+            yield Setting(self.heaps_mib[0], interval_s)
+        for heap_mib in self.heaps_mib[1:]:
+            yield Setting(heap_mib, self.maintenance_s[0])
+
+
+def run(plan: Plan, rounds: int = 3) -> list[Result]:
+    """Measure every way, print tables, and return the medians: rows per second, and all figures beside them."""
+    found: dict[Setting, Found] = {}
+    with tempfile.TemporaryDirectory(prefix="tableside-bench-") as name:
+        rows = inputs.write(Path(name) / "rows", plan.keys, plan.batches)
+        for turn, setting in enumerate(plan.settings(rounds)):
+            _round(found.setdefault(setting, Found()), plan, rows, setting, turn)
+    console = Console(width=WIDTH)
+    for setting, of_setting in found.items():
+        for table in tables.of(f"State of {plan.keys:,} keys, {rows.rows:,} rows, {setting}", of_setting):
+            console.print(table)
+    return [result for setting, each in found.items() for result in _results(setting, each, rows)]
+
+
+def _round(found: Found, plan: Plan, rows: Inputs, setting: Setting, turn: int) -> None:
+    """Measure every way once; each round begins with another one."""
+    first = turn % len(plan.ways)
+    for name in [*plan.ways[first:], *plan.ways[:first]]:
+        try:
+            figures = measured(WAYS[name], rows, setting, plan.run_max_s)
+        except Exhausted as why:
+            found.fails(name, str(why))
+            print(f"  {WAYS[name].name}, {setting}: {why}", flush=True)
+        else:
+            found.adds(name, turn, figures)
+            print(f"  {WAYS[name].name}, {setting}: {figures['wall_s']:.1f} s", flush=True)
+
+
+def _results(setting: Setting, found: Found, rows: Inputs) -> list[Result]:
+    """Return the results of a setting in which the baseline came to an end; a way that did not has none."""
+    names = [name for name in WAYS if found.median(name, "wall_s") is not None]
+    if BASELINE not in names:
+        return []
+    rates = [(WAYS[name].name, rows.rows / found.figure(name, "wall_s")) for name in names]
+    results = group(f"state, {setting}", "rows", rates, {})
+    return [replace(result, counts=found.counts(name)) for result, name in zip(results, names, strict=True)]
