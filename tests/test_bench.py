@@ -5,11 +5,16 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from bench import flight_updates
+from bench.state import figures, inputs
+from bench.state.found import Found
 from bench.two_samples import DIFFERENT, spread, welch_t
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +55,59 @@ def test_times_that_differ_are_told_from_those_that_do_not() -> None:
     assert abs(welch_t(late, times[0])) < DIFFERENT
     assert welch_t([1.0] * 9, [1.0] * 9) == 0
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 3.0
+
+
+def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> None:
+    options = ["--keys", "2000", "--batches", "5", "--heaps-mib", "1024", "--maintenance-s", "60"]
+    results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb", "bounded")
+    assert [result["way"] for result in results] == ["Spark, RocksDB, changelog", "Tableside, memory: bounded"]
+    assert all(result["per_second"] > 0 for result in results)
+    spark, own = (result["counts"] for result in results)
+    assert spark["stored_service_bytes"] == spark["cpu_service_ms"] == 0
+    for counted in ("stored_service_bytes", "cpu_service_ms", "resident_service_bytes", "load_ms", "commits_ms"):
+        assert own[counted] > 0
+    assert spark["stored_checkpoint_bytes"] > 0
+    assert "State of 2,000 keys, 2,240 rows, heap 1,024 MiB, maintenance every 60 s" in printed
+
+
+def test_rows_add_up_to_the_state_that_is_expected_of_them(tmp_path: Path) -> None:
+    made = inputs.write(tmp_path / "rows", keys=1_000, batches=10)
+    rows = pa.concat_tables(pyarrow.parquet.read_table(file) for file in (*made.measured, *made.more))
+    by_key = rows.group_by("user").aggregate([("amount", "count"), ("amount", "sum"), ("batch", "max")])
+    names = ("amount_count", "amount_sum", "batch_max")
+    sums = [sum(by_key[name].to_pylist()) for name in names]
+    assert made.totals == inputs.Totals(len(by_key), *sums)
+    building = pa.concat_tables(pyarrow.parquet.read_table(file) for file in made.measured[: made.building])
+    assert len(building) == len(set(building["user"].to_pylist())) == made.totals.keys == 1_000
+    changed = [pyarrow.parquet.read_metadata(file).num_rows for file in made.measured[made.building :]]
+    assert changed == [20, 40, 60, 80, 100, 20, 40, 60]
+    again = inputs.write(tmp_path / "again", keys=1_000, batches=10)
+    assert [file.read_bytes() for file in again.measured] == [file.read_bytes() for file in made.measured]
+
+
+def test_ratios_are_to_the_same_round_and_a_way_that_failed_says_why() -> None:
+    found = Found()
+    for turn, (baseline_s, other_s) in enumerate([(1.0, 3.0), (10.0, 20.0), (2.0, 2.0)]):
+        found.adds("rocksdb", turn, {"wall_s": baseline_s})
+        found.adds("all", turn, {"wall_s": other_s})
+    found.adds("bounded", 3, {"wall_s": 5.0})
+    found.fails("hdfs", "out of memory")
+    assert (found.median("all", "wall_s"), found.ratio("all", "wall_s")) == (3.0, 2.0)
+    assert (found.median("bounded", "wall_s"), found.ratio("bounded", "wall_s")) == (5.0, None)
+    assert found.counts("all") == {"wall_ms": 3_000}
+    assert (found.median("hdfs", "wall_s"), found.failure("hdfs")) == (None, "out of memory")
+    assert found.ways() == ["rocksdb", "hdfs", "all", "bounded"]
+
+
+def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: Path) -> None:
+    made = inputs.write(tmp_path / "rows", keys=100, batches=2)
+    progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 100)]
+    answer = {"progress": progress, "loads_s": [0.2, 0.1], "read_s": 1.0, "totals": asdict(made.totals)}
+    found = figures.of_beginning_anew(answer, made)
+    assert (round(found["recovery_s"], 3), round(found["load_s"], 3), found["load_longest_s"]) == (0.2, 0.3, 0.2)
+    wrong = {**answer, "totals": {**asdict(made.totals), "amounts": made.totals.amounts + 1}}
+    with pytest.raises(figures.Different, match="the state adds up to"):
+        figures.of_beginning_anew(wrong, made)
 
 
 @with_flights

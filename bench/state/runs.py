@@ -22,7 +22,8 @@ from .ways import Way, configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG_MAX = 6_000
-TOO_LITTLE = "Terminating due to java.lang.OutOfMemoryError"
+TOO_LITTLE = ("OutOfMemoryError", "OUT_OF_MEMORY")
+"""What the log has where memory was too small: Java's end, a task's, or a provider's error."""
 
 
 class DriverFailed(Exception):
@@ -95,7 +96,7 @@ def _done(task: Task, timeout_s: float) -> dict[str, Any]:
     finally:
         _end(process)
     text = log.read_text(errors="replace")
-    if TOO_LITTLE in text:
+    if code and any(words in text for words in TOO_LITTLE):
         raise Exhausted("out of memory")
     if code:
         raise DriverFailed(f"a driver ended with {code}:\n{text[-LOG_MAX:]}")
