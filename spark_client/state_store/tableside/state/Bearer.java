@@ -7,10 +7,11 @@ import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Objects;
 
 /**
- * The token of a client that lives long: read at first, each minute, and when it is refused. Never shown.
+ * The token of a client that lives long: read at first, now and then, and when it is refused. Never shown.
  *
  * <p>It comes from a file, or from the environment where no file is named. While a file cannot be read, the token that
  * it held is sent on, until the service refuses it.
@@ -18,26 +19,26 @@ import java.util.Objects;
 final class Bearer {
   static final String VARIABLE = "TABLESIDE_TOKEN";
 
-  private static final long READ_AGAIN_NS = 60_000_000_000L;
-
   private final String file;
+  private final long lookAgainNs;
   private String token;
   private boolean read;
   private long readNs;
 
-  Bearer(String file) {
+  Bearer(String file, Duration lookAgain) {
     this.file = file;
+    this.lookAgainNs = lookAgain.toNanos();
   }
 
   /** The token to send now, or null where none is configured. */
   synchronized String current() throws Fault {
     if (!read) {
       renew();
-    } else if (System.nanoTime() - readNs >= READ_AGAIN_NS) {
+    } else if (System.nanoTime() - readNs >= lookAgainNs) {
       try {
         renew();
       } catch (Fault unread) {
-        readNs = System.nanoTime(); // One look a minute.
+        readNs = System.nanoTime(); // As if it could be read: one look, then a while without.
       }
     }
     return token;

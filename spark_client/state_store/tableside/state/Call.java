@@ -155,8 +155,8 @@ final class Call {
   }
 
   /**
-   * What is left of a request: why the first of it is, how long the service asks to be left alone, and whether all of it
-   * is merely too large for one answer.
+   * What is left of a request: why the first of it is, how long the service asks to be left alone, and whether all of
+   * it is merely too large for one answer.
    */
   private record Left(List<Integer> positions, Fault fault, double pauseS, boolean tooLarge) {
     static final Left NOTHING = new Left(List.of(), null, 0, false);

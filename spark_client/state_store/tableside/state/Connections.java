@@ -9,7 +9,6 @@ import javax.net.ssl.SSLContext;
 
 /** The HTTP client of one address: made at first use, and anew once files of certificates have been renewed. */
 final class Connections {
-  private static final long LOOK_AGAIN_NS = 60_000_000_000L;
   private static final double CONNECT_MAX_S = 5;
 
   private final Tls tls;
@@ -20,15 +19,11 @@ final class Connections {
   private List<String> seen;
   private long lookedNs;
 
-  Connections(Settings settings, ExecutorService threads) {
-    this(settings, threads, LOOK_AGAIN_NS);
-  }
-
-  Connections(Settings settings, ExecutorService threads, long lookAgainNs) {
+  Connections(Settings settings, ExecutorService threads, Duration lookAgain) {
     this.tls = Tls.of(settings, System.getenv());
     this.timeoutS = settings.timeoutS();
     this.threads = threads;
-    this.lookAgainNs = lookAgainNs;
+    this.lookAgainNs = lookAgain.toNanos();
   }
 
   /** The client to use now. While new files cannot be used, it is the one made from those read before. */

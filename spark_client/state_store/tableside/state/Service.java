@@ -27,10 +27,11 @@ final class Service {
   private final Connections connections;
   private final Bearer bearer;
 
-  Service(Settings settings, ExecutorService threads) {
+  /** Files, of the token and of certificates, are looked at so often, and a token's also when it is refused. */
+  Service(Settings settings, ExecutorService threads, Duration lookAgain) {
     this.settings = settings;
-    this.connections = new Connections(settings, threads);
-    this.bearer = new Bearer(settings.tokenFile());
+    this.connections = new Connections(settings, threads, lookAgain);
+    this.bearer = new Bearer(settings.tokenFile(), lookAgain);
   }
 
   /** Describes the table. */

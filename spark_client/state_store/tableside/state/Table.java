@@ -1,6 +1,7 @@
 package tableside.state;
 
 import java.io.IOException;
+import java.time.Duration;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -28,6 +29,7 @@ final class Table {
         }
       };
 
+  private static final Duration LOOK_AGAIN = Duration.ofMinutes(1);
   private static final int HTTP_THREADS = 4;
   private static final int BEGUN_MAX = 16;
   private static final int HELPERS_MAX = 32;
@@ -40,8 +42,13 @@ final class Table {
   private volatile Layout known;
 
   Table(Settings settings) {
+    this(settings, LOOK_AGAIN);
+  }
+
+  /** A table whose files, of a token and of certificates, are looked at so often. */
+  Table(Settings settings, Duration lookAgain) {
     this.settings = settings;
-    this.service = new Service(settings, http);
+    this.service = new Service(settings, http, lookAgain);
   }
 
   /** The one table for these settings in this JVM. */

@@ -1,0 +1,61 @@
+package tableside.state;
+
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The blocks in which values are kept that are not in memory, each under a number. A value's location is the number of
+ * its block and where it begins therein, in one `long`.
+ *
+ * <p>Thread-safe. Numbers are not used again.
+ */
+final class Blocks {
+  /** A block in the table: of which version's delta or snapshot, and its first chunk. */
+  record Address(long version, String chunks, int first, String codec) {}
+
+  private final Map<Integer, Address> addresses = new HashMap<>();
+  private Set<Integer> retired = new HashSet<>();
+  private int last;
+
+  synchronized int add(Address address) {
+    addresses.put(++last, address);
+    return last;
+  }
+
+  synchronized Address at(int number) {
+    Address address = addresses.get(number);
+    if (address == null) {
+      throw new IllegalStateException("block " + number + " was forgotten while a value in it was still needed");
+    }
+    return address;
+  }
+
+  /**
+   * Forget the blocks up to that version which are not of the snapshot that replaces them, but not before the next call:
+   * a version that is a little older may still need them.
+   */
+  synchronized void retire(long version, String snapshotChunks) {
+    addresses.keySet().removeAll(retired);
+    retired = new HashSet<>();
+    addresses.forEach(
+        (number, address) -> {
+          if (address.version() <= version && !address.chunks().equals(snapshotChunks)) {
+            retired.add(number);
+          }
+        });
+  }
+
+  static long location(int block, int offset) {
+    return (long) block << Integer.SIZE | offset;
+  }
+
+  static int block(long location) {
+    return (int) (location >>> Integer.SIZE);
+  }
+
+  static int offset(long location) {
+    return (int) location;
+  }
+}

@@ -1,0 +1,407 @@
+package tableside.state;
+
+import java.io.IOException;
+import java.util.UUID;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider$;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
+import org.apache.spark.sql.types.StructType;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/**
+ * Keeps the state of a Structured Streaming query in a table of Tableside.
+ *
+ * <p>Spark makes one for each partition of each store of a stateful operator, on the executor that runs it. Settings are
+ * those of {@link Settings}; how the table is laid out is said in {@link Place} and {@link Manifest}. A version's keys,
+ * and by default its values, are in memory; the table is read when a version is loaded, and written when one is
+ * committed.
+ */
+public final class TablesideStateStoreProvider implements StateStoreProvider, WriteStore.Committer {
+  private static final Logger LOG = LoggerFactory.getLogger(TablesideStateStoreProvider.class);
+  private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
+
+  private boolean unloaded;
+  private ReentrantReadWriteLock maintenanceLock;
+
+  private StateStoreId id;
+  private StructType keySchema;
+  private int prefixColumns;
+  private StateStoreConf conf;
+  private Configuration hadoop;
+  private Settings settings;
+  private Meter meter;
+  private StateLog log;
+  private Values values;
+  private Rows rows;
+  private Loader loader;
+  private Cleaning cleaning;
+  private Versions versions;
+  private Lineage.Base newestBase;
+  private boolean registered;
+
+  /** Spark makes providers by their name. */
+  public TablesideStateStoreProvider() {
+    StateStoreProvider.$init$(this);
+  }
+
+  @Override
+  public void init(
+      StateStoreId stateStoreId, StructType keySchema, StructType valueSchema, KeyStateEncoderSpec keyEncoder,
+      boolean useColumnFamilies, StateStoreConf storeConf, Configuration hadoopConf, boolean useMultipleValuesPerKey,
+      Option<StateSchemaProvider> stateSchemaProvider) {
+    if (useColumnFamilies) {
+      throw Failures.columnFamilies();
+    }
+    if (useMultipleValuesPerKey) {
+      throw Failures.unsupported("multiple values per key");
+    }
+    this.prefixColumns = prefixColumns(keyEncoder);
+    this.id = stateStoreId;
+    this.keySchema = keySchema;
+    this.conf = storeConf;
+    this.hadoop = hadoopConf;
+    this.settings = Settings.of(hadoopConf);
+    this.meter = new Meter();
+    makeVisible(stateStoreId);
+    this.log =
+        new StateLog(Table.shared(settings), settings, Place.of(stateStoreId, hadoopConf), conf.compressionCodec(), meter);
+    Blocks blocks = settings.bounded() ? new Blocks() : null;
+    this.values =
+        blocks == null ? null : new Values(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax());
+    this.rows = new Rows(keySchema.length(), valueSchema.length(), values);
+    this.loader =
+        new Loader(
+            log, blocks, keySchema.length(), valueSchema.length(),
+            (key, value) ->
+                StateStoreProvider$.MODULE$.validateStateRowFormat(key, keySchema, value, valueSchema, id, conf));
+    this.cleaning = new Cleaning(log);
+    this.versions = new Versions(conf.maxVersionsToRetainInMemory());
+  }
+
+  @Override
+  public StateStoreId stateStoreId() {
+    return id;
+  }
+
+  @Override
+  public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
+    Version loaded =
+        loadEmpty ? empty(version, uniqueId.isEmpty() ? null : uniqueId.get()) : load(version, uniqueId);
+    return write(reader(loaded), forceSnapshotOnCommit);
+  }
+
+  @Override
+  public ReadStateStore getReadStore(long version, Option<String> uniqueId) {
+    return reader(load(version, uniqueId));
+  }
+
+  /** What has been loaded for reading is not loaded again for writing. */
+  @Override
+  public StateStore upgradeReadStoreToWriteStore(
+      ReadStateStore readStore, long version, Option<String> uniqueId, boolean forceSnapshotOnCommit) {
+    return readStore instanceof ReadStore read && read.version() == version
+        ? write(read, forceSnapshotOnCommit)
+        : getStore(version, uniqueId, forceSnapshotOnCommit, false);
+  }
+
+  @Override
+  public Version commit(WriteStore store) throws IOException, InterruptedException {
+    long begun = System.nanoTime();
+    Version base = store.loaded();
+    Lineage lineage = base.lineage().onto(newestBase());
+    if (lineage.deltas().size() >= settings.deltasMax()) {
+      lineage = base.lineage().onto(snapshot(base));
+    }
+    log.await(store.announced());
+    register(base);
+    Version next = written(store, base, lineage);
+    synchronized (this) {
+      versions.keep(next);
+    }
+    if (store.snapshotForced()) {
+      trySnapshot(next);
+    }
+    meter.committedNs.add(System.nanoTime() - begun);
+    if (conf.commitValidationEnabled()) {
+      StateStore.reportCommitToCoordinator(next.number(), id, hadoop);
+    }
+    return next;
+  }
+
+  @Override
+  public StateStoreMetrics metrics(WriteStore store) {
+    long records = store.state().entries().size();
+    long memory = store.state().memoryBytes() + (values == null ? 0 : values.memoryBytes());
+    if (!store.hasCommitted()) {
+      memory += store.changes().freeze().memoryBytes();
+    }
+    return Metrics.taken(meter, records, memory);
+  }
+
+  @Override
+  public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
+    return Metrics.supported();
+  }
+
+  /** Spark's maintenance asks for this where a store is unloaded after each commit, else for the two below. */
+  @Override
+  public void doMaintenance() {
+    doSnapshotMaintenance();
+    doCleanupMaintenance();
+  }
+
+  /** Write a snapshot of the newest version, if enough versions have been committed since the last. */
+  @Override
+  public void doSnapshotMaintenance() {
+    Version newest = newest();
+    if (newest == null || newest.uid() == null) {
+      return;
+    }
+    if (newest.lineage().onto(newestBase()).deltas().size() >= conf.minDeltasForSnapshot()) {
+      try {
+        snapshot(newest);
+      } catch (IOException | InterruptedException error) {
+        throw Failures.committing(error);
+      }
+    }
+  }
+
+  /** Remove the versions that are no longer to be retained. */
+  @Override
+  public void doCleanupMaintenance() {
+    Version newest = newest();
+    if (newest == null) {
+      return;
+    }
+    try {
+      cleaning.clean(newest.number(), conf.minVersionsToRetain());
+    } catch (IOException | InterruptedException error) {
+      throw Failures.committing(error);
+    }
+  }
+
+  @Override
+  public synchronized void close() {
+    versions.clear();
+  }
+
+  @Override
+  public boolean unloaded() {
+    return unloaded;
+  }
+
+  @Override
+  public void unloaded_$eq(boolean value) {
+    unloaded = value;
+  }
+
+  @Override
+  public ReentrantReadWriteLock maintenanceLock() {
+    return maintenanceLock;
+  }
+
+  @Override
+  public void org$apache$spark$sql$execution$streaming$state$StateStoreProvider$_setter_$maintenanceLock_$eq(
+      ReentrantReadWriteLock lock) {
+    maintenanceLock = lock;
+  }
+
+  @Override
+  public String toString() {
+    return "TablesideStateStoreProvider " + id;
+  }
+
+  // ---- loading
+
+  private Version load(long version, Option<String> uniqueId) {
+    if (version < 0) {
+      throw Failures.unexpectedVersion(version);
+    }
+    if (version == 0) {
+      return empty(0, null);
+    }
+    long begun = System.nanoTime();
+    try {
+      return loaded(version, uniqueId.isEmpty() ? null : uniqueId.get());
+    } catch (IOException | InterruptedException error) {
+      throw Failures.reading(error);
+    } finally {
+      meter.loadedNs.add(System.nanoTime() - begun);
+    }
+  }
+
+  private Version loaded(long version, String uid) throws IOException, InterruptedException {
+    Version present = uid == null ? null : inMemory(version, uid);
+    if (present != null) {
+      return present;
+    }
+    Manifest manifest = log.manifest(version, uid);
+    present = inMemory(version, manifest.uid());
+    if (present != null) {
+      return present;
+    }
+    Version loaded = loader.load(manifest, nearest(manifest.lineage()), prefixes());
+    LOG.info("loaded version {} of {}: {} records", version, log.place().path(), loaded.entries().size());
+    synchronized (this) {
+      versions.keep(loaded);
+    }
+    return loaded;
+  }
+
+  private Version empty(long version, String uid) {
+    Entries none = Entries.empty(!settings.bounded());
+    return new Version(version, uid, Lineage.EMPTY, none, prefixColumns == 0 ? null : Entries.empty(true));
+  }
+
+  private synchronized Version inMemory(long version, String uid) {
+    return versions.find(version, uid);
+  }
+
+  private synchronized Version nearest(Lineage lineage) {
+    Version nearest = versions.nearest(lineage);
+    return nearest == null ? empty(0, null) : nearest;
+  }
+
+  private synchronized Version newest() {
+    return versions.newest();
+  }
+
+  private synchronized Lineage.Base newestBase() {
+    return newestBase;
+  }
+
+  private ReadStore reader(Version version) {
+    return new ReadStore(id, version, rows, prefixes());
+  }
+
+  private WriteStore write(ReadStore read, boolean forceSnapshot) {
+    return new WriteStore(read, this, log, conf.enableStateStoreCheckpointIds(), forceSnapshot, attempt());
+  }
+
+  private Prefixes prefixes() {
+    return prefixColumns == 0 ? null : new Prefixes(keySchema, prefixColumns);
+  }
+
+  // ---- committing
+
+  private Version written(WriteStore store, Version base, Lineage lineage) throws IOException, InterruptedException {
+    long number = base.number() + 1;
+    ChunkWriter writer = log.deltaWriter(number, store.uid(), values == null ? null : values.blocks());
+    Entries entries = Delta.write(store.changes().freeze(), base.entries(), writer, values);
+    int chunks = writer.finish();
+    Lineage longer = lineage.then(new Lineage.Delta(number, store.uid(), chunks, log.codecName()));
+    publish(store, manifest(store, number, longer, chunks, entries.size(), writer.bytes()));
+    return new Version(number, store.uid(), longer, entries, store.prefixesAfter());
+  }
+
+  private Manifest manifest(WriteStore store, long number, Lineage lineage, int chunks, long records, long bytes)
+      throws IOException, InterruptedException {
+    String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
+    long epoch = store.withIdentities() || run == null ? 0 : Runs.epoch(log, run);
+    return new Manifest(
+        number, store.uid(), lineage, chunks, records, bytes, epoch, store.attempt(), Manifest.now());
+  }
+
+  private void publish(WriteStore store, Manifest manifest) throws IOException, InterruptedException {
+    if (store.withIdentities()) {
+      log.publish(manifest);
+    } else {
+      log.publishShared(manifest);
+    }
+  }
+
+  /** At a store's first commit; and once for each provider of the first partition, since checkpoints may be moved. */
+  private void register(Version base) throws IOException, InterruptedException {
+    if (!registered && (base.number() == 0 || id.partitionId() == 0)) {
+      log.register();
+      registered = true;
+    }
+  }
+
+  private static long attempt() {
+    TaskContext task = TaskContext.get();
+    return task == null ? ATTEMPTS_OUTSIDE_TASKS.incrementAndGet() : task.taskAttemptId();
+  }
+
+  // ---- snapshots
+
+  private void trySnapshot(Version version) throws InterruptedException {
+    try {
+      snapshot(version);
+    } catch (IOException error) {
+      LOG.warn("no snapshot of version {} of {}: maintenance will write one", version.number(), log.place().path(), error);
+    }
+  }
+
+  private Lineage.Base snapshot(Version version) throws IOException, InterruptedException {
+    Snapshots.Written written = new Snapshots(log, values).write(version);
+    synchronized (this) {
+      newestBase = written.base();
+      if (values != null) {
+        values.relocate(version, written, versions.all());
+      }
+    }
+    meter.snapshots.increment();
+    LOG.info("wrote a snapshot of version {} of {}", version.number(), log.place().path());
+    reportSnapshot(version.number());
+    return written.base();
+  }
+
+  /** The coordinator watches how far snapshots lag behind, and forces some where they seem to. */
+  private void reportSnapshot(long version) {
+    String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
+    if (conf.reportSnapshotUploadLag() && run != null) {
+      var coordinator = StateStoreProvider$.MODULE$.coordinatorRef();
+      if (coordinator.isDefined()) {
+        StateStoreProviderId provider = new StateStoreProviderId(id, UUID.fromString(run));
+        coordinator.get().snapshotUploaded(provider, version, System.currentTimeMillis());
+      }
+    }
+  }
+
+  // ---- beginning
+
+  private static int prefixColumns(KeyStateEncoderSpec encoder) {
+    if (encoder instanceof PrefixKeyScanStateEncoderSpec prefix) {
+      int columns = prefix.numColsPrefixKey();
+      if (columns < 1 || columns >= prefix.keySchema().length()) {
+        throw org.apache.spark.sql.execution.streaming.state.StateStoreErrors$.MODULE$
+            .incorrectNumOrderingColsForPrefixScan(Integer.toString(columns));
+      }
+      return columns;
+    }
+    if (encoder instanceof NoPrefixKeyStateEncoderSpec) {
+      return 0;
+    }
+    throw Failures.unsupported(encoder.getClass().getSimpleName());
+  }
+
+  /** Spark's reader of state finds partitions by their directories in the checkpoint. */
+  private void makeVisible(StateStoreId store) {
+    Path path = store.storeCheckpointLocation();
+    try {
+      path.getFileSystem(hadoop).mkdirs(path);
+    } catch (IOException error) {
+      throw new IllegalStateException("cannot make " + path, error);
+    }
+  }
+}

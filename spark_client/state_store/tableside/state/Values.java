@@ -1,0 +1,184 @@
+package tableside.state;
+
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The values of a store whose memory is bounded: those used last are here, the others in their blocks in the table.
+ *
+ * <p>Thread-safe: a task and maintenance may use it at once.
+ */
+final class Values {
+  /** What an entry of the two maps takes beside its bytes, about. */
+  private static final int OVERHEAD_BYTES = 96;
+
+  private static final int BLOCKS_SHARE = 4;
+  private static final int LOOK_AHEAD_BLOCKS = 8;
+
+  private final StateLog log;
+  private final Blocks blocks;
+  private final int recordsMax;
+  private final long bytesMax;
+  private final LinkedHashMap<Long, byte[]> values = new LinkedHashMap<>(16, 0.75f, true);
+  private final LinkedHashMap<Integer, byte[]> read = new LinkedHashMap<>(16, 0.75f, true);
+  private long valueBytes;
+  private long readBytes;
+
+  /** @param bytesMax of values; a quarter as much again may be taken by the blocks that were read last */
+  Values(StateLog log, Blocks blocks, int recordsMax, long bytesMax) {
+    this.log = log;
+    this.blocks = blocks;
+    this.recordsMax = recordsMax;
+    this.bytesMax = bytesMax;
+  }
+
+  Blocks blocks() {
+    return blocks;
+  }
+
+  synchronized long memoryBytes() {
+    return valueBytes + readBytes;
+  }
+
+  /** A value by its location, from memory or from the table. */
+  synchronized byte[] get(long location, int length) throws IOException, InterruptedException {
+    byte[] value = values.get(location);
+    if (value != null) {
+      log.meter().cacheHits.increment();
+      return value;
+    }
+    log.meter().cacheMisses.increment();
+    value = slice(block(Blocks.block(location)), location, length);
+    keep(location, value);
+    return value;
+  }
+
+  synchronized void keep(long location, byte[] value) {
+    byte[] before = values.put(location, value);
+    valueBytes += value.length - (before == null ? -OVERHEAD_BYTES : before.length);
+    shrink();
+  }
+
+  /**
+   * Let a snapshot's version, and those that came after it, have its values where the snapshot has put them. The blocks
+   * in which they were before may then be removed from the table.
+   */
+  synchronized void relocate(Version version, Snapshots.Written written, List<Version> inMemory) {
+    Map<Long, Long> moved = new HashMap<>();
+    Entries entries = version.entries();
+    int index = 0;
+    for (int at = entries.next(Entries.NONE); at != Entries.NONE; at = entries.next(at)) {
+      long location = written.locations()[index++];
+      if (values.containsKey(entries.location(at))) {
+        moved.put(entries.location(at), location);
+      }
+      entries.relocate(at, location);
+    }
+    for (Version later : inMemory) {
+      if (later.lineage().passes(version.number(), version.uid()) && !later.entries().shares(entries)) {
+        relocate(later.entries(), version);
+      }
+    }
+    LinkedHashMap<Long, byte[]> before = new LinkedHashMap<>(values);
+    values.clear();
+    before.forEach((location, value) -> values.put(moved.getOrDefault(location, location), value));
+    Lineage.Base base = written.base();
+    blocks.retire(base.version(), Place.snapshotChunks(base.version(), base.snapshot()));
+  }
+
+  /** Entries in another arena, made smaller since: what has not changed since the snapshot's version is as there. */
+  private void relocate(Entries later, Version version) {
+    Entries entries = version.entries();
+    for (int at = later.next(Entries.NONE); at != Entries.NONE; at = later.next(at)) {
+      if (blocks.at(Blocks.block(later.location(at))).version() <= version.number()) {
+        int same = entries.find(later.base(at), later.keyOffset(at), later.keyLength(at));
+        later.relocate(at, entries.location(same));
+      }
+    }
+  }
+
+  /** One pass over a version in its order, which reads each block once and several together. Not thread-safe. */
+  Scan scan(Entries entries) {
+    return new Scan(entries);
+  }
+
+  final class Scan {
+    private final Entries entries;
+    private Map<Integer, byte[]> window = new HashMap<>();
+
+    private Scan(Entries entries) {
+      this.entries = entries;
+    }
+
+    byte[] value(int address) throws IOException, InterruptedException {
+      long location = entries.location(address);
+      int number = Blocks.block(location);
+      if (!window.containsKey(number)) {
+        byte[] kept = kept(location);
+        if (kept != null) {
+          return kept;
+        }
+        window = log.blocks(ahead(address, number));
+      }
+      return slice(window.get(number), location, entries.valueLength(address));
+    }
+
+    /** The block with that number, and those which the entries after this one are in. */
+    private Map<Integer, Blocks.Address> ahead(int address, int first) {
+      Map<Integer, Blocks.Address> wanted = new LinkedHashMap<>();
+      wanted.put(first, blocks.at(first));
+      int latest = first;
+      for (int at = address; at != Entries.NONE && wanted.size() < LOOK_AHEAD_BLOCKS; at = entries.next(at)) {
+        int number = Blocks.block(entries.location(at));
+        if (number != latest) {
+          wanted.computeIfAbsent(number, blocks::at);
+          latest = number;
+        }
+      }
+      return wanted;
+    }
+  }
+
+  private synchronized byte[] kept(long location) {
+    byte[] value = values.get(location);
+    if (value != null) {
+      log.meter().cacheHits.increment();
+    }
+    return value;
+  }
+
+  private byte[] block(int number) throws IOException, InterruptedException {
+    byte[] block = read.get(number);
+    if (block == null) {
+      block = log.blocks(Map.of(number, blocks.at(number))).get(number);
+      read.put(number, block);
+      readBytes += block.length + OVERHEAD_BYTES;
+      var oldest = read.entrySet().iterator();
+      while (readBytes > bytesMax / BLOCKS_SHARE && read.size() > 1) {
+        readBytes -= oldest.next().getValue().length + OVERHEAD_BYTES;
+        oldest.remove();
+      }
+    }
+    return block;
+  }
+
+  private void shrink() {
+    var oldest = values.entrySet().iterator();
+    while ((values.size() > recordsMax || valueBytes > bytesMax) && oldest.hasNext()) {
+      valueBytes -= oldest.next().getValue().length + OVERHEAD_BYTES;
+      oldest.remove();
+    }
+  }
+
+  private static byte[] slice(byte[] block, long location, int length) throws StateUnreadable {
+    int offset = Blocks.offset(location);
+    if (offset < 0 || length > block.length - offset) {
+      throw new StateUnreadable("a value lies outside its block");
+    }
+    return Arrays.copyOfRange(block, offset, offset + length);
+  }
+}
