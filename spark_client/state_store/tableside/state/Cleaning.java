@@ -6,14 +6,18 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * Removes what no retained version needs: manifests, deltas and snapshots, those of attempts that came to nothing too.
  *
- * <p>The versions to be retained end at the oldest one's base snapshot; everything older goes, version by version, and
- * the floor follows. What is removed is never needed again even by an attempt that is still under way somewhere, since
- * the query has committed many versions after that one. Cleaning that was cut off is taken up at the floor.
+ * <p>What is retained begins with the snapshot that the oldest retained version builds on; everything older goes, some
+ * versions at a time, and the floor follows. What is removed is not needed even by an attempt that is still under way
+ * somewhere, since the query has committed many versions after that one. Cleaning that was cut off is taken up again.
+ *
+ * <p>Not thread-safe.
  */
 final class Cleaning {
   private static final int VERSIONS_AT_ONCE = 32;
@@ -25,6 +29,9 @@ final class Cleaning {
   Cleaning(StateLog log) {
     this.log = log;
   }
+
+  /** Something that was written as chunks, by somebody who may have said how many there are. */
+  private record Written(String chunks, Key description, int count) {}
 
   /** @param retained how many versions are to stay loadable beside the latest */
   void clean(long latest, long retained) throws IOException, InterruptedException {
@@ -39,9 +46,7 @@ final class Cleaning {
     long needed = floor < oldest ? lowestBase(oldest) : floor;
     while (floor < needed) {
       long end = Math.min(floor + VERSIONS_AT_ONCE, needed);
-      for (long version = floor; version < end; version++) {
-        removeVersion(version);
-      }
+      removeVersions(floor, end);
       raiseFloor(end);
       floor = end;
     }
@@ -51,7 +56,7 @@ final class Cleaning {
   private long lowestBase(long version) throws IOException, InterruptedException {
     List<Operation> gets = new ArrayList<>();
     gets.add(new Operation.Get(log.place().manifest(version, null), List.of("base")));
-    for (String uid : attempted(version, "uids")) {
+    for (String uid : names(log.one(new Operation.Get(log.place().attempts(version), null)), "uids")) {
       gets.add(new Operation.Get(log.place().manifest(version, uid), List.of("base")));
     }
     long lowest = Long.MAX_VALUE;
@@ -63,46 +68,80 @@ final class Cleaning {
     return lowest == Long.MAX_VALUE ? 0 : lowest;
   }
 
-  private void removeVersion(long version) throws IOException, InterruptedException {
-    Place place = log.place();
-    List<Key> last = new ArrayList<>();
-    for (String uid : attempted(version, "uids")) {
-      Key manifest = place.manifest(version, uid);
-      removeChunks(Place.deltaChunks(version, uid), chunksOf(manifest));
-      last.add(manifest);
+  /** Remove what was attempted, before the record that says what that was: so a second try finds what is left. */
+  private void removeVersions(long from, long to) throws IOException, InterruptedException {
+    List<Written> written = described(attempted(from, to), shared(from, to));
+    for (Written one : written) {
+      removeChunks(one);
     }
-    for (String snapshot : attempted(version, "snapshots")) {
-      Key description = place.snapshot(version, snapshot);
-      removeChunks(Place.snapshotChunks(version, snapshot), chunksOf(description));
-      last.add(description);
+    List<Key> descriptions = new ArrayList<>(written.stream().map(Written::description).toList());
+    List<Key> attempts = new ArrayList<>();
+    for (long version = from; version < to; version++) {
+      descriptions.add(log.place().manifest(version, null));
+      attempts.add(log.place().attempts(version));
     }
-    last.add(place.manifest(version, null));
-    remove(last);
-    remove(List.of(place.attempts(version)));
+    remove(descriptions);
+    remove(attempts);
   }
 
-  private List<String> attempted(long version, String what) throws IOException, InterruptedException {
-    Outcome outcome = log.one(new Operation.Get(log.place().attempts(version), null));
-    List<String> names = new ArrayList<>();
-    if (!outcome.absent()) {
-      for (JsonNode name : outcome.value().path(what)) {
-        names.add(name.asText());
+  /** The deltas and snapshots that were begun at these versions, with the keys of what would describe them. */
+  private List<Written> attempted(long from, long to) throws IOException, InterruptedException {
+    Place place = log.place();
+    List<Operation> gets = new ArrayList<>();
+    for (long version = from; version < to; version++) {
+      gets.add(new Operation.Get(place.attempts(version), null));
+    }
+    List<Written> begun = new ArrayList<>();
+    List<Outcome> outcomes = log.apply(gets);
+    for (int index = 0; index < outcomes.size(); index++) {
+      long version = from + index;
+      for (String uid : names(outcomes.get(index), "uids")) {
+        begun.add(new Written(Place.deltaChunks(version, uid), place.manifest(version, uid), -1));
+      }
+      for (String snapshot : names(outcomes.get(index), "snapshots")) {
+        begun.add(new Written(Place.snapshotChunks(version, snapshot), place.snapshot(version, snapshot), -1));
       }
     }
-    return names;
+    return begun;
   }
 
-  /** How many chunks a manifest or a snapshot's description names; -1 where there is none. */
-  private int chunksOf(Key key) throws IOException, InterruptedException {
-    Outcome outcome = log.one(new Operation.Get(key, List.of("chunks")));
-    return outcome.absent() ? -1 : outcome.value().path("chunks").asInt(-1);
+  /** How many chunks the deltas have whose manifests are shared by a version's attempts (format v1), by their items. */
+  private Map<String, Integer> shared(long from, long to) throws IOException, InterruptedException {
+    List<Operation> gets = new ArrayList<>();
+    for (long version = from; version < to; version++) {
+      gets.add(new Operation.Get(log.place().manifest(version, null), List.of("uid", "chunks")));
+    }
+    Map<String, Integer> counts = new HashMap<>();
+    List<Outcome> outcomes = log.apply(gets);
+    for (int index = 0; index < outcomes.size(); index++) {
+      if (!outcomes.get(index).absent()) {
+        JsonNode manifest = outcomes.get(index).value();
+        counts.put(Place.deltaChunks(from + index, manifest.path("uid").asText()), manifest.path("chunks").asInt(-1));
+      }
+    }
+    return counts;
   }
 
-  private void removeChunks(String chunks, int described) throws IOException, InterruptedException {
-    int count = described >= 0 ? described : probe(chunks);
+  private List<Written> described(List<Written> begun, Map<String, Integer> shared)
+      throws IOException, InterruptedException {
+    List<Operation> gets = new ArrayList<>();
+    begun.forEach(one -> gets.add(new Operation.Get(one.description(), List.of("chunks"))));
+    List<Outcome> outcomes = log.apply(gets);
+    List<Written> described = new ArrayList<>();
+    for (int index = 0; index < outcomes.size(); index++) {
+      Written one = begun.get(index);
+      Outcome outcome = outcomes.get(index);
+      int count = outcome.absent() ? shared.getOrDefault(one.chunks(), -1) : outcome.value().path("chunks").asInt(-1);
+      described.add(new Written(one.chunks(), one.description(), count));
+    }
+    return described;
+  }
+
+  private void removeChunks(Written written) throws IOException, InterruptedException {
+    int count = written.count() >= 0 ? written.count() : probe(written.chunks());
     List<Key> keys = new ArrayList<>();
     for (int index = 0; index < count; index++) {
-      keys.add(log.place().chunk(chunks, index));
+      keys.add(log.place().chunk(written.chunks(), index));
     }
     Collections.reverse(keys); // the first ones last: if this is cut off, probing finds the rest
     remove(keys);
@@ -133,5 +172,15 @@ final class Cleaning {
     ObjectNode update = JsonNodeFactory.instance.objectNode();
     update.putObject("$max").put("version", version);
     log.one(new Operation.Update(log.place().floor(), update, JsonNodeFactory.instance.objectNode(), false));
+  }
+
+  private static List<String> names(Outcome attempts, String what) {
+    List<String> names = new ArrayList<>();
+    if (!attempts.absent()) {
+      for (JsonNode name : attempts.value().path(what)) {
+        names.add(name.asText());
+      }
+    }
+    return names;
   }
 }
