@@ -26,7 +26,7 @@ final class Entry {
   /** What entries of one key have in common and those of others hardly: the hash, and below it the key's length. */
   static long head(Object base, long offset, int length) {
     int hash =
-        length % Integer.BYTES == 0
+        length % Long.BYTES == 0
             ? Murmur3_x86_32.hashUnsafeWords(base, offset, length, SEED)
             : Murmur3_x86_32.hashUnsafeBytes(base, offset, length, SEED);
     return (long) hash << Integer.SIZE | length;
