@@ -1,0 +1,29 @@
+"""The state of Structured Streaming queries in a table: how a session is told, and what a table then holds.
+
+Importing this needs no Spark. The provider itself is Java: a jar in this package, for Spark's driver and executors.
+"""
+
+from tableside_spark.state.configuration import configure, settings
+from tableside_spark.state.deleting import Progress
+from tableside_spark.state.described import Contents, Query, Snapshot, Store, Version
+from tableside_spark.state.exporting import export
+from tableside_spark.state.jar import JarNotFound, jar_path
+from tableside_spark.state.layout import Place
+from tableside_spark.state.reading import QueryNotFound, State
+
+__all__ = [
+    "Contents",
+    "JarNotFound",
+    "Place",
+    "Progress",
+    "Query",
+    "QueryNotFound",
+    "Snapshot",
+    "State",
+    "Store",
+    "Version",
+    "configure",
+    "export",
+    "jar_path",
+    "settings",
+]

@@ -1,0 +1,117 @@
+"""The settings with which a session keeps the state of its queries in a table. Knows no Spark but their names."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from tableside_spark.state.jar import jar_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROVIDER = "tableside.state.TablesideStateStoreProvider"
+PREFIX = "spark.tableside.state."
+CHECKPOINT_FORMAT = 2
+TABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+URL = re.compile(r"https?://[^/@?#\s]+(/[^?#\s]*)?", re.IGNORECASE)
+
+BOUNDS: dict[str, tuple[float, float]] = {
+    "timeout_s": (0.001, 86_400),
+    "deadline_s": (0.001, 86_400),
+    "memory_records_max": (1, 2**31 - 1),
+    "memory_bytes_max": (1, 2**63 - 1),
+    "chunk_bytes_max": (1 << 10, 8 << 20),
+    "request_bytes_max": (1 << 10, 64 << 20),
+    "in_flight_max": (1, 64),
+    "deltas_max": (1, 10_000),
+}
+"""What each number may be: the same bounds as the provider's."""
+
+
+class Options(TypedDict, total=False):
+    """What a session may be told of its state store beside where the table is. What is not given, the provider chooses.
+
+    Files are looked for on the driver and on every executor; a token is in one, or in the environment's TABLESIDE_TOKEN,
+    and never in a setting. With `memory="bounded"` an executor keeps at most `memory_records_max` values, of
+    `memory_bytes_max` bytes, of each store of a partition in memory and fetches others; keys are always in memory.
+    `timeout_s` bounds one attempt at a request, `deadline_s` a call with all of its attempts, `chunk_bytes_max` a record,
+    `in_flight_max` the requests of one call at a time, `deltas_max` how many deltas there may be without a new snapshot.
+    """
+
+    token_file: str
+    ca_file: str
+    certificate_file: str
+    key_file: str
+    memory: Literal["all", "bounded"]
+    memory_records_max: int
+    memory_bytes_max: int
+    timeout_s: float
+    deadline_s: float
+    chunk_bytes_max: int
+    request_bytes_max: int
+    in_flight_max: int
+    deltas_max: int
+
+
+def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]:
+    """Return the settings of a session that keeps its queries' state in a table, as `spark-submit --conf` takes them.
+
+    `ValueError` lists everything that is wrong with what is given, `JarNotFound` says that this installation has no jar.
+    """
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if unknown := given.keys() - Options.__annotations__.keys():
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    if faults := [*_address_faults(url, table), *_file_faults(url, given), *_other_faults(given)]:
+        raise ValueError("; ".join(faults))
+    return {
+        "spark.jars": jar_path(),
+        "spark.sql.streaming.stateStore.providerClass": PROVIDER,
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": str(CHECKPOINT_FORMAT),
+        **{f"{PREFIX}{name}": str(value) for name, value in {"url": url, "table": table, **given}.items()},
+    }
+
+
+def configure(
+    builder: "SparkSession.Builder", url: str, table: str, **options: Unpack[Options]
+) -> "SparkSession.Builder":
+    """Give `settings` to the builder of a session, and return it: new queries then keep their state in the table.
+
+    The jar is added to those that the builder has. A query that has a checkpoint already goes on with the provider that
+    it began with. The jar is loaded when Spark's context starts: a session beside one that runs does not get it.
+    """
+    chosen = settings(url, table, **options)
+    present = str(builder._options.get("spark.jars") or "")  # noqa: SLF001 - a builder does not say what it was given
+    jars = [jar for jar in present.split(",") if jar and jar != chosen["spark.jars"]]
+    chosen["spark.jars"] = ",".join([*jars, chosen["spark.jars"]])
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _address_faults(url: str, table: str) -> list[str]:
+    faults = []
+    if not URL.fullmatch(url):
+        faults.append("url is not http:// or https:// with a host, and without a user, a query and a fragment")
+    if not TABLE.fullmatch(table):
+        faults.append("table is not a letter or digit, then at most 127 of letters, digits, _ . -")
+    return faults
+
+
+def _file_faults(url: str, given: Mapping[str, Any]) -> list[str]:
+    named = [name for name in ("token_file", "ca_file", "certificate_file", "key_file") if name in given]
+    faults = [f"{name} is empty" for name in named if not str(given[name]).strip()]
+    if "key_file" in named and "certificate_file" not in named:
+        faults.append("key_file is the key of a certificate_file, which is not given")
+    if set(named) - {"token_file"} and not url.lower().startswith("https://"):
+        faults.append("ca_file, certificate_file and key_file are for an address that begins with https://")
+    return faults
+
+
+def _other_faults(given: Mapping[str, Any]) -> list[str]:
+    faults = [] if given.get("memory", "all") in ("all", "bounded") else ["memory is neither all nor bounded"]
+    for name in BOUNDS.keys() & given.keys():
+        (least, most), whole = BOUNDS[name], name.endswith("_max")
+        fits = isinstance(given[name], int if whole else int | float) and not isinstance(given[name], bool)
+        if not (fits and least <= given[name] <= most):
+            faults.append(f"{name} is not a {'whole number' if whole else 'number of seconds'} from {least} to {most}")
+    return sorted(faults)
