@@ -2,6 +2,7 @@ package tableside.state;
 
 import java.net.ConnectException;
 import java.net.http.HttpClient;
+import java.nio.channels.UnresolvedAddressException;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
@@ -44,12 +45,17 @@ final class Connections {
   Fault fault(Throwable error) {
     String refusal = tls == null ? null : tls.refusal(error);
     if (refusal != null) return Fault.lasting(Fault.TLS_REFUSED, 0, refusal);
-    Throwable root = error;
-    while (root.getMessage() == null && root.getCause() != null) root = root.getCause();
-    String said = root.getMessage() == null ? "" : ": " + root.getMessage();
     boolean cutOff = tls != null && !(error instanceof ConnectException);
     String doubt = cutOff ? " (" + tls.doubt() + ")" : "";
-    return Fault.passing(Fault.UNREACHABLE, 0, root.getClass().getSimpleName() + said + doubt);
+    return Fault.passing(Fault.UNREACHABLE, 0, error.getClass().getSimpleName() + ": " + said(error) + doubt);
+  }
+
+  private static String said(Throwable error) {
+    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+      if (cause instanceof UnresolvedAddressException) return "the host has no address";
+      if (cause.getMessage() != null) return cause.getMessage();
+    }
+    return error instanceof ConnectException ? "no connection" : "the connection was cut off";
   }
 
   private void renew() {

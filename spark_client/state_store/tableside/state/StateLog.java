@@ -1,5 +1,6 @@
 package tableside.state;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayOutputStream;
@@ -69,10 +70,19 @@ final class StateLog {
     return manifestOf(key, outcome);
   }
 
-  /** The identity of the commit that made a version in format v1, or null where there is no such version. */
-  String uidOf(long version) throws IOException, InterruptedException {
-    Outcome outcome = one(new Operation.Get(place.manifest(version, null), List.of("uid")));
-    return outcome.absent() ? null : outcome.value().path("uid").asText(null);
+  /** A snapshot of the version that this commit made. @throws StateUnreadable if there is none */
+  Lineage.Base snapshotOf(long version, String uid) throws IOException, InterruptedException {
+    Outcome attempts = one(new Operation.Get(place.attempts(version), null));
+    if (!attempts.absent()) {
+      for (JsonNode name : attempts.value().path("snapshots")) {
+        Outcome found = one(new Operation.Get(place.snapshot(version, name.asText()), null));
+        if (!found.absent() && found.value().path("uid").asText().equals(uid)) {
+          JsonNode json = found.value();
+          return new Lineage.Base(version, uid, name.asText(), json.path("chunks").asInt(), json.path("codec").asText());
+        }
+      }
+    }
+    throw new StateUnreadable("there is no snapshot of version " + version + " of " + place.path());
   }
 
   ChunkReader delta(Lineage.Delta delta) {

@@ -1,12 +1,14 @@
 package tableside.state;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
@@ -21,10 +23,14 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
+import org.apache.spark.sql.execution.streaming.state.SupportsFineGrainedReplay;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.NextIterator;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.Enumeration;
 import scala.Option;
+import scala.Tuple4;
 import scala.collection.immutable.Seq;
 
 /**
@@ -35,7 +41,8 @@ import scala.collection.immutable.Seq;
  * and by default its values, are in memory; the table is read when a version is loaded, and written when one is
  * committed.
  */
-public final class TablesideStateStoreProvider implements StateStoreProvider, WriteStore.Committer {
+public final class TablesideStateStoreProvider
+    implements StateStoreProvider, SupportsFineGrainedReplay, WriteStore.Committer {
   private static final Logger LOG = LoggerFactory.getLogger(TablesideStateStoreProvider.class);
   private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
@@ -44,6 +51,7 @@ public final class TablesideStateStoreProvider implements StateStoreProvider, Wr
 
   private StateStoreId id;
   private StructType keySchema;
+  private int valueFields;
   private int prefixColumns;
   private StateStoreConf conf;
   private Configuration hadoop;
@@ -77,6 +85,7 @@ public final class TablesideStateStoreProvider implements StateStoreProvider, Wr
     this.prefixColumns = prefixColumns(keyEncoder);
     this.id = stateStoreId;
     this.keySchema = keySchema;
+    this.valueFields = valueSchema.length();
     this.conf = storeConf;
     this.hadoop = hadoopConf;
     this.settings = Settings.of(hadoopConf);
@@ -105,7 +114,7 @@ public final class TablesideStateStoreProvider implements StateStoreProvider, Wr
   @Override
   public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
     Version loaded =
-        loadEmpty ? empty(version, uniqueId.isEmpty() ? null : uniqueId.get()) : load(version, uniqueId);
+        loadEmpty ? empty(version, textOf(uniqueId)) : load(version, uniqueId);
     return write(reader(loaded), forceSnapshotOnCommit);
   }
 
@@ -121,6 +130,35 @@ public final class TablesideStateStoreProvider implements StateStoreProvider, Wr
     return readStore instanceof ReadStore read && read.version() == version
         ? write(read, forceSnapshotOnCommit)
         : getStore(version, uniqueId, forceSnapshotOnCommit, false);
+  }
+
+  /** A version from the snapshot of an earlier one, for Spark's reader of state. */
+  @Override
+  public StateStore replayStateFromSnapshot(
+      long snapshotVersion, long endVersion, boolean readOnly, Option<String> snapshotUniqueId,
+      Option<String> endUniqueId) {
+    return write(reader(replayed(snapshotVersion, endVersion, snapshotUniqueId, endUniqueId)), false);
+  }
+
+  @Override
+  public ReadStateStore replayReadStateFromSnapshot(
+      long snapshotVersion, long endVersion, Option<String> snapshotUniqueId, Option<String> endUniqueId) {
+    return reader(replayed(snapshotVersion, endVersion, snapshotUniqueId, endUniqueId));
+  }
+
+  /** What the commits of these versions changed, for Spark's reader of state. */
+  @Override
+  public NextIterator<Tuple4<Enumeration.Value, UnsafeRow, UnsafeRow, Object>> getStateStoreChangeDataReader(
+      long startVersion, long endVersion, Option<String> columnFamily, Option<String> endUniqueId) {
+    if (columnFamily.isDefined()) {
+      ReadStore.check(columnFamily.get());
+    }
+    try {
+      List<Lineage.Delta> deltas = new History(log).deltas(startVersion - 1, endVersion, textOf(endUniqueId));
+      return new ChangeFeed(log, keySchema.length(), valueFields, deltas);
+    } catch (IOException | InterruptedException error) {
+      throw Failures.reading(error);
+    }
   }
 
   @Override
@@ -241,7 +279,7 @@ public final class TablesideStateStoreProvider implements StateStoreProvider, Wr
     }
     long begun = System.nanoTime();
     try {
-      return loaded(version, uniqueId.isEmpty() ? null : uniqueId.get());
+      return loaded(version, textOf(uniqueId));
     } catch (IOException | InterruptedException error) {
       throw Failures.reading(error);
     } finally {
@@ -265,6 +303,19 @@ public final class TablesideStateStoreProvider implements StateStoreProvider, Wr
       versions.keep(loaded);
     }
     return loaded;
+  }
+
+  private Version replayed(long snapshotVersion, long endVersion, Option<String> snapshotUid, Option<String> endUid) {
+    try {
+      Manifest manifest = new History(log).from(snapshotVersion, textOf(snapshotUid), endVersion, textOf(endUid));
+      return loader.load(manifest, empty(0, null), prefixes());
+    } catch (IOException | InterruptedException error) {
+      throw Failures.reading(error);
+    }
+  }
+
+  private static String textOf(Option<String> text) {
+    return text.isEmpty() ? null : text.get();
   }
 
   private Version empty(long version, String uid) {

@@ -35,9 +35,10 @@ final class WriteStore extends ReadStore implements StateStore {
   private final boolean withIdentities;
   private final boolean snapshotForced;
   private final long attempt;
-  private final CompletableFuture<List<Outcome>> announced;
+  private final StateLog log;
   private final Edit changes = Entries.empty(true).edit();
   private final Map<ByteBuffer, List<byte[]>> changedKeys = new LinkedHashMap<>();
+  private CompletableFuture<List<Outcome>> announced;
   private Version committed;
   private StateStoreMetrics metrics;
   private boolean aborted;
@@ -53,7 +54,7 @@ final class WriteStore extends ReadStore implements StateStore {
     this.withIdentities = withIdentities;
     this.snapshotForced = snapshotForced;
     this.attempt = attempt;
-    this.announced = log.attempt(version() + 1, uid);
+    this.log = log;
   }
 
   @Override
@@ -216,8 +217,11 @@ final class WriteStore extends ReadStore implements StateStore {
     return attempt;
   }
 
-  /** Done when the table knows of this attempt: nothing of it may be written before. */
+  /** Done when the table knows of this attempt: nothing of it may be written before. Begun at the first change. */
   CompletableFuture<List<Outcome>> announced() {
+    if (announced == null) {
+      announced = log.attempt(version() + 1, uid);
+    }
     return announced;
   }
 
@@ -251,6 +255,7 @@ final class WriteStore extends ReadStore implements StateStore {
 
   /** Keep the key under its prefix, when it is changed for the first time. */
   private void noteChange(UnsafeRow key) {
+    announced();
     if (prefixes() != null && findChange(key) == Entries.NONE) {
       ByteBuffer prefix = ByteBuffer.wrap(prefixes().of(key).getBytes());
       changedKeys.computeIfAbsent(prefix, name -> new ArrayList<>()).add(key.getBytes());
