@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from spark_client.state import java as cases_in_java
+from spark_client.state.suite import state_service, told
+
+__all__ = ["java", "state_service", "told"]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,232 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+
+/** What any provider does: iterators, and scans by the first columns of the keys. */
+final class IterationCases {
+  private static final int MANY = 200;
+
+  private IterationCases() {}
+
+  public static void puttingWhileIterating(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, IterationCases::putMany);
+      State state = partition.at(1);
+      Map<String, Integer> seen = new TreeMap<>();
+      StateStoreIterator<UnsafeRowPair> iterator = state.iterator();
+      while (iterator.hasNext()) {
+        UnsafeRowPair pair = iterator.next();
+        int number = pair.key().getInt(1);
+        Integer before = seen.put(SparkRows.name(pair.key()), pair.value().getInt(0));
+        Check.that(before == null, "a key is seen once");
+        if (pair.key().getUTF8String(0).toString().equals("k") && number < MANY) {
+          state.put("k", number, -number).put("new", number, number);
+        }
+      }
+      iterator.close();
+      for (int number = 0; number < MANY; number++) {
+        Check.that(seen.containsKey("k/" + number), "what was there throughout is seen: " + number);
+      }
+      state.commit();
+      Map<String, Integer> content = partition.content(2);
+      Check.equal(content.size(), 2 * MANY);
+      Check.equal(content.get("k/7"), -7);
+      Check.equal(content.get("new/7"), 7);
+    }
+  }
+
+  public static void removingWhileIterating(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, IterationCases::putMany);
+      State state = partition.at(1);
+      StateStoreIterator<UnsafeRowPair> iterator = state.iterator();
+      int count = 0;
+      while (iterator.hasNext()) {
+        UnsafeRowPair pair = iterator.next();
+        count++;
+        if (pair.key().getInt(1) % 2 == 0) {
+          state.store.remove(pair.key(), State.FAMILY);
+        }
+      }
+      iterator.close();
+      Check.equal(count, MANY);
+      Check.equal(state.content().size(), MANY / 2);
+      state.commit();
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2).size(), MANY / 2);
+      Check.that(partition.content(2).keySet().stream().noneMatch(key -> key.endsWith("8")), "the even ones are gone");
+    }
+  }
+
+  public static void anIteratorOpenedAfterAllWritesSeesThemAll(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1).put("c", 1, 1));
+      State state = partition.at(1);
+      StateStoreIterator<UnsafeRowPair> early = state.iterator();
+      state.put("d", 1, 1).put("a", 1, 2);
+      StateStoreIterator<UnsafeRowPair> between = state.iterator();
+      state.remove("b", 1).put("e", 1, 1);
+      Check.equal(state.content(), Map.of("a/1", 2, "c/1", 1, "d/1", 1, "e/1", 1));
+      Check.equal(State.content(early).get("c/1"), 1);
+      Map<String, Integer> seen = State.content(between);
+      Check.equal(seen.get("a/1"), 2);
+      Check.equal(seen.get("d/1"), 1);
+      state.abort();
+    }
+  }
+
+  /** In complete mode the answer is read from the store that has just committed. */
+  public static void aCommittedStoreCanStillBeIterated(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1));
+      State state = partition.commit(1, changed -> changed.put("a", 1, 2).put("c", 1, 1).remove("b", 1));
+      Check.equal(state.content(), Map.of("a/1", 2, "c/1", 1));
+      Check.equal(state.get("c", 1), 1);
+      partition.commit(2, changed -> changed.put("a", 1, 3));
+      Check.equal(partition.content(3), Map.of("a/1", 3, "c/1", 1));
+    }
+  }
+
+  public static void rowsOfAnIteratorCanBeCopiedAndOutliveIt(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, IterationCases::putMany);
+      Map<UnsafeRow, UnsafeRow> copies = new HashMap<>();
+      StateStoreIterator<UnsafeRowPair> iterator = partition.at(1).iterator();
+      while (iterator.hasNext()) {
+        UnsafeRowPair pair = iterator.next();
+        copies.put(pair.key().copy(), pair.value().copy());
+      }
+      iterator.close();
+      Check.equal(copies.size(), MANY);
+      copies.forEach((key, value) -> Check.equal(value.getInt(0), key.getInt(1)));
+    }
+  }
+
+  public static void aRowThatWasGotStaysAsItIsWhenTheKeyIsPutAgain(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 2));
+      State state = partition.at(1);
+      UnsafeRow found = state.store.get(state.rows.key("a", 1), State.FAMILY);
+      state.put("a", 1, 5).put("b", 1, 6);
+      Check.equal(found.getInt(0), 1);
+      Check.equal(state.get("a", 1), 5);
+      state.abort();
+    }
+  }
+
+  public static void closingTheProviderDoesNotBreakAnIterator(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    Partition partition = query.open();
+    partition.commit(0, IterationCases::putMany);
+    if (query.isSparks("RocksDB")) {
+      partition.close();
+      return; // there the iterator is one of the native library's
+    }
+    StateStoreIterator<UnsafeRowPair> iterator = partition.reading(1).iterator(State.FAMILY);
+    iterator.next();
+    partition.close();
+    Check.equal(State.content(iterator).size(), MANY - 1);
+  }
+
+  public static void aScanGivesAllKeysWithAPrefixAndNoOthers(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.prefixes = true;
+    try (Partition partition = query.open()) {
+      State state = partition.at(0).put("a", 1, 1).put("a", 2, 2).put("aa", 1, 3).put("b", 1, 4).put("", 1, 5);
+      Check.equal(state.named("a"), Map.of("a/1", 1, "a/2", 2));
+      Check.equal(state.named("aa"), Map.of("aa/1", 3));
+      Check.equal(state.named(""), Map.of("/1", 5));
+      Check.equal(state.named("c"), Map.of());
+      state.commit();
+      Check.equal(state.named("a"), Map.of("a/1", 1, "a/2", 2));
+    }
+    try (Partition partition = query.restarted().open()) {
+      State state = partition.at(1);
+      Check.equal(state.named("a"), Map.of("a/1", 1, "a/2", 2));
+      Check.equal(state.named("b"), Map.of("b/1", 4));
+      Check.equal(state.named("c"), Map.of());
+      Check.equal(state.get("aa", 1), 3);
+      Check.equal(state.content().size(), 5);
+      state.abort();
+    }
+  }
+
+  public static void aScanSeesPendingPutsAndRemovals(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.prefixes = true;
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 1).put("a", 2, 2).put("b", 1, 3).put("c", 1, 4));
+      State state = partition.at(1);
+      state.put("a", 1, 11).put("a", 3, 13).remove("a", 2).remove("c", 1).put("d", 1, 14);
+      Check.equal(state.named("a"), Map.of("a/1", 11, "a/3", 13));
+      Check.equal(state.named("b"), Map.of("b/1", 3));
+      Check.equal(state.named("c"), Map.of());
+      Check.equal(state.named("d"), Map.of("d/1", 14));
+      state.put("a", 2, 12).remove("a", 3);
+      Check.equal(state.named("a"), Map.of("a/1", 11, "a/2", 12));
+      state.abort();
+      State again = partition.at(1);
+      Check.equal(again.named("a"), Map.of("a/1", 1, "a/2", 2));
+      Check.equal(again.named("d"), Map.of());
+      again.remove("a", 1).remove("a", 2).put("e", 1, 5).commit();
+      Check.equal(again.named("a"), Map.of());
+    }
+    try (Partition partition = query.restarted().open()) {
+      State state = partition.at(2);
+      Check.equal(state.named("a"), Map.of());
+      Check.equal(state.named("e"), Map.of("e/1", 5));
+      state.abort();
+      State old = partition.at(1);
+      Check.equal(old.named("a"), Map.of("a/1", 1, "a/2", 2));
+      old.abort();
+    }
+  }
+
+  public static void changingWhatIsBeingScanned(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.prefixes = true;
+    try (Partition partition = query.open()) {
+      partition.commit(0, IterationCases::putMany);
+      State state = partition.at(1);
+      StateStoreIterator<UnsafeRowPair> iterator = state.store.prefixScan(state.rows.prefix("k"), State.FAMILY);
+      int count = 0;
+      while (iterator.hasNext()) {
+        UnsafeRowPair pair = iterator.next();
+        count++;
+        state.store.remove(pair.key(), State.FAMILY);
+        state.put("other", pair.key().getInt(1), 0);
+      }
+      iterator.close();
+      Check.equal(count, MANY);
+      Check.equal(state.named("k"), Map.of());
+      Check.equal(state.named("other").size(), MANY);
+      state.commit();
+      Check.equal(partition.content(2).size(), MANY);
+    }
+  }
+
+  public static void aReadStoreScansToo(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.prefixes = true;
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 1).put("a", 2, 2).put("b", 1, 3));
+      var reading = partition.reading(1);
+      Check.equal(State.content(reading.prefixScan(new SparkRows().prefix("a"), State.FAMILY)), Map.of("a/1", 1, "a/2", 2));
+      reading.release();
+    }
+  }
+
+  private static void putMany(State state) {
+    for (int number = 0; number < MANY; number++) {
+      state.put("k", number, number);
+    }
+  }
+}

@@ -1,0 +1,146 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Map$;
+
+/**
+ * A run of a streaming query, as far as its state goes: where its checkpoint is, what is set, and which version of a
+ * partition its commit log knows by which id. Cases are told which provider to try, and how:
+ * {@code {"provider": class, "format": 1 or 2, "directory": path, "settings": {name: value}}}.
+ */
+final class Query {
+  static final String CONF = "spark.sql.streaming.stateStore.";
+
+  final String provider;
+  final int format;
+  final Path checkpoint;
+  final String name;
+  final Map<String, String> settings = new HashMap<>();
+  final Map<String, String> conf = new HashMap<>();
+  final Map<String, String> ids;
+  final UUID run = UUID.randomUUID();
+  boolean prefixes;
+  StructType valueSchema = SparkRows.NUMBER;
+
+  private Query(String provider, int format, Path checkpoint, String name, Map<String, String> ids) {
+    this.provider = provider;
+    this.format = format;
+    this.checkpoint = checkpoint;
+    this.name = name;
+    this.ids = ids;
+  }
+
+  /** A new query with a checkpoint of its own. */
+  static Query of(JsonNode told) throws IOException {
+    LocalSpark.context();
+    Path checkpoint = Files.createTempDirectory(Path.of(told.get("directory").asText()), "query-");
+    String name = UUID.randomUUID().toString();
+    Files.writeString(checkpoint.resolve("metadata"), "{\"id\":\"" + name + "\"}");
+    String provider = told.get("provider").asText();
+    Query query = new Query(provider, told.get("format").asInt(), checkpoint, name, new ConcurrentHashMap<>());
+    told.path("settings").properties().forEach(each -> query.settings.put(each.getKey(), each.getValue().asText()));
+    query.conf("maintenanceInterval", "1h").conf("rocksdb.lockAcquireTimeoutMs", 500);
+    return query;
+  }
+
+  /** The same query started again: another run, the same checkpoint and commit log. */
+  Query restarted() {
+    Query again = new Query(provider, format, checkpoint, name, ids);
+    again.settings.putAll(settings);
+    again.conf.putAll(conf);
+    again.prefixes = prefixes;
+    again.valueSchema = valueSchema;
+    return again;
+  }
+
+  /** Sets what Spark calls {@code spark.sql.streaming.stateStore.<name>}. */
+  Query conf(String setting, Object value) {
+    conf.put(CONF + setting, value.toString());
+    return this;
+  }
+
+  /** Sets what Tableside calls {@code tableside.state.<name>}. */
+  Query setting(String setting, Object value) {
+    settings.put(setting, value.toString());
+    return this;
+  }
+
+  boolean ours() {
+    return provider.startsWith("tableside.");
+  }
+
+  boolean isSparks(String name) {
+    return provider.contains(name);
+  }
+
+  /** Opens partition 0 of operator 0, as one executor does. */
+  Partition open() {
+    return open(0);
+  }
+
+  Partition open(int partition) {
+    return Partition.open(this, storeId(0, partition, StateStoreId.DEFAULT_STORE_NAME()));
+  }
+
+  StateStoreId storeId(long operator, int partition, String store) {
+    return StateStoreId.apply(checkpoint.resolve("state").toUri().toString(), operator, partition, store);
+  }
+
+  StateStoreProviderId providerId(StateStoreId id) {
+    return StateStoreProviderId.apply(id, run);
+  }
+
+  /** Where our provider keeps a partition of operator 0. */
+  String place(int partition) {
+    return name + "/0/" + partition + "/default";
+  }
+
+  /** The id by which the commit log knows a version of a partition, with checkpoints in format 2. */
+  Option<String> idOf(StateStoreId partition, long version) {
+    return format == 1 ? Option.empty() : Option.apply(ids.get(partition + "@" + version));
+  }
+
+  void committed(StateStoreId partition, long version, Option<String> id) {
+    if (id.isDefined()) {
+      ids.put(partition + "@" + version, id.get());
+    }
+  }
+
+  KeyStateEncoderSpec keys() {
+    return prefixes ? new PrefixKeyScanStateEncoderSpec(SparkRows.KEY, 1) : new NoPrefixKeyStateEncoderSpec(SparkRows.KEY);
+  }
+
+  StateStoreConf storeConf() {
+    SQLConf all = new SQLConf();
+    all.setConfString(CONF + "providerClass", provider);
+    all.setConfString(CONF + "checkpointFormatVersion", Integer.toString(format));
+    conf.forEach(all::setConfString);
+    return new StateStoreConf(all, Map$.MODULE$.empty());
+  }
+
+  /** Hadoop's configuration, as Spark fills it for a provider. */
+  Configuration hadoop() {
+    Configuration hadoop = new Configuration(false);
+    hadoop.set("sql.streaming.runId", run.toString());
+    settings.forEach((setting, value) -> hadoop.set("tableside.state." + setting, value));
+    conf.forEach(hadoop::set);
+    return hadoop;
+  }
+}

@@ -1,0 +1,218 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+
+/** What any provider does: reading, writing, committing and going back. */
+final class ReadWriteCases {
+  private static final String CANNOT_LOAD = "CANNOT_LOAD_STATE_STORE";
+
+  private ReadWriteCases() {}
+
+  public static void versionZeroIsEmpty(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      State state = partition.at(0);
+      Check.equal(state.store.version(), 0L);
+      Check.equal(state.store.id(), partition.id);
+      Check.that(!state.store.hasCommitted(), "nothing is committed yet");
+      Check.equal(state.get("a", 1), null);
+      Check.equal(state.content(), Map.of());
+      state.abort();
+    }
+  }
+
+  public static void aStoreSeesItsOwnWrites(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      State state = partition.at(0).put("a", 1, 10).put("b", 2, 20).put("b", 3, 30).put("a", 1, 11);
+      Check.equal(state.get("a", 1), 11);
+      Check.equal(state.get("b", 2), 20);
+      Check.equal(state.get("b", 4), null);
+      state.remove("b", 2);
+      Check.equal(state.get("b", 2), null);
+      Check.equal(state.content(), Map.of("a/1", 11, "b/3", 30));
+      Check.equal(state.commit(), 1L);
+      Check.equal(partition.content(1), Map.of("a/1", 11, "b/3", 30));
+    }
+  }
+
+  public static void whatIsNotCommittedIsInvisible(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
+      State writing = partition.at(1).put("a", 1, 11).put("c", 3, 30).remove("b", 2);
+      Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
+      Check.fails(CANNOT_LOAD, () -> partition.at(2));
+      writing.commit();
+      Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
+      Check.equal(partition.content(2), Map.of("a/1", 11, "c/3", 30));
+    }
+  }
+
+  public static void anotherProviderGoesOn(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
+      partition.commit(1, state -> state.put("c", 3, 30).remove("a", 1));
+      Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("b/2", 20, "c/3", 30));
+      Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
+      Check.equal(partition.content(0), Map.of());
+    }
+  }
+
+  public static void abortLeavesTheCommittedVersion(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 10));
+      partition.at(1).put("a", 1, 99).put("b", 2, 99).abort();
+      Check.equal(partition.content(1), Map.of("a/1", 10));
+      partition.at(1).remove("a", 1).abort();
+      Check.equal(partition.content(1), Map.of("a/1", 10));
+      partition.commit(1, state -> state.put("c", 3, 30));
+      Check.equal(partition.content(2), Map.of("a/1", 10, "c/3", 30));
+    }
+  }
+
+  public static void anAbortedFirstVersionIsNoVersion(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.at(0).put("a", 1, 10).abort();
+      Check.equal(partition.content(0), Map.of());
+      Check.fails(CANNOT_LOAD, () -> partition.at(1));
+    }
+  }
+
+  public static void putRemoveAndPutOfOneKey(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 1).remove("a", 1).put("a", 1, 2).put("b", 1, 1).remove("b", 1));
+      Check.equal(partition.content(1), Map.of("a/1", 2));
+      partition.commit(1, state -> state.remove("a", 1).put("a", 1, 3).put("b", 1, 4));
+      State state = partition.commit(2, changed -> changed.put("a", 1, 5).remove("a", 1).remove("b", 1).put("b", 1, 6));
+      Check.equal(state.keys(), 1L);
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(1), Map.of("a/1", 2));
+      Check.equal(partition.content(2), Map.of("a/1", 3, "b/1", 4));
+      Check.equal(partition.content(3), Map.of("b/1", 6));
+    }
+  }
+
+  public static void removingWhatIsNotThereChangesNothing(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.remove("x", 1).put("a", 1, 10).remove("x", 2));
+      State state = partition.commit(1, changed -> changed.remove("x", 1));
+      Check.equal(state.keys(), 1L);
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("a/1", 10));
+    }
+  }
+
+  public static void aCommitWithoutUpdatesMakesAVersion(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> {});
+      Check.equal(partition.content(1), Map.of());
+      partition.commit(1, state -> state.put("a", 1, 10));
+      partition.commit(2, state -> {});
+      partition.commit(3, state -> {});
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(1), Map.of());
+      Check.equal(partition.content(4), Map.of("a/1", 10));
+      partition.commit(4, state -> state.put("b", 1, 20));
+      Check.equal(partition.content(5), Map.of("a/1", 10, "b/1", 20));
+    }
+  }
+
+  public static void allKeysMayGo(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
+      State state = partition.commit(1, changed -> changed.remove("a", 1).remove("b", 2));
+      Check.equal(state.keys(), 0L);
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of());
+      Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
+    }
+  }
+
+  public static void noSuchVersionCannotBeLoaded(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      Check.fails(CANNOT_LOAD, () -> partition.at(-1));
+      Check.fails(CANNOT_LOAD, () -> partition.at(1));
+      Check.fails(CANNOT_LOAD, () -> partition.reading(-1));
+      Check.fails(CANNOT_LOAD, () -> partition.reading(1));
+      partition.commit(0, state -> state.put("a", 1, 10));
+      Check.fails(CANNOT_LOAD, () -> partition.at(-1));
+      Check.fails(CANNOT_LOAD, () -> partition.at(2));
+      Check.fails(CANNOT_LOAD, () -> partition.reading(7));
+      Check.equal(partition.content(1), Map.of("a/1", 10));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.fails(CANNOT_LOAD, () -> partition.at(2));
+      Check.equal(partition.content(1), Map.of("a/1", 10));
+    }
+  }
+
+  public static void aReadStoreIsOfItsVersionWhateverIsCommittedMeanwhile(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
+      ReadStateStore reading = partition.reading(1);
+      Check.equal(reading.version(), 1L);
+      SparkRows rows = new SparkRows();
+      State writing = partition.at(1).put("a", 1, 11).remove("b", 2);
+      Check.equal(reading.get(rows.key("a", 1), State.FAMILY).getInt(0), 10);
+      writing.commit();
+      Check.equal(State.content(reading), Map.of("a/1", 10, "b/2", 20));
+      reading.abort();
+      Check.equal(partition.content(2), Map.of("a/1", 11));
+      partition.commit(2, state -> state.put("c", 3, 30));
+      Check.equal(partition.content(3), Map.of("a/1", 11, "c/3", 30));
+    }
+  }
+
+  public static void aReadStoreMayBeReleasedOrAbortedAndTheVersionOpenedAgain(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 10));
+      for (int round = 0; round < 3; round++) {
+        partition.reading(1).release();
+        partition.reading(1).abort();
+      }
+      Check.equal(partition.content(1), Map.of("a/1", 10));
+      partition.commit(1, state -> state.put("a", 1, 11));
+      Check.equal(partition.content(2), Map.of("a/1", 11));
+    }
+  }
+
+  public static void aReadStoreBecomesTheStoreThatIsWritten(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 10));
+      State state = upgraded(partition, 1);
+      Check.equal(state.get("a", 1), 10);
+      state.put("a", 1, 11).put("b", 2, 20).commit();
+      state = upgraded(partition, 2);
+      state.put("x", 1, 1).abort();
+      Check.equal(partition.content(1), Map.of("a/1", 10));
+      Check.equal(partition.content(2), Map.of("a/1", 11, "b/2", 20));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("a/1", 11, "b/2", 20));
+    }
+  }
+
+  private static State upgraded(Partition partition, long version) {
+    ReadStateStore reading = partition.reading(version);
+    var uid = partition.query.idOf(partition.id, version);
+    var store = partition.provider.upgradeReadStoreToWriteStore(reading, version, uid, false);
+    return new State(partition.query, store, uid);
+  }
+}

@@ -1,0 +1,107 @@
+package tableside.state;
+
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
+import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import scala.Option;
+
+/** A store opened at a version, as a task uses it: keys are a name and a number, values numbers. */
+final class State {
+  static final String FAMILY = StateStore.DEFAULT_COL_FAMILY_NAME();
+
+  final StateStore store;
+  final SparkRows rows = new SparkRows();
+  private final Query query;
+  private final Option<String> base;
+
+  State(Query query, StateStore store, Option<String> base) {
+    this.query = query;
+    this.store = store;
+    this.base = base;
+  }
+
+  State put(String name, int number, Integer value) {
+    store.put(rows.key(name, number), rows.number(value), FAMILY);
+    return this;
+  }
+
+  State remove(String name, int number) {
+    store.remove(rows.key(name, number), FAMILY);
+    return this;
+  }
+
+  /** The value, null if there is none. */
+  Integer get(String name, int number) {
+    UnsafeRow found = store.get(rows.key(name, number), FAMILY);
+    Check.equal(store.keyExists(rows.key(name, number), FAMILY), found != null);
+    return found == null ? null : found.getInt(0);
+  }
+
+  Map<String, Integer> content() {
+    return content(store);
+  }
+
+  /** What has a name: a scan by the first column of the keys. */
+  Map<String, Integer> named(String name) {
+    return content(store.prefixScan(rows.prefix(name), FAMILY));
+  }
+
+  StateStoreIterator<UnsafeRowPair> iterator() {
+    return store.iterator(FAMILY);
+  }
+
+  long keys() {
+    return store.metrics().numKeys();
+  }
+
+  /** Commits, checks what Spark is told of it, and notes the id in the query's commit log. */
+  long commit() {
+    long version = commitQuietly();
+    query.committed(store.id(), version, id());
+    return version;
+  }
+
+  /** Commits without a note in the commit log: the driver heard nothing of it, or gave it up. */
+  long commitQuietly() {
+    long loaded = store.version();
+    Check.equal(store.commit(), loaded + 1);
+    Check.that(store.hasCommitted(), "the store says that it has committed");
+    StateStoreCheckpointInfo info = store.getStateStoreCheckpointInfo();
+    Check.equal(info.partitionId(), store.id().partitionId());
+    Check.equal(info.batchVersion(), loaded + 1);
+    Check.equal(info.stateStoreCkptId().isDefined(), query.format == 2);
+    Check.equal(info.baseStateStoreCkptId(), query.format == 2 ? base : Option.empty());
+    return loaded + 1;
+  }
+
+  /** The id of what was committed, with checkpoints in format 2. */
+  Option<String> id() {
+    return store.getStateStoreCheckpointInfo().stateStoreCkptId();
+  }
+
+  void abort() {
+    store.abort();
+    Check.that(!store.hasCommitted(), "an aborted store has not committed");
+  }
+
+  static Map<String, Integer> content(ReadStateStore store) {
+    return content(store.iterator(FAMILY));
+  }
+
+  /** All that an iterator gives, each key once. */
+  static Map<String, Integer> content(StateStoreIterator<UnsafeRowPair> iterator) {
+    Map<String, Integer> content = new TreeMap<>();
+    while (iterator.hasNext()) {
+      UnsafeRowPair pair = iterator.next();
+      Integer before = content.put(SparkRows.name(pair.key()), pair.value().getInt(0));
+      Check.that(before == null, "the iterator gives the key " + SparkRows.name(pair.key()) + " only once");
+    }
+    iterator.close();
+    return content;
+  }
+}

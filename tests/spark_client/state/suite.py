@@ -1,0 +1,75 @@
+"""The state store providers that the suite tries, and what its cases are told of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from running import Service, running
+
+SPARKS = "org.apache.spark.sql.execution.streaming.state"
+OURS = "tableside.state.TablesideStateStoreProvider"
+TABLE = "state"
+CONFIG = """
+stores:
+  local: {kind: rocksdb, path: data}
+tables:
+  state: {store: local, key: {place: string, item: string}}
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A provider, and how it is to work."""
+
+    provider: str
+    checkpoint_format: int
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        name = self.provider.rpartition(".")[2].removesuffix("StateStoreProvider").removesuffix("Backed")
+        return "-".join([name, f"v{self.checkpoint_format}", *([self.settings["memory"]] if self.is_ours else [])])
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it keeps its state in a table."""
+        return self.provider == OURS
+
+    def told(self, directory: Path, url: str = "") -> dict[str, Any]:
+        """Return the arguments of a case that tries this provider."""
+        return {
+            "provider": self.provider,
+            "format": self.checkpoint_format,
+            "directory": str(directory),
+            "settings": {**self.settings, "url": url, "table": TABLE} if self.is_ours else {},
+        }
+
+
+BOUNDED = {"memory": "bounded", "memory_records_max": "3"}
+"""So few values in memory that most of them are fetched."""
+
+IN_MEMORY = [Subject(OURS, 1, {"memory": "all"}), Subject(OURS, 2, {"memory": "all"})]
+FETCHING = [Subject(OURS, 1, BOUNDED), Subject(OURS, 2, BOUNDED)]
+TABLESIDE = [*IN_MEMORY, *FETCHING]
+HDFS = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
+ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
+
+
+@pytest.fixture(scope="session")
+def state_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a table for the state of queries; each case has a query of its own."""
+    directory = tmp_path_factory.mktemp("state-service")
+    config = directory / "config.yaml"
+    config.write_text(CONFIG)
+    with running(directory, config) as started:
+        yield started
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """What a case is told of the provider that the test is parametrised with."""
+    subject: Subject = request.param
+    url = request.getfixturevalue("state_service").url if subject.is_ours else ""
+    return subject.told(tmp_path, url)

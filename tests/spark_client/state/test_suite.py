@@ -1,0 +1,32 @@
+"""What Spark asks of any state store provider: of ours, and of its own two, which prove the cases."""
+
+from typing import Any
+
+import pytest
+
+from spark_client.state.java import Java, names
+from spark_client.state.suite import HDFS, ROCKSDB, TABLESIDE
+
+CLASSES = ["ReadWriteCases", "IterationCases", "RefusalCases"]
+CASES = [(class_name, case) for class_name in CLASSES for case in names(class_name)]
+ONE_STORE_AT_A_TIME = [
+    "aStoreSeesItsOwnWrites",
+    "anotherProviderGoesOn",
+    "putRemoveAndPutOfOneKey",
+    "aCommitWithoutUpdatesMakesAVersion",
+    "noSuchVersionCannotBeLoaded",
+    "aReadStoreBecomesTheStoreThatIsWritten",
+]
+"""Cases that Spark's provider on RocksDB can take: those open one store after the other."""
+
+
+@pytest.mark.parametrize(("class_name", "case"), CASES, ids=[case for _, case in CASES])
+@pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
+def test_a_provider(java: Java, told: dict[str, Any], class_name: str, case: str) -> None:
+    java.run(class_name, case, **told)
+
+
+@pytest.mark.parametrize("case", ONE_STORE_AT_A_TIME)
+@pytest.mark.parametrize("told", [ROCKSDB], ids=str, indirect=True)
+def test_the_cases_hold_with_identities_of_versions_too(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("ReadWriteCases", case, **told)
