@@ -29,13 +29,14 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 
 class Options(TypedDict, total=False):
-    """What a session may be told of its state store beside where the table is. What is not given, the provider chooses.
+    """What a session may be told of its state store beside where the table is; the provider chooses what is not given.
 
-    Files are looked for on the driver and on every executor; a token is in one, or in the environment's TABLESIDE_TOKEN,
-    and never in a setting. With `memory="bounded"` an executor keeps at most `memory_records_max` values, of
-    `memory_bytes_max` bytes, of each store of a partition in memory and fetches others; keys are always in memory.
-    `timeout_s` bounds one attempt at a request, `deadline_s` a call with all of its attempts, `chunk_bytes_max` a record,
-    `in_flight_max` the requests of one call at a time, `deltas_max` how many deltas there may be without a new snapshot.
+    Files are looked for on the driver and on every executor; a token is in one, or in TABLESIDE_TOKEN there, and never
+    in a setting. With `memory="bounded"` an executor has at most `memory_records_max` values, of `memory_bytes_max`
+    bytes, of each store of a partition in memory and fetches others; keys are always in memory. `timeout_s` bounds one
+    attempt at a request, `deadline_s` a call with all of its attempts, `chunk_bytes_max` a record's data,
+    `request_bytes_max` a request, `in_flight_max` the requests of one call at a time, `deltas_max` how many deltas
+    there may be until a commit writes a snapshot itself.
     """
 
     token_file: str
@@ -56,7 +57,7 @@ class Options(TypedDict, total=False):
 def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]:
     """Return the settings of a session that keeps its queries' state in a table, as `spark-submit --conf` takes them.
 
-    `ValueError` lists everything that is wrong with what is given, `JarNotFound` says that this installation has no jar.
+    `ValueError` lists everything that is wrong with what is given; `JarNotFound` says how to get the jar.
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if unknown := given.keys() - Options.__annotations__.keys():

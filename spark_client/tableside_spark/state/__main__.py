@@ -1,0 +1,8 @@
+"""`python -m tableside_spark.state`."""
+
+import sys
+
+from tableside_spark.state.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())
