@@ -2,23 +2,61 @@ package tableside.state;
 
 import java.io.IOException;
 import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCoordinatorRef;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider$;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.unsafe.Platform;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Option;
 
 /** Writes a version's whole state, so that what comes after can be loaded without what came before. */
 final class Snapshots {
+  private static final Logger LOG = LoggerFactory.getLogger(Snapshots.class);
+
   private final StateLog log;
   private final Values values;
+  private final Versions versions;
+  private final StateStoreId id;
+  private final StateStoreConf conf;
+  private final Configuration hadoop;
 
   /** @param values null where all values are kept in memory */
-  Snapshots(StateLog log, Values values) {
+  Snapshots(
+      StateLog log, Values values, Versions versions, StateStoreId id, StateStoreConf conf, Configuration hadoop) {
     this.log = log;
     this.values = values;
+    this.versions = versions;
+    this.id = id;
+    this.conf = conf;
+    this.hadoop = hadoop;
   }
 
   /** What was written: the snapshot, and where it has put the values that are not in memory, in the entries' order. */
   record Written(Lineage.Base base, long[] locations) {}
 
-  Written write(Version version) throws IOException, InterruptedException {
+  /** Write a snapshot of a version that was committed, on which later versions then build. */
+  synchronized void take(Version version) throws IOException, InterruptedException {
+    versions.build(version, write(version), values);
+    log.meter().snapshots.increment();
+    LOG.info("wrote a snapshot of version {} of {}", version.number(), log.place().path());
+    report(version.number());
+  }
+
+  /** Write one if that can be done now; if not, maintenance will. */
+  void tryToTake(Version version) throws InterruptedException {
+    try {
+      take(version);
+    } catch (IOException error) {
+      LOG.warn("no snapshot of version {} of {}: maintenance will write one", version.number(), log.place().path(), error);
+    }
+  }
+
+  private Written write(Version version) throws IOException, InterruptedException {
     String name = UUID.randomUUID().toString();
     log.await(log.attemptSnapshot(version.number(), name));
     Entries entries = version.entries();
@@ -51,5 +89,17 @@ final class Snapshots {
               value, Platform.BYTE_ARRAY_OFFSET, value.length);
     }
     return locations;
+  }
+
+  /** The coordinator watches how far snapshots lag behind, and forces some where they seem to. */
+  private void report(long version) {
+    String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
+    if (conf.reportSnapshotUploadLag() && run != null) {
+      Option<StateStoreCoordinatorRef> coordinator = StateStoreProvider$.MODULE$.coordinatorRef();
+      if (coordinator.isDefined()) {
+        StateStoreProviderId provider = new StateStoreProviderId(id, UUID.fromString(run));
+        coordinator.get().snapshotUploaded(provider, version, System.currentTimeMillis());
+      }
+    }
   }
 }

@@ -2,14 +2,10 @@ package tableside.state;
 
 import java.io.IOException;
 import java.util.List;
-import java.util.UUID;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
@@ -19,10 +15,8 @@ import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
-import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider$;
-import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.execution.streaming.state.SupportsFineGrainedReplay;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.NextIterator;
@@ -42,9 +36,8 @@ import scala.collection.immutable.Seq;
  * committed.
  */
 public final class TablesideStateStoreProvider
-    implements StateStoreProvider, SupportsFineGrainedReplay, WriteStore.Committer {
+    implements StateStoreProvider, SupportsFineGrainedReplay {
   private static final Logger LOG = LoggerFactory.getLogger(TablesideStateStoreProvider.class);
-  private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
   private boolean unloaded;
   private ReentrantReadWriteLock maintenanceLock;
@@ -55,7 +48,7 @@ public final class TablesideStateStoreProvider
   private int prefixColumns;
   private StateStoreConf conf;
   private Configuration hadoop;
-  private Settings settings;
+  private boolean bounded;
   private Meter meter;
   private StateLog log;
   private Values values;
@@ -63,8 +56,8 @@ public final class TablesideStateStoreProvider
   private Loader loader;
   private Cleaning cleaning;
   private Versions versions;
-  private Lineage.Base newestBase;
-  private boolean registered;
+  private Snapshots snapshots;
+  private Commits commits;
 
   /** Spark makes providers by their name. */
   public TablesideStateStoreProvider() {
@@ -88,12 +81,13 @@ public final class TablesideStateStoreProvider
     this.valueFields = valueSchema.length();
     this.conf = storeConf;
     this.hadoop = hadoopConf;
-    this.settings = Settings.of(hadoopConf);
+    Settings settings = Settings.of(hadoopConf);
+    this.bounded = settings.bounded();
     this.meter = new Meter();
     makeVisible(stateStoreId);
     this.log =
         new StateLog(Table.shared(settings), settings, Place.of(stateStoreId, hadoopConf), conf.compressionCodec(), meter);
-    Blocks blocks = settings.bounded() ? new Blocks() : null;
+    Blocks blocks = bounded ? new Blocks() : null;
     this.values =
         blocks == null ? null : new Values(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax());
     this.rows = new Rows(keySchema.length(), valueSchema.length(), values);
@@ -104,6 +98,8 @@ public final class TablesideStateStoreProvider
                 StateStoreProvider$.MODULE$.validateStateRowFormat(key, keySchema, value, valueSchema, id, conf));
     this.cleaning = new Cleaning(log);
     this.versions = new Versions(conf.maxVersionsToRetainInMemory());
+    this.snapshots = new Snapshots(log, values, versions, id, conf, hadoop);
+    this.commits = new Commits(log, values, versions, snapshots, id, conf, hadoop);
   }
 
   @Override
@@ -162,40 +158,6 @@ public final class TablesideStateStoreProvider
   }
 
   @Override
-  public Version commit(WriteStore store) throws IOException, InterruptedException {
-    long begun = System.nanoTime();
-    Version base = store.loaded();
-    Lineage lineage = base.lineage().onto(newestBase());
-    if (lineage.deltas().size() >= settings.deltasMax()) {
-      lineage = base.lineage().onto(snapshot(base));
-    }
-    log.await(store.announced());
-    register(base);
-    Version next = written(store, base, lineage);
-    synchronized (this) {
-      versions.keep(next);
-    }
-    if (store.snapshotForced()) {
-      trySnapshot(next);
-    }
-    meter.committedNs.add(System.nanoTime() - begun);
-    if (conf.commitValidationEnabled()) {
-      StateStore.reportCommitToCoordinator(next.number(), id, hadoop);
-    }
-    return next;
-  }
-
-  @Override
-  public StateStoreMetrics metrics(WriteStore store) {
-    long records = store.state().entries().size();
-    long memory = store.state().memoryBytes() + (values == null ? 0 : values.memoryBytes());
-    if (!store.hasCommitted()) {
-      memory += store.changes().freeze().memoryBytes();
-    }
-    return Metrics.taken(meter, records, memory);
-  }
-
-  @Override
   public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
     return Metrics.supported();
   }
@@ -210,13 +172,10 @@ public final class TablesideStateStoreProvider
   /** Write a snapshot of the newest version, if enough versions have been committed since the last. */
   @Override
   public void doSnapshotMaintenance() {
-    Version newest = newest();
-    if (newest == null || newest.uid() == null) {
-      return;
-    }
-    if (newest.lineage().onto(newestBase()).deltas().size() >= conf.minDeltasForSnapshot()) {
+    Version newest = versions.newest();
+    if (newest != null && versions.lineageOf(newest).deltas().size() >= conf.minDeltasForSnapshot()) {
       try {
-        snapshot(newest);
+        snapshots.take(newest);
       } catch (IOException | InterruptedException error) {
         throw Failures.committing(error);
       }
@@ -226,7 +185,7 @@ public final class TablesideStateStoreProvider
   /** Remove the versions that are no longer to be retained. */
   @Override
   public void doCleanupMaintenance() {
-    Version newest = newest();
+    Version newest = versions.newest();
     if (newest == null) {
       return;
     }
@@ -238,7 +197,7 @@ public final class TablesideStateStoreProvider
   }
 
   @Override
-  public synchronized void close() {
+  public void close() {
     versions.clear();
   }
 
@@ -288,20 +247,19 @@ public final class TablesideStateStoreProvider
   }
 
   private Version loaded(long version, String uid) throws IOException, InterruptedException {
-    Version present = uid == null ? null : inMemory(version, uid);
+    Version present = uid == null ? null : versions.find(version, uid);
     if (present != null) {
       return present;
     }
     Manifest manifest = log.manifest(version, uid);
-    present = inMemory(version, manifest.uid());
+    present = versions.find(version, manifest.uid());
     if (present != null) {
       return present;
     }
-    Version loaded = loader.load(manifest, nearest(manifest.lineage()), prefixes());
+    Version nearest = versions.nearest(manifest.lineage());
+    Version loaded = loader.load(manifest, nearest == null ? empty(0, null) : nearest, prefixes());
     LOG.info("loaded version {} of {}: {} records", version, log.place().path(), loaded.entries().size());
-    synchronized (this) {
-      versions.keep(loaded);
-    }
+    versions.keep(loaded);
     return loaded;
   }
 
@@ -319,25 +277,8 @@ public final class TablesideStateStoreProvider
   }
 
   private Version empty(long version, String uid) {
-    Entries none = Entries.empty(!settings.bounded());
+    Entries none = Entries.empty(!bounded);
     return new Version(version, uid, Lineage.EMPTY, none, prefixColumns == 0 ? null : Entries.empty(true));
-  }
-
-  private synchronized Version inMemory(long version, String uid) {
-    return versions.find(version, uid);
-  }
-
-  private synchronized Version nearest(Lineage lineage) {
-    Version nearest = versions.nearest(lineage);
-    return nearest == null ? empty(0, null) : nearest;
-  }
-
-  private synchronized Version newest() {
-    return versions.newest();
-  }
-
-  private synchronized Lineage.Base newestBase() {
-    return newestBase;
   }
 
   private ReadStore reader(Version version) {
@@ -345,88 +286,11 @@ public final class TablesideStateStoreProvider
   }
 
   private WriteStore write(ReadStore read, boolean forceSnapshot) {
-    return new WriteStore(read, this, log, conf.enableStateStoreCheckpointIds(), forceSnapshot, attempt());
+    return new WriteStore(read, commits, log, conf.enableStateStoreCheckpointIds(), forceSnapshot);
   }
 
   private Prefixes prefixes() {
     return prefixColumns == 0 ? null : new Prefixes(keySchema, prefixColumns);
-  }
-
-  // ---- committing
-
-  private Version written(WriteStore store, Version base, Lineage lineage) throws IOException, InterruptedException {
-    long number = base.number() + 1;
-    ChunkWriter writer = log.deltaWriter(number, store.uid(), values == null ? null : values.blocks());
-    Entries entries = Delta.write(store.changes().freeze(), base.entries(), writer, values);
-    int chunks = writer.finish();
-    Lineage longer = lineage.then(new Lineage.Delta(number, store.uid(), chunks, log.codecName()));
-    publish(store, manifest(store, number, longer, chunks, entries.size(), writer.bytes()));
-    return new Version(number, store.uid(), longer, entries, store.prefixesAfter());
-  }
-
-  private Manifest manifest(WriteStore store, long number, Lineage lineage, int chunks, long records, long bytes)
-      throws IOException, InterruptedException {
-    String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
-    long epoch = store.withIdentities() || run == null ? 0 : Runs.epoch(log, run);
-    return new Manifest(
-        number, store.uid(), lineage, chunks, records, bytes, epoch, store.attempt(), Manifest.now());
-  }
-
-  private void publish(WriteStore store, Manifest manifest) throws IOException, InterruptedException {
-    if (store.withIdentities()) {
-      log.publish(manifest);
-    } else {
-      log.publishShared(manifest);
-    }
-  }
-
-  /** At a store's first commit; and once for each provider of the first partition, since checkpoints may be moved. */
-  private void register(Version base) throws IOException, InterruptedException {
-    if (!registered && (base.number() == 0 || id.partitionId() == 0)) {
-      log.register();
-      registered = true;
-    }
-  }
-
-  private static long attempt() {
-    TaskContext task = TaskContext.get();
-    return task == null ? ATTEMPTS_OUTSIDE_TASKS.incrementAndGet() : task.taskAttemptId();
-  }
-
-  // ---- snapshots
-
-  private void trySnapshot(Version version) throws InterruptedException {
-    try {
-      snapshot(version);
-    } catch (IOException error) {
-      LOG.warn("no snapshot of version {} of {}: maintenance will write one", version.number(), log.place().path(), error);
-    }
-  }
-
-  private Lineage.Base snapshot(Version version) throws IOException, InterruptedException {
-    Snapshots.Written written = new Snapshots(log, values).write(version);
-    synchronized (this) {
-      newestBase = written.base();
-      if (values != null) {
-        values.relocate(version, written, versions.all());
-      }
-    }
-    meter.snapshots.increment();
-    LOG.info("wrote a snapshot of version {} of {}", version.number(), log.place().path());
-    reportSnapshot(version.number());
-    return written.base();
-  }
-
-  /** The coordinator watches how far snapshots lag behind, and forces some where they seem to. */
-  private void reportSnapshot(long version) {
-    String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
-    if (conf.reportSnapshotUploadLag() && run != null) {
-      var coordinator = StateStoreProvider$.MODULE$.coordinatorRef();
-      if (coordinator.isDefined()) {
-        StateStoreProviderId provider = new StateStoreProviderId(id, UUID.fromString(run));
-        coordinator.get().snapshotUploaded(provider, version, System.currentTimeMillis());
-      }
-    }
   }
 
   // ---- beginning

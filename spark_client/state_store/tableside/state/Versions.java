@@ -3,26 +3,29 @@ package tableside.state;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The versions of a store that are in memory, the newest last. Not thread-safe. */
+/** The versions of a store that are in memory, the newest last, and the newest snapshot that is known. Thread-safe. */
 final class Versions {
   private final int kept;
   private final List<Version> versions = new ArrayList<>();
+  private Lineage.Base base;
 
   /** @param kept how many at most; 0 keeps none */
   Versions(int kept) {
     this.kept = kept;
   }
 
-  Version newest() {
+  /** The newest version, or null. */
+  synchronized Version newest() {
     return versions.isEmpty() ? null : versions.get(versions.size() - 1);
   }
 
-  Version find(long number, String uid) {
+  /** A version by its number and its commit's identity, or null. */
+  synchronized Version find(long number, String uid) {
     return versions.stream().filter(version -> version.is(number, uid)).findFirst().orElse(null);
   }
 
   /** The newest that a lineage passes, or null. */
-  Version nearest(Lineage lineage) {
+  synchronized Version nearest(Lineage lineage) {
     for (int index = versions.size() - 1; index >= 0; index--) {
       if (lineage.passes(versions.get(index).number(), versions.get(index).uid())) {
         return versions.get(index);
@@ -32,7 +35,7 @@ final class Versions {
   }
 
   /** Keep a version; what is of the same number or a higher one is of an attempt that has been left behind. */
-  void keep(Version version) {
+  synchronized void keep(Version version) {
     versions.removeIf(other -> other.number() >= version.number());
     versions.add(version);
     while (versions.size() > kept) {
@@ -40,11 +43,20 @@ final class Versions {
     }
   }
 
-  List<Version> all() {
-    return List.copyOf(versions);
+  /** What a version's state is made of, with the newest snapshot where that is one of its past. */
+  synchronized Lineage lineageOf(Version version) {
+    return version.lineage().onto(base);
   }
 
-  void clear() {
+  /** Build on this snapshot from now on; values that are not in memory are found there. */
+  synchronized void build(Version version, Snapshots.Written written, Values values) {
+    base = written.base();
+    if (values != null) {
+      values.relocate(version, written, versions);
+    }
+  }
+
+  synchronized void clear() {
     versions.clear();
   }
 }

@@ -9,6 +9,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
@@ -23,14 +25,9 @@ import scala.Option;
 
 /** A version being made from the one before it. What is changed stays here until it is committed. */
 final class WriteStore extends ReadStore implements StateStore {
-  /** What of a commit is not the store's own business. */
-  interface Committer {
-    Version commit(WriteStore store) throws IOException, InterruptedException;
+  private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
-    StateStoreMetrics metrics(WriteStore store);
-  }
-
-  private final Committer committer;
+  private final Commits commits;
   private final String uid = UUID.randomUUID().toString();
   private final boolean withIdentities;
   private final boolean snapshotForced;
@@ -45,15 +42,13 @@ final class WriteStore extends ReadStore implements StateStore {
 
   /**
    * @param withIdentities whether versions are known by the identity of their commit (checkpoint format v2)
-   * @param attempt greater for what was begun later in this run of the query
    */
-  WriteStore(
-      ReadStore read, Committer committer, StateLog log, boolean withIdentities, boolean snapshotForced, long attempt) {
+  WriteStore(ReadStore read, Commits commits, StateLog log, boolean withIdentities, boolean snapshotForced) {
     super(read.id(), read.loaded(), read.rows(), read.prefixes());
-    this.committer = committer;
+    this.commits = commits;
     this.withIdentities = withIdentities;
     this.snapshotForced = snapshotForced;
-    this.attempt = attempt;
+    this.attempt = nextAttempt();
     this.log = log;
   }
 
@@ -124,7 +119,7 @@ final class WriteStore extends ReadStore implements StateStore {
   public long commit() {
     checkOpen("commit");
     try {
-      committed = committer.commit(this);
+      committed = commits.commit(this);
     } catch (IOException | InterruptedException | IllegalStateException error) {
       throw Failures.committing(error);
     }
@@ -152,9 +147,9 @@ final class WriteStore extends ReadStore implements StateStore {
   @Override
   public StateStoreMetrics metrics() {
     if (metrics == null && committed != null) {
-      metrics = committer.metrics(this);
+      metrics = commits.metrics(this);
     }
-    return metrics == null ? committer.metrics(this) : metrics;
+    return metrics == null ? commits.metrics(this) : metrics;
   }
 
   @Override
@@ -213,6 +208,7 @@ final class WriteStore extends ReadStore implements StateStore {
     return snapshotForced;
   }
 
+  /** Greater for what was begun later in this run of the query. */
   long attempt() {
     return attempt;
   }
@@ -247,6 +243,11 @@ final class WriteStore extends ReadStore implements StateStore {
           }
         });
     return after.applied(loaded().prefixes());
+  }
+
+  private static long nextAttempt() {
+    TaskContext task = TaskContext.get();
+    return task == null ? ATTEMPTS_OUTSIDE_TASKS.incrementAndGet() : task.taskAttemptId();
   }
 
   private int findChange(UnsafeRow key) {
