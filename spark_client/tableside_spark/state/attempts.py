@@ -1,7 +1,8 @@
 """Who has begun to write which version of a place: found from the lowest version that there may be, by gets alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tableside_spark.state.layout import Place
 from tableside_spark.state.records import Records
@@ -18,27 +19,42 @@ class Attempts:
     snapshots: tuple[str, ...]
 
 
-def floor(records: Records, place: Place) -> int:
-    """The lowest version of which there may be something."""
-    [found] = records.get([place.floor])
-    return 1 if found is None else int(found["version"])
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The attempts at the versions below `end`, from where the block before ended. `goes_on`: there may be more."""
+
+    attempts: list[Attempts]
+    end: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the block is full to its end."""
+        return self.attempts[-1].version == self.end - 1
 
 
-def blocks(records: Records, place: Place, lowest: int) -> Iterator[list[Attempts]]:
+def lowest(floor: Mapping[str, Any] | None) -> int:
+    """The lowest version of which there may be something, of a place whose floor is noted so."""
+    return 1 if floor is None else int(floor["version"])
+
+
+def blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
     """Yield all attempts from a version on, those at some versions at a time.
 
-    Every version that was begun follows one that was, so they end where a whole block is absent. Removing goes
-    upwards by less than a block before the floor follows, so it never makes a gap of that size.
+    Every version that was begun follows one that was, so they end where a block is not full to its end. Who removes
+    them goes upwards, and notes a floor before going on to the next block.
     """
     while True:
-        versions = range(lowest, lowest + VERSIONS_AT_ONCE)
+        versions = range(start, start + VERSIONS_AT_ONCE)
         found = records.get([place.attempts(version) for version in versions])
-        block = [
+        attempts = [
             Attempts(version, tuple(attempt.get("uids", ())), tuple(attempt.get("snapshots", ())))
             for version, attempt in zip(versions, found, strict=True)
             if attempt is not None
         ]
-        if not block:
+        if not attempts:
             return
+        block = Block(attempts, versions.stop)
         yield block
-        lowest = versions.stop
+        if not block.goes_on:
+            return
+        start = versions.stop

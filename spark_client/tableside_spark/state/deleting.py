@@ -60,16 +60,18 @@ class _Removal:
         self.removed = 0
 
     def remove_place(self, place: Place) -> None:
-        """Remove a place from its lowest version up, and at the end the note of which that is."""
+        """Remove a place from its lowest version up. The floor follows, and goes last."""
         self._place = place
-        lowest = attempts.floor(self._records, place)
-        for block in attempts.blocks(self._records, place, lowest):
-            self._remove_block(place, block)
-            self._records.update(place.floor, {"$max": {"version": block[-1].version + 1}})
+        [noted] = self._records.get([place.floor])
+        for block in attempts.blocks(self._records, place, attempts.lowest(noted)):
+            self._remove_block(place, block.attempts)
+            if block.goes_on:
+                self._records.update(place.floor, {"$max": {"version": block.end}})
         if self._scan:
             for keys in self._records.scan(str(place)):
                 self._remove(key for key in keys if key != place.floor)
-        self._remove_present([place.floor])
+        self._records.delete([place.floor])
+        self._count(0 if noted is None else 1)
 
     def remove_rest(self, keys: Sequence[Key]) -> None:
         """Remove what belongs to no place."""
@@ -113,7 +115,11 @@ class _Removal:
     def _remove(self, keys: Iterable[Key]) -> None:
         for part in layout.parts(keys):
             self._records.delete(part)
-            self.removed += len(part)
+            self._count(len(part))
+
+    def _count(self, removed: int) -> None:
+        self.removed += removed
+        if removed:
             self._tell(Progress(self._place, self.removed))
 
 

@@ -61,20 +61,21 @@ class State:
 
     def contents(self, place: Place) -> Contents:
         """Return what there is of a store of a partition."""
-        lowest = attempts.floor(self._records, place)
+        [noted] = self._records.get([place.floor])
+        floor = attempts.lowest(noted)
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
-        for block in attempts.blocks(self._records, place, lowest):
-            versions += self._versions(place, block)
-            snapshots += self._snapshots(place, block)
-        return Contents(place, lowest, tuple(versions), tuple(snapshots))
+        for block in attempts.blocks(self._records, place, floor):
+            versions += self._versions(place, block.attempts)
+            snapshots += self._snapshots(place, block.attempts)
+        return Contents(place, floor, tuple(versions), tuple(snapshots))
 
     def delete(self, query: str, tell: Tell | None = None, *, scan: bool | None = None) -> int:
         """Remove all records of a query, and return how many were found.
 
         The query must not run. Cut off, it can be called again and goes on. `tell` gets a `Progress` after each
-        request that removes. `scan` says whether each place is also scanned for what a writer that was believed
-        dead left below the floor; if not given, where the table reads a place without reading others.
+        request that removes anything. `scan` says whether each place is also scanned, for what a writer that was
+        believed dead left below the floor; if not given, where the table reads a place without reading others.
         """
         return delete(self._records, self.query(query), tell or _nobody, scan=scan)
 

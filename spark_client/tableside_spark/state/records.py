@@ -75,12 +75,7 @@ class Records:
 
     def _key_names(self) -> list[str]:
         if not self._names:
-            try:
-                fields = self._described()["key"]
-            except TableError as error:
-                if error.code != "table_not_found":
-                    raise
-                return ["key"]  # as a table has that is made when it is first written to
+            fields = self._described()["key"]
             if len(fields) > 2 or any(field["type"] != "string" for field in fields):
                 raise TableError(self._table, "unfit_table", 200, "no table for state: its keys are no strings")
             self._names = [field["name"] or "key" for field in fields]

@@ -1,0 +1,219 @@
+"""What is seen of the state that a table keeps, and its removal."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from spark_client.state.written import TABLES, TIME, Written, a_query, service
+from tableside_spark import TableClient, TableError
+from tableside_spark.state import Place, Progress, QueryNotFound, State, Store
+
+
+class Killed(Exception):
+    """What a test ends a removal with."""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
+    with service(tmp_path_factory.mktemp("service")) as opened:
+        yield opened
+
+
+@pytest.fixture(params=TABLES)
+def written(request: pytest.FixtureRequest, client: TableClient) -> Written:
+    """A query of its own for each test, in a table of each kind."""
+    found = Written(client, request.param, str(uuid.uuid4()))
+    a_query(found)
+    return found
+
+
+@pytest.fixture
+def state(written: Written) -> State:
+    return State(written.client, written.table)
+
+
+def test_a_query_is_listed_with_its_stores(written: Written, state: State) -> None:
+    [query] = [query for query in state.queries() if query.id == written.query]
+    assert query == state.query(written.query)
+    assert (query.checkpoint, query.created, query.operators) == ("/checkpoints/a", TIME, (0, 1))
+    assert query.stores == (
+        Store(0, "default", 2),
+        Store(1, "left-keyToNumValues", 1),
+        Store(1, "right-keyToNumValues", 1),
+    )
+    assert [str(place) for place in query.places()] == [
+        f"{written.query}/0/0/default",
+        f"{written.query}/0/1/default",
+        f"{written.query}/1/0/left-keyToNumValues",
+        f"{written.query}/1/0/right-keyToNumValues",
+    ]
+
+
+def test_a_query_is_known_by_its_checkpoints_path_too(client: TableClient) -> None:
+    query = f"path-{uuid.uuid4().hex}"
+    written = Written(client, "pair", query)
+    written.describe({"0": {"default": 1}})
+    assert State(client, "pair").query(query).operators == (0,)
+
+
+@pytest.mark.parametrize("query", ["00000000-0000-4000-8000-000000000000", "nothing"])
+def test_a_query_that_is_not_there_is_not_found(state: State, query: str) -> None:
+    with pytest.raises(QueryNotFound, match=f"keeps nothing of a query {query}"):
+        state.query(query)
+    with pytest.raises(QueryNotFound):
+        state.delete(query)
+
+
+def test_versions_are_seen_with_what_they_are_made_of(written: Written, state: State) -> None:
+    contents = state.contents(Place(written.query, 0, 0, "default"))
+    assert contents.floor == 3
+    seen = [(each.number, each.uid, each.finished, each.format, each.base) for each in contents.versions]
+    assert seen == [
+        (3, "u3", True, 2, None),
+        (4, "u4", True, 2, None),
+        (4, "lost", False, None, None),
+        (5, "u5", True, 2, 4),
+        (6, "under-way", False, None, None),
+    ]
+    assert contents.latest is not None
+    latest = contents.latest
+    assert (latest.number, latest.records, latest.bytes, latest.chunks, latest.time) == (5, 50, 100, 1, TIME)
+    [snapshot] = contents.snapshots
+    assert (snapshot.number, snapshot.name, snapshot.finished, snapshot.uid) == (4, "s", True, "u")
+    assert (snapshot.records, snapshot.chunks) == (40, 40)
+    assert (contents.delta_bytes, contents.snapshot_bytes, contents.unfinished) == (300, 40_000, 2)
+
+
+def test_a_snapshot_without_its_description_is_unfinished(written: Written, state: State) -> None:
+    contents = state.contents(Place(written.query, 0, 1, "default"))
+    [snapshot] = contents.snapshots
+    assert (snapshot.name, snapshot.finished, contents.snapshot_bytes) == ("unfinished", False, 0)
+
+
+def test_in_checkpoint_format_1_the_version_is_whose_manifest_it_is(written: Written, state: State) -> None:
+    contents = state.contents(Place(written.query, 1, 0, "left-keyToNumValues"))
+    assert [(each.number, each.uid, each.format) for each in contents.versions] == [
+        (1, "older", None),
+        (1, "newer", 1),
+        (2, "older", None),
+        (2, "newer", 1),
+    ]
+
+
+def test_a_place_without_anything_has_nothing(written: Written, state: State) -> None:
+    contents = state.contents(Place(written.query, 1, 0, "right-keyToNumValues"))
+    assert (contents.floor, contents.versions, contents.snapshots, contents.latest) == (1, (), (), None)
+
+
+def test_many_versions_are_all_seen(client: TableClient) -> None:
+    written = Written(client, "pair", str(uuid.uuid4()))
+    for version in range(70, 270):
+        written.attempt(f"{written.query}/0/0/default", version, "u")
+    written.put(f"{written.query}/0/0/default", "floor", {"version": 70})
+    seen = State(client, "pair").contents(Place(written.query, 0, 0, "default"))
+    assert [version.number for version in seen.versions] == list(range(70, 270))
+
+
+def test_what_is_removed_is_all_of_the_query_and_nothing_else(written: Written, state: State) -> None:
+    other = Written(written.client, written.table, str(uuid.uuid4())[:-1] + written.query[-1])
+    a_query(other)
+    told: list[Progress] = []
+    removed = state.delete(written.query, told.append)
+    assert removed == len(written.records) == told[-1].removed
+    assert {str(each.place) for each in told} == {*(str(place) for place in _places(state, other, written)), "None"}
+    assert written.left() == set()
+    assert other.left() == {"/".join(key) for key in other.records}
+    with pytest.raises(QueryNotFound):
+        state.query(written.query)
+    assert state.query(other.query).operators == (0, 1)
+
+
+def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: TableClient) -> None:
+    """After each request that removes, the process might end."""
+    for cut in range(1, 100):
+        written = Written(client, "pair", str(uuid.uuid4()))
+        a_query(written)
+        state = State(client, "pair")
+        try:
+            state.delete(written.query, killing_after(cut))
+        except Killed:
+            state.delete(written.query, scan=False)
+            assert written.left() == set()
+        else:
+            assert cut >= 12
+            return
+    pytest.fail("it removes without an end")
+
+
+def test_a_query_of_which_only_the_name_is_left_is_removed(client: TableClient) -> None:
+    query = str(uuid.uuid4())
+    written = Written(client, "string", query)
+    client.update("string", written.key("queries", query[-1]), {"$set": {query: True}}, default={})
+    state = State(client, "string")
+    assert state.query(query).stores == ()
+    assert state.delete(query) == 0
+    assert query not in [each.id for each in state.queries()]
+
+
+@pytest.mark.parametrize("scan", [None, True, False])
+def test_what_was_left_below_the_floor_is_found_by_a_scan(written: Written, state: State, scan: bool | None) -> None:
+    place = f"{written.query}/0/0/default"
+    written.attempt(place, 1, "believed-dead")
+    written.chunks(place, f"delta/{1:020d}/believed-dead", 1)
+    left_over = {f"{place}/attempts/{1:020d}", f"{place}/delta/{1:020d}/believed-dead/000000"}
+    removed = state.delete(written.query, scan=scan)
+    assert written.left() == (left_over if scan is False else set())
+    assert removed == len(written.records) - (2 if scan is False else 0)
+
+
+def test_chunks_beyond_a_gap_are_found_by_what_their_manifest_says(written: Written, state: State) -> None:
+    place = f"{written.query}/0/0/default"
+    for index in range(16):
+        written.client.delete(written.table, written.key(place, f"snapshot/{4:020d}/s/{index:06d}"))
+    removed = state.delete(written.query, scan=False)
+    assert removed == len(written.records) - 16
+    assert written.left() == set()
+
+
+def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    batch = written.client.batch
+
+    def counted(table: str, operations: Any, **options: Any) -> Any:
+        sizes.append(operations.num_rows)
+        return batch(table, operations, **options)
+
+    monkeypatch.setattr(written.client, "batch", counted)
+    for version in range(1, 9):
+        place = f"{written.query}/0/1/default"
+        written.attempt(place, version, *(f"u{number}" for number in range(30)))
+    State(written.client, written.table).delete(written.query)
+    assert max(sizes) == 200
+
+
+def test_a_table_that_is_not_there_is_refused(client: TableClient) -> None:
+    with State(str(client._http.base_url), "none") as state, pytest.raises(TableError, match="table_not_found"):
+        state.queries()
+
+
+def test_a_table_whose_keys_are_no_strings_is_refused(client: TableClient) -> None:
+    with pytest.raises(TableError, match="no table for state"):
+        State(client, "other").queries()
+
+
+def _places(state: State, other: Written, written: Written) -> list[str]:
+    """Return the places of a query that has been removed, by those of another that is like it."""
+    places = [str(place).replace(other.query, written.query) for place in state.query(other.query).places()]
+    return places[:3]  # the last has nothing
+
+
+def killing_after(requests: int) -> Callable[[Progress], None]:
+    left = iter(range(requests - 1))
+
+    def tell(progress: Progress) -> None:
+        if next(left, None) is None:
+            raise Killed
+
+    return tell
