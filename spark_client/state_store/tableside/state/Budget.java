@@ -16,6 +16,7 @@ final class Budget {
   private final long begunNs = System.nanoTime();
   private final double deadlineS;
   private int attempts;
+  private Fault earlier;
 
   Budget(double deadlineS) {
     this.deadlineS = deadlineS;
@@ -27,13 +28,20 @@ final class Budget {
     return Math.max(0.001, Math.min(timeoutS, deadlineS - spentS()));
   }
 
-  /** Pauses before the next attempt; false, at once, where there is no time for it. */
-  boolean pause(double retryAfterS) throws InterruptedException {
+  /** Pauses after a fault, at least so long, before the next attempt; false, at once, where there is no time for it. */
+  boolean pause(Fault fault, double leastS) throws InterruptedException {
     double ceilingS = Math.min(LONGEST_S, FIRST_S * Math.pow(2, Math.min(attempts - 1, 30)));
-    double pauseS = Math.max(ThreadLocalRandom.current().nextDouble() * ceilingS, retryAfterS);
+    double pauseS = Math.max(ThreadLocalRandom.current().nextDouble() * ceilingS, leastS);
     if (spentS() + pauseS >= deadlineS) return false;
+    earlier = fault;
     Thread.sleep((long) Math.ceil(pauseS * 1000));
     return true;
+  }
+
+  /** What came of the last attempt, and of the one before it where that is another story. */
+  String story(Fault last) {
+    boolean same = earlier == null || earlier.code.equals(last.code) && earlier.detail.equals(last.detail);
+    return last + (same ? "" : "; and before that: " + earlier);
   }
 
   private double spentS() {

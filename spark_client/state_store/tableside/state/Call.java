@@ -147,7 +147,7 @@ final class Call {
         halve(left.positions, asked, left.fault, budget);
         return;
       }
-      if (hasFailed() || !budget.pause(left.pauseS)) throw failure(left.positions.get(0), left.fault, budget);
+      if (hasFailed() || !budget.pause(left.fault, left.pauseS)) throw failure(left.positions.get(0), left.fault, budget);
       meter.retries.increment();
       if (left.positions.size() < asked.size()) content = body(left.positions).content();
       asked = left.positions;

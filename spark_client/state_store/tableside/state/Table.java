@@ -120,7 +120,7 @@ final class Table {
         return known;
       } catch (Fault fault) {
         if (Outcome.TABLE_NOT_FOUND.equals(fault.code)) return Layout.ASSUMED;
-        if (!fault.retriable || !budget.pause(fault.retryAfterS)) {
+        if (!fault.retriable || !budget.pause(fault, fault.retryAfterS)) {
           throw TableException.of(settings, "a look at its keys", budget, fault);
         }
         meter.retries.increment();

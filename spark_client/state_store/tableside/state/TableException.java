@@ -17,7 +17,7 @@ final class TableException extends IOException {
 
   static TableException of(Settings settings, String asked, Budget budget, Fault fault) {
     String table = "table " + settings.table() + " at " + settings.url();
-    return new TableException(table + ": " + asked + " failed after " + budget + ": " + fault, fault);
+    return new TableException(table + ": " + asked + " failed after " + budget + ": " + budget.story(fault), fault);
   }
 
   /** The service's code, such as `store_unavailable`; or `service_unreachable`, `tls_refused`, `unexpected_answer`. */

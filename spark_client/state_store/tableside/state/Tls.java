@@ -22,6 +22,7 @@ import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
@@ -90,7 +91,7 @@ record Tls(String caFile, String certificateFile, String keyFile) {
   String refusal(Throwable error) {
     for (Throwable cause = error; cause != null; cause = cause.getCause()) {
       if (cause instanceof CertificateException || cause instanceof SSLPeerUnverifiedException) {
-        return "the service's certificate is refused: " + cause.getMessage() + " (" + trust() + ")";
+        return "the service's certificate is refused: " + deepest(cause).getMessage() + " (" + trust() + ")";
       }
       String refusal = cause instanceof SSLException ? refusal(String.valueOf(cause.getMessage())) : null;
       if (refusal != null && !(cause.getCause() instanceof CertificateException)) return refusal;
@@ -103,8 +104,14 @@ record Tls(String caFile, String certificateFile, String keyFile) {
     return "a service that asks for certificates may end connections so: " + certificate();
   }
 
+  private static Throwable deepest(Throwable error) {
+    Throwable found = error;
+    while (found.getCause() != null && found.getCause().getMessage() != null) found = found.getCause();
+    return found;
+  }
+
   private String refusal(String message) {
-    if (message.contains("Unsupported or unrecognized SSL message")) {
+    if (message.toLowerCase(Locale.ROOT).contains("unrecognized ssl message")) {
       return "the service answers at this address without TLS";
     }
     Matcher alert = ALERT.matcher(message);

@@ -1,0 +1,165 @@
+"""A service that answers as a test says, for what a real one does only now and then; and what was asked of it."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PAIR = {"key": [{"name": "place", "type": "string"}, {"name": "item", "type": "string"}], "policies": {}}
+JSON = {"Content-Type": "application/json"}
+PROBLEM = {"Content-Type": "application/problem+json"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: the operations of a batch; none where the table was asked for."""
+
+    method: str
+    headers: dict[str, str]
+    operations: list[dict[str, Any]]
+    body_bytes: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer; `sent_max` cuts it off after so many bytes of its body, and then, after `hangs_s`, comes the end."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=lambda: dict(JSON))
+    delay_s: float = 0.0
+    sent_max: int | None = None
+    hangs_s: float = 0.0
+
+
+def results(operations: list[dict[str, Any]], **replies: Any) -> Reply:
+    """A batch's answer: each operation's key is its value."""
+    found = [{"status": 200, "value": {"key": operation["key"]}, "etag": "e"} for operation in operations]
+    return Reply(200, json.dumps({"results": found}).encode(), **replies)
+
+
+def problem(status: int, code: str, *, retriable: bool, **more: Any) -> dict[str, Any]:
+    """What is wrong, as the service says it."""
+    return {"status": status, "code": code, "detail": f"as told: {code}", "retriable": retriable, **more}
+
+
+def refusal(status: int, code: str, *, retriable: bool, headers: dict[str, str] | None = None, **more: Any) -> Reply:
+    """An answer that is a problem as a whole."""
+    said = json.dumps(problem(status, code, retriable=retriable, **more)).encode()
+    return Reply(status, said, {**PROBLEM, **(headers or {})})
+
+
+Script = Callable[[Asked], Reply | None]
+
+
+class Scripted:
+    """Answers by its `script`, and where that has nothing to say, as a table of pairs would."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.script: Script = lambda _: None
+        self.asked: list[Asked] = []
+        self.under_way = 0
+        self.under_way_max = 0
+        self.hung_up = 0
+        self._lock = threading.Lock()
+
+    @property
+    def batches(self) -> list[Asked]:
+        """The requests that had operations."""
+        return [asked for asked in self.asked if asked.method == "POST"]
+
+    def answer(self, asked: Asked) -> Reply:
+        with self._lock:
+            self.asked.append(asked)
+        usual = results(asked.operations) if asked.method == "POST" else Reply(200, json.dumps(PAIR).encode())
+        return self.script(asked) or usual
+
+    def begin(self) -> None:
+        with self._lock:
+            self.under_way += 1
+            self.under_way_max = max(self.under_way, self.under_way_max)
+
+    def end(self, *, hung_up: bool) -> None:
+        with self._lock:
+            self.under_way -= 1
+            self.hung_up += hung_up
+
+
+@contextmanager
+def scripted(script: Script | None = None) -> Iterator[Scripted]:
+    """Run it on loopback."""
+    service = Scripted()
+    if script is not None:
+        service.script = script
+    server = _server(service)
+    service.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _server(service: Scripted) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def do_POST(self) -> None:
+            self._answer(self.rfile.read(int(self.headers["content-length"])))
+
+        def _answer(self, body: bytes) -> None:
+            operations = json.loads(body)["operations"] if body else []
+            headers = {name.lower(): text for name, text in self.headers.items()}
+            service.begin()
+            hung_up = False
+            try:
+                self._send(service.answer(Asked(self.command, headers, operations, len(body), time.monotonic())))
+            except OSError:
+                self.close_connection = hung_up = True
+            finally:
+                service.end(hung_up=hung_up)
+
+        def _send(self, reply: Reply) -> None:
+            self._wait(reply.delay_s)
+            self.send_response(reply.status)
+            for name, text in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(reply.body[: reply.sent_max])
+            self._wait(reply.hangs_s)
+            self.close_connection = reply.sent_max is not None
+
+        def _wait(self, seconds: float) -> None:
+            """Do nothing, but notice when the client hangs up."""
+            until = time.monotonic() + seconds
+            self.connection.settimeout(0.02)
+            while time.monotonic() < until:
+                try:
+                    if not self.connection.recv(1):
+                        raise ConnectionResetError
+                except TimeoutError:
+                    continue
+            self.connection.settimeout(None)
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
+            """Log nothing."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Whoever asked has hung up."""
+
+    return Server(("127.0.0.1", 0), Handler)

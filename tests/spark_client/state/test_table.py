@@ -1,0 +1,608 @@
+"""A table as the state store uses it, from Java: requests, retries, tokens, and what is said where it fails."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from running import Service, running
+from servers.process import free_port
+from servers.proxy import FaultProxy
+from spark_client.state.java import Java
+from spark_client.state.java import java as java_process
+from spark_client.state.scripted_service import Asked, Reply, Scripted, problem, refusal, results, scripted
+
+CONFIG = """
+stores:
+  local: {kind: rocksdb, path: data}
+default_store: local
+auto_create: true
+limits: {response_bytes_max: 65536, body_bytes_max: 262144}
+tables:
+  pair: {store: local, key: {place: string, item: string}}
+  text: {store: local, key: {name: string}}
+  three: {store: local, key: {a: string, b: string, c: string}}
+  numbers: {store: local, key: {a: string, b: integer}}
+  expiring: {store: local, key: {place: string, item: string}, ttl_s: 60}
+  throttled:
+    {store: local, key: {place: string, item: string}, deadline_s: 0.1, write: {rate_per_s: 100, burst: 10}}
+"""
+TOKEN = "s3cret-of-the-tests"
+OTHER_TOKEN = "an0ther-secret"
+Result = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with tables of several kinds of keys, and small answers."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "tables.yaml").write_text(CONFIG)
+    with running(folder, folder / "tables.yaml") as started:
+        yield started
+
+
+@pytest.fixture
+def stub() -> Iterator[Scripted]:
+    with scripted() as started:
+        yield started
+
+
+def get(item: str, **more: Any) -> dict[str, Any]:
+    return {"op": "get", "key": ["p", item], **more}
+
+
+def put(item: str, **more: Any) -> dict[str, Any]:
+    given = more if "bytes" in more else {"value": {"n": 1}, **more}
+    return {"op": "put", "key": ["p", item], **given}
+
+
+def applied(java: Java, url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
+    """What came of operations, each of which is done."""
+    result = tried(java, url, operations, table, **settings)
+    assert "failure" not in result, result["failure"]
+    return result
+
+
+def tried(java: Java, url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
+    """What came of operations, or the failure."""
+    result: Result = java.run("TableCases", "apply", **told(url, operations, table, **settings))
+    assert result["waited_s"] <= result["took_s"]
+    assert TOKEN not in str(result)
+    assert OTHER_TOKEN not in str(result)
+    return result
+
+
+def told(url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
+    named = {name: str(setting) for name, setting in settings.items()}
+    return {"settings": {"url": url, "table": table, **named}, "operations": list(operations)}
+
+
+def statuses(result: Result) -> list[int]:
+    return [outcome["status"] for outcome in result["outcomes"]]
+
+
+def first(script: Callable[[Asked], Reply | None], times: int = 1) -> Callable[[Asked], Reply | None]:
+    """Answer so to the first batches, and as usual to those that follow."""
+    left = [times]
+
+    def answer(asked: Asked) -> Reply | None:
+        if asked.method != "POST" or left[0] == 0:
+            return None
+        left[0] -= 1
+        return script(asked)
+
+    return answer
+
+
+# What becomes of operations
+
+
+@pytest.mark.parametrize("table", ["pair", "text", "made-at-the-first-write"])
+def test_outcomes_come_in_the_order_of_operations_and_say_what_became_of_each(
+    java: Java, site: Service, table: str
+) -> None:
+    def apply(*operations: dict[str, Any]) -> Result:
+        return applied(java, site.url, operations, table)
+
+    assert [outcome["absent"] for outcome in apply(get("a"))["outcomes"]] == [True]
+    assert statuses(apply(put("a", value={"n": 1, "m": 2}), put("b", if_absent=True))) == [204, 201]
+    etag = apply(get("a"))["outcomes"][0]["etag"]
+    result = apply(
+        get("none"),
+        put("b", if_absent=True),
+        {"op": "update", "key": ["p", "c"], "update": {"$inc": {"n": 2}}, "default": {"n": 1}, "return": True},
+        get("a", fields=["m"]),
+        {"op": "delete", "key": ["p", "d"]},
+        {"op": "update", "key": ["p", "e"], "update": {"$inc": {"n": 2}}},
+        put("f", if_match=etag),
+    )
+    assert statuses(result) == [404, 412, 201, 200, 204, 404, 412]
+    assert [outcome["absent"] for outcome in result["outcomes"]] == [True, *[False] * 4, True, False]
+    assert [outcome["refused"] for outcome in result["outcomes"]] == [False, True, *[False] * 4, True]
+    assert [outcome["value"] for outcome in result["outcomes"]][2:4] == [{"n": 3}, {"m": 2}]
+    assert statuses(apply(put("a", value={"n": 9}, if_match=etag))) == [204]
+    path = "p/a" if table == "pair" else "p%2Fa"
+    assert httpx.get(f"{site.url}/v1/tables/{table}/records/{path}").json() == {"n": 9}
+
+
+def test_bytes_are_stored_as_base64(java: Java, site: Service) -> None:
+    applied(java, site.url, [put("bytes", bytes=1000)])
+    stored = applied(java, site.url, [get("bytes")])["outcomes"][0]["value"]["data"]
+    assert base64.b64decode(stored, validate=True) == bytes(index * 31 % 256 for index in range(1000))
+
+
+def test_what_is_begun_is_done_elsewhere(java: Java, site: Service) -> None:
+    operations = [put("begun"), get("not begun")]
+    assert java.run("TableCases", "begun", **told(site.url, operations)) == [204, 404]
+
+
+def test_no_operations_ask_nothing_and_two_on_one_key_are_refused(java: Java, stub: Scripted) -> None:
+    assert applied(java, stub.url, [])["calls"] == 0
+    assert tried(java, stub.url, [get("a"), put("a")])["failure"] == "twice in one call: a of p"
+    assert stub.asked == []
+
+
+def test_equal_settings_share_a_table_and_a_bounded_number_is_kept(java: Java) -> None:
+    assert java.run("TableCases", "sharing") == [True, True, True]
+
+
+# The table
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [("three", "neither two strings nor one"), ("numbers", "neither two strings nor one"), ("expiring", "ttl_s")],
+)
+def test_a_table_that_cannot_keep_state_is_refused_with_what_to_write_instead(
+    java: Java, site: Service, table: str, why: str
+) -> None:
+    result = tried(java, site.url, [get("a")], table)
+    assert (result["code"], result["calls"]) == ("unfit_table", 1)
+    assert why in result["failure"]
+    assert f"tables: {{{table}: {{store: …, key: {{place: string, item: string}}}}}}" in result["failure"]
+
+
+def test_the_keys_of_a_table_are_asked_for_until_it_is_there_and_then_never_again(java: Java, stub: Scripted) -> None:
+    absent = refusal(404, "table_not_found", retriable=False)
+    stub.script = lambda _: absent
+    for _ in range(2):
+        assert applied(java, stub.url, [get("a")])["outcomes"][0]["absent"]
+    stub.script = lambda _: None
+    for _ in range(2):
+        applied(java, stub.url, [get("a")])
+    assert [asked.method for asked in stub.asked] == ["GET", "POST"] * 3 + ["POST"]
+    stub.script = lambda _: absent  # A table that was there is not absent records.
+    assert tried(java, stub.url, [get("a")])["code"] == "table_not_found"
+
+
+def test_a_table_that_is_configured_meanwhile_has_the_keys_that_it_has_by_then(java: Java, stub: Scripted) -> None:
+    known = threading.Event()
+
+    def script(asked: Asked) -> Reply | None:
+        if asked.method == "GET":
+            return None if known.is_set() else refusal(404, "table_not_found", retriable=False)
+        if isinstance(asked.operations[0]["key"], list):
+            return None
+        known.set()
+        wrong = problem(422, "invalid_operation", retriable=False)
+        return Reply(200, json.dumps({"results": [{"status": 422, "error": wrong}]}).encode())
+
+    stub.script = script
+    assert applied(java, stub.url, [put("a")])["outcomes"][0]["value"] == {"key": ["p", "a"]}
+    assert [asked.operations[0]["key"] for asked in stub.batches] == ["p/a", ["p", "a"]]
+
+
+def test_a_write_to_a_table_that_is_not_there_fails(java: Java, stub: Scripted) -> None:
+    stub.script = lambda _: refusal(404, "table_not_found", retriable=False)
+    assert "put of a of p failed after 1 attempt" in tried(java, stub.url, [put("a")])["failure"]
+
+
+# Requests
+
+
+def test_requests_are_bounded_in_bytes_and_in_how_many_are_under_way(java: Java, stub: Scripted) -> None:
+    stub.script = lambda asked: results(asked.operations, delay_s=0.05) if asked.operations else None
+    operations = [put(f"{number}", bytes=1000 if number != 7 else 9000) for number in range(40)]
+    result = applied(java, stub.url, operations, request_bytes_max=4096, in_flight_max=3)
+    assert [outcome["value"]["key"][1] for outcome in result["outcomes"]] == [str(number) for number in range(40)]
+    assert stub.under_way_max == 3
+    large = [asked for asked in stub.batches if asked.body_bytes > 4096]
+    assert [[operation["key"][1] for operation in asked.operations] for asked in large] == [["7"]]
+    assert max(len(asked.operations) for asked in stub.batches) == 2
+    assert sum(asked.body_bytes for asked in stub.batches) == result["sent_bytes"]
+    assert (result["calls"], result["retries"]) == (len(stub.asked), 0)
+
+
+def test_requests_are_bounded_in_operations_and_in_the_values_that_they_ask_for(java: Java, stub: Scripted) -> None:
+    applied(java, stub.url, [get(f"{number}", fields=[]) for number in range(2500)], in_flight_max=1)
+    assert [len(asked.operations) for asked in stub.batches] == [1000, 1000, 500]
+    applied(java, stub.url, [get(f"{number}") for number in range(100)], in_flight_max=1, chunk_bytes_max=524288)
+    assert [len(asked.operations) for asked in stub.batches[3:]] == [24, 24, 24, 24, 4]
+
+
+def test_a_request_says_what_it_is_who_asks_and_how_long_that_waits(java: Java, stub: Scripted, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    applied(java, stub.url, [get("a")], token_file=tmp_path / "token", timeout_s=10, deadline_s=5)
+    headers = stub.batches[0].headers
+    assert headers["content-type"] == "application/json"
+    assert headers["cache-control"] == "no-cache"
+    assert headers["user-agent"].startswith("tableside-state/")
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    name, _, wait_s = headers["prefer"].partition("=")
+    assert (name, 4 < float(wait_s) < 5) == ("wait", True)
+
+
+# Faults that pass
+
+
+def test_only_what_failed_is_asked_again_and_outcomes_keep_their_places(java: Java, stub: Scripted) -> None:
+    def script(asked: Asked) -> Reply:
+        answers = json.loads(results(asked.operations).body)["results"]
+        for index in range(0, len(answers), 2):
+            answers[index] = {"status": 409, "error": problem(409, "contended", retriable=True)}
+        return Reply(200, json.dumps({"results": answers}).encode())
+
+    stub.script = first(script)
+    result = applied(java, stub.url, [get(f"{number}") for number in range(5)])
+    assert [outcome["value"]["key"][1] for outcome in result["outcomes"]] == ["0", "1", "2", "3", "4"]
+    assert [operation["key"][1] for operation in stub.batches[1].operations] == ["0", "2", "4"]
+    assert (result["calls"], result["retries"]) == (3, 1)
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, "throttled"), (503, "overloaded"), (504, "deadline_exceeded")])
+@pytest.mark.parametrize("stated", ["header", "problem", "result"])
+def test_the_service_is_left_alone_as_long_as_it_asks(
+    java: Java, stub: Scripted, status: int, code: str, stated: str
+) -> None:
+    def script(asked: Asked) -> Reply:
+        if stated == "header":
+            return refusal(status, code, retriable=True, headers={"Retry-After": "1"})
+        if stated == "problem":
+            return refusal(status, code, retriable=True, retry_after_s=1)
+        answer = {"status": status, "error": problem(status, code, retriable=True, retry_after_s=1)}
+        return Reply(200, json.dumps({"results": [answer] * len(asked.operations)}).encode())
+
+    stub.script = first(script)
+    assert statuses(applied(java, stub.url, [put("a"), put("b")])) == [200, 200]
+    before, after = stub.batches
+    assert after.at_s - before.at_s >= 1
+    assert after.operations == before.operations
+
+
+def test_a_throttled_table_takes_all_in_the_end(java: Java, site: Service) -> None:
+    result = applied(java, site.url, [put(f"{number}") for number in range(60)], "throttled", request_bytes_max=1024)
+    assert statuses(result) == [204] * 60
+    assert result["retries"] > 0
+
+
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(Reply(502, b"<html>bad gateway</html>", HTML), id="a proxy's page"),
+        pytest.param(Reply(500, b"{", dict(HTML)), id="a proxy's fault"),
+        pytest.param(Reply(503, b'{"code', {"Content-Type": "application/problem+json"}), id="half a problem"),
+        pytest.param(Reply(200, b"<html>please wait</html>", HTML), id="a page instead of an answer"),
+        pytest.param(Reply(200, b'{"results": [{"status": 200', sent_max=None), id="JSON that ends early"),
+        pytest.param(Reply(200, b'{"results": []}'), id="an answer to something else"),
+        pytest.param(Reply(200, b'{"results": [{}]}'), id="a result of nothing"),
+        pytest.param(Reply(200, b'{"results": [{"status": 204}]}', sent_max=10), id="half an answer"),
+        pytest.param(Reply(200, b'{"results": [{"status": 204}]}', sent_max=0), id="nothing of an answer"),
+        pytest.param(Reply(200, b"", delay_s=1.0), id="an answer that does not come"),
+        pytest.param(Reply(200, b'{"results": []}', sent_max=9, hangs_s=1.0), id="an answer that does not end"),
+    ],
+)
+def test_answers_that_are_none_are_asked_for_again(java: Java, stub: Scripted, reply: Reply) -> None:
+    stub.script = first(lambda _: reply, 2)
+    result = applied(java, stub.url, [get("a")], timeout_s=0.3)
+    assert (statuses(result), result["calls"], result["retries"]) == ([200], 4, 2)
+    stub.script = lambda asked: reply if asked.method == "POST" else None
+    failed = tried(java, stub.url, [get("a")], timeout_s=0.3, deadline_s=1)
+    assert "failure" in failed
+    assert failed["took_s"] < 2
+
+
+def test_the_description_of_the_table_is_asked_for_again_too(java: Java, stub: Scripted) -> None:
+    replies = [Reply(502, b"", HTML), Reply(200, b"<html>", HTML), refusal(503, "overloaded", retriable=True)]
+    stub.script = lambda asked: replies.pop() if replies and asked.method == "GET" else None
+    assert applied(java, stub.url, [get("a")])["retries"] == 3
+
+
+async def test_broken_connections_and_lost_answers_are_asked_again(java: Java, site: Service) -> None:
+    async with FaultProxy("127.0.0.1", int(site.url.rpartition(":")[2])) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}"
+
+        def later(change: Callable[[], None]) -> None:
+            asyncio.get_running_loop().call_later(0.5, change)
+
+        await asyncio.to_thread(applied, java, url, [put("warm")])
+        proxy.cut()
+        later(proxy.pass_on)
+        cut = await asyncio.to_thread(applied, java, url, [put("cut")])
+        assert cut["retries"] > 0
+        proxy.garbage()
+        later(proxy.pass_on)
+        assert (await asyncio.to_thread(applied, java, url, [put("garbage")]))["retries"] > 0
+        proxy.answer_lost(once=True)
+        lost = await asyncio.to_thread(applied, java, url, [put("lost", if_absent=True)])
+        assert (statuses(lost), lost["outcomes"][0]["refused"]) == ([412], True)
+        proxy.hang()
+        hung = await asyncio.to_thread(tried, java, url, [put("hung")], timeout_s=0.2, deadline_s=1)
+        assert "no answer within 0." in hung["failure"]
+
+
+def test_a_service_that_is_killed_and_started_again_is_waited_for(java: Java, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "tables.yaml").write_text(CONFIG)
+    done: list[Result] = []
+    operations = [put(f"{number}", bytes=3000) for number in range(300)]
+    url = f"http://127.0.0.1:{port}"
+
+    def write() -> None:
+        done.append(tried(java, url, operations, request_bytes_max=8192, in_flight_max=2, deadline_s=60))
+
+    with running(tmp_path, tmp_path / "tables.yaml", port=port) as service:
+        applied(java, url, [get("a")])
+        writing = threading.Thread(target=write)
+        writing.start()
+        while httpx.get(f"{url}/v1/tables/pair/records/p/20").status_code != 200:
+            time.sleep(0.005)
+        service.kill()
+    with running(tmp_path, tmp_path / "tables.yaml", port=port):
+        writing.join()
+        assert statuses(done[0]) == [204] * 300, done[0]
+        assert done[0]["retries"] > 0
+        found = applied(java, url, [get(f"{number}", fields=[]) for number in range(300)])
+        assert statuses(found) == [200] * 300
+
+
+# Faults that do not
+
+
+def test_what_is_asked_in_vain_fails_at_the_deadline_and_says_of_whom_how_often_and_how_long(java: Java) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = tried(java, url, [get("a")], deadline_s=1.5)
+    assert (result["code"], result["status"]) == ("service_unreachable", 0)
+    assert result["took_s"] < 2.5
+    assert result["calls"] > 2
+    said = f"table pair at {url}: a look at its keys failed after {result['calls']} attempts in "
+    assert result["failure"].startswith(said)
+    assert "of at most 1.5 s: service_unreachable: ConnectException: no connection" in result["failure"]
+
+
+def test_a_pause_that_would_pass_the_deadline_is_not_begun(java: Java, stub: Scripted) -> None:
+    throttled = refusal(429, "throttled", retriable=True, headers={"Retry-After": "60"})
+    stub.script = lambda asked: throttled if asked.operations else None
+    result = tried(java, stub.url, [get("a"), get("b")], deadline_s=20)
+    assert (result["code"], result["status"], result["took_s"] < 5) == ("throttled", 429, True)
+    assert "get of a of p failed after 1 attempt in " in result["failure"]
+    assert "throttled (429): as told: throttled" in result["failure"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (refusal(403, "forbidden", retriable=False), "forbidden"),
+        (refusal(400, "malformed_request", retriable=False), "malformed_request"),
+        (refusal(500, "internal", retriable=False), "internal"),
+        (Reply(404, b"<html>", HTML), "unexpected_answer"),
+        (Reply(302, b"", {"Location": "http://127.0.0.1:9/login"}), "unexpected_answer"),
+    ],
+)
+def test_what_would_fail_again_is_not_asked_again(java: Java, stub: Scripted, reply: Reply, code: str) -> None:
+    stub.script = lambda asked: reply if asked.operations else None
+    result = tried(java, stub.url, [put("a")])
+    assert (result["code"], result["status"], result["calls"]) == (code, reply.status, 2)
+
+
+def test_a_failure_names_the_first_operation_that_failed(java: Java, site: Service) -> None:
+    result = tried(java, site.url, [put("good"), put("bad", value=[1]), get("a")])
+    assert (result["code"], result["status"]) == ("invalid_operation", 422)
+    assert f"table pair at {site.url}: put of bad of p failed after 1 attempt" in result["failure"]
+
+
+def test_one_request_that_fails_ends_the_others(java: Java, stub: Scripted) -> None:
+    def script(asked: Asked) -> Reply | None:
+        if asked.method == "GET":
+            return None
+        if any(operation["key"][1] == "0" for operation in asked.operations):
+            return refusal(403, "forbidden", retriable=False)
+        return results(asked.operations, delay_s=0.2)
+
+    stub.script = script
+    operations = [put(f"{number}", bytes=1000) for number in range(100)]
+    result = tried(java, stub.url, operations, request_bytes_max=1024, in_flight_max=2)
+    assert result["code"] == "forbidden"
+    assert len(stub.batches) < 10
+
+
+# What is too large
+
+
+def test_answers_that_are_too_large_are_asked_for_in_parts(java: Java, site: Service) -> None:
+    items = [f"large-{number}" for number in range(20)]  # Together more than the service gives at once.
+    applied(java, site.url, [put(item, bytes=9000) for item in items])
+    result = applied(java, site.url, [get(item) for item in items])
+    assert statuses(result) == [200] * 20
+    assert result["retries"] > 0
+    applied(java, site.url, [put("larger", bytes=60000)])
+    alone = tried(java, site.url, [get("larger"), get("a")])
+    assert (alone["code"], alone["status"]) == ("too_large", 413)
+    assert "get of larger of p" in alone["failure"]
+
+
+def test_requests_that_are_too_large_are_sent_in_parts(java: Java, site: Service) -> None:
+    result = applied(java, site.url, [put(f"wide-{number}", bytes=60000) for number in range(10)])
+    assert (statuses(result), result["retries"] > 0) == ([204] * 10, True)
+    alone = tried(java, site.url, [put("too wide", bytes=300000), put("narrow")])
+    assert (alone["code"], "put of too wide of p" in alone["failure"]) == ("too_large", True)
+
+
+def test_an_answer_beyond_all_bounds_is_not_taken(java: Java, stub: Scripted) -> None:
+    stub.script = lambda asked: Reply(200, b" " * (69 << 20)) if asked.operations else None
+    result = tried(java, stub.url, [get("a")])
+    assert (result["code"], result["calls"]) == ("too_large", 2)
+    assert result["received_bytes"] < 69 << 20
+
+
+# Interruptions
+
+
+@pytest.mark.parametrize("where", ["waiting for an answer", "pausing", "in the middle of an answer", "with helpers"])
+def test_an_interruption_ends_the_wait_at_once_and_hangs_up(java: Java, stub: Scripted, where: str) -> None:
+    def script(asked: Asked) -> Reply | None:
+        match where:
+            case _ if not asked.operations:
+                return None
+            case "pausing":
+                return refusal(503, "overloaded", retriable=True, retry_after_s=50)
+            case "in the middle of an answer":
+                return results(asked.operations, sent_max=5, hangs_s=30)
+            case _:
+                return results(asked.operations, delay_s=30)
+
+    stub.script = script
+    operations = [put(f"{number}", bytes=1000) for number in range(10)]
+    arguments = told(stub.url, operations, request_bytes_max=1024 if where == "with helpers" else 1 << 20)
+    result = java.run("TableCases", "interrupted", after_s=0.8, **arguments)
+    assert (result["code"], result["ended_s"] < 0.5) == ("InterruptedException", True), result
+    expected = {"with helpers": 4, "pausing": 0}.get(where, 1)
+    until = time.monotonic() + 10
+    while stub.under_way and time.monotonic() < until:
+        time.sleep(0.01)
+    assert (stub.under_way, stub.hung_up) == (0, expected)
+    assert len(stub.batches) == max(expected, 1)
+
+
+def test_what_was_begun_can_be_cancelled_and_leaves_nothing_behind(java: Java, stub: Scripted) -> None:
+    stub.script = lambda asked: results(asked.operations, delay_s=30) if asked.operations else None
+    operations = [put(f"{number}", bytes=1000) for number in range(10)]
+    arguments = told(stub.url, operations, request_bytes_max=1024, in_flight_max=3)
+    result = java.run("TableCases", "cancelled", after_s=0.8, **arguments)
+    assert result == {"waiting": 3, "cancelled": True, "waiting_after": 0}
+    until = time.monotonic() + 10
+    while stub.under_way and time.monotonic() < until:
+        time.sleep(0.01)
+    assert (stub.under_way, len(stub.batches)) == (0, 3)
+
+
+# Tokens
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that asks for tokens."""
+    folder = tmp_path_factory.mktemp("guarded")
+    digests = [hashlib.sha256(token.encode()).hexdigest() for token in (TOKEN, OTHER_TOKEN)]
+    tokens = [f'{{name: t{digest[0]}, sha256: "{digest}", write: ["*"], read: ["*"]}}' for digest in digests]
+    (folder / "tables.yaml").write_text(f"{CONFIG}auth: {{tokens: [{', '.join(tokens)}]}}\n")
+    with running(folder, folder / "tables.yaml") as started:
+        yield started
+
+
+def test_a_token_is_read_from_its_file_but_not_for_each_call(java: Java, guarded: Service, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f" {TOKEN}\n")
+    assert statuses(applied(java, guarded.url, [put("a")], token_file=file)) == [204]
+    file.write_text("expired-token")
+    assert applied(java, guarded.url, [put("a")], token_file=file)["calls"] == 1  # It still has the one it read.
+
+
+def test_a_refused_token_is_read_again_once(java: Java, guarded: Service, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("wrong-token")
+    refused = tried(java, guarded.url, [put("a")], token_file=file)
+    assert (refused["code"], refused["status"], refused["calls"]) == ("unauthenticated", 401, 1)
+    assert "wrong-token" not in refused["failure"]
+    file.write_text(OTHER_TOKEN)
+    renewed = applied(java, guarded.url, [put("a")], token_file=file)
+    assert (statuses(renewed), renewed["calls"], renewed["retries"]) == ([204], 3, 0)
+
+
+def test_a_token_is_looked_at_now_and_then_and_kept_while_its_file_is_away(
+    java: Java, stub: Scripted, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    arguments = told(stub.url, [get("a")], token_file=str(file)) | {"looks_again": True}
+    for content in (TOKEN, None, OTHER_TOKEN):
+        file.unlink(missing_ok=True)
+        if content is not None:
+            file.write_text(content)
+        assert "failure" not in java.run("TableCases", "apply", **arguments)
+    sent = [asked.headers["authorization"] for asked in stub.batches]
+    assert sent == [f"Bearer {TOKEN}", f"Bearer {TOKEN}", f"Bearer {OTHER_TOKEN}"]
+
+
+@pytest.mark.parametrize("content", [None, "two\nlines", "bl\u00e4nk", b"\xff\xfe"])
+def test_a_token_that_cannot_be_sent_is_refused_by_the_name_of_its_file(
+    java: Java, stub: Scripted, tmp_path: Path, content: str | bytes | None
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    result = tried(java, stub.url, [get("a")], token_file=file)
+    assert (result["code"], result["calls"]) == ("token_unusable", 0)
+    assert str(file) in result["failure"]
+    assert "lines" not in result["failure"]
+
+
+def test_without_a_file_the_token_is_the_environments(
+    guarded: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLESIDE_TOKEN", TOKEN)
+    with java_process(tmp_path) as java:
+        assert statuses(applied(java, guarded.url, [put("a")])) == [204]
+        shown = java.run("TableCases", "shown", **told(guarded.url, []))
+    assert TOKEN not in str(shown)
+    assert guarded.url in shown[0]
+
+
+# Settings
+
+
+def test_settings_have_defaults_and_are_taken_from_either_prefix(java: Java) -> None:
+    given = {
+        "spark.tableside.state.url": "http://h:1/base//",
+        "spark.tableside.state.table": "ours",
+        "tableside.state.table": "t",
+        "spark.other": "1",
+    }
+    assert java.run("TableCases", "settings", settings=given) == (
+        "Settings[url=http://h:1/base, table=t, tokenFile=null, caFile=null, certificateFile=null, keyFile=null, "
+        "timeoutS=30.0, deadlineS=120.0, bounded=false, memoryRecordsMax=100000, memoryBytesMax=67108864, "
+        "chunkBytesMax=262144, requestBytesMax=4194304, inFlightMax=4, deltasMax=100]"
+    )
+
+
+def test_every_fault_of_the_settings_is_listed_at_once_and_no_secret_in_them(java: Java) -> None:
+    given = {
+        "url": f"http://user:{TOKEN}@host",
+        "table": "no table",
+        "token": TOKEN,
+        "timeout_s": "soon",
+        "deadline_s": "0",
+        "memory": "some",
+        "memory_records_max": "0",
+        "in_flight_max": "1.5",
+        "chunk_bytes_max": "1",
+        "tabel": "t",
+        "key_file": "key.pem",
+    }
+    said = java.run("TableCases", "settings", settings=given)
+    for name in given:
+        assert f"tableside.state.{name} " in said
+    assert TOKEN not in said
+    assert "key_file is the key of a certificate_file, which is not given" in said
+    assert "tableside.state.url is not given; tableside.state.table is not given" in java.run(
+        "TableCases", "settings", settings={}
+    )

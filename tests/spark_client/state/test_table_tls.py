@@ -1,0 +1,213 @@
+"""The state store's client against a service that speaks TLS, and that asks for certificates."""
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certificates import Authority, Signed
+from running import Service
+from servers.process import free_port
+from spark_client.secured import secured
+from spark_client.state.java import Java
+from spark_client.state.java import java as java_process
+
+Result = dict[str, Any]
+PUT = {"op": "put", "key": ["p", "a"], "value": {"n": 1}}
+
+
+@dataclass(frozen=True)
+class Site:
+    """What an authority has signed for both sides, a service with a certificate, and one that asks for clients' too."""
+
+    authority: Authority
+    service: Signed
+    client: Signed
+    url: str
+    asking: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = Authority(folder)
+    own = authority.sign("service", ("127.0.0.1",))
+    with secured(folder / "plain", own) as url, secured(folder / "asking", own, authority.certificate) as asking:
+        yield Site(authority, own, authority.sign("client", ()), url, asking)
+
+
+def files(site: Site, pair: Signed | None = None) -> dict[str, str]:
+    """The settings of a store that trusts the service, and has a certificate."""
+    found = {"ca_file": str(site.authority.certificate)}
+    if pair is not None:
+        found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
+    return found
+
+
+def tried(java: Java, url: str, looks_again: str = "", **settings: str) -> Result:
+    """What came of a put, or the failure."""
+    told = {"url": url, "table": "t", "deadline_s": "3", **settings}
+    result: Result = java.run("TableCases", "apply", settings=told, operations=[PUT], looks_again=bool(looks_again))
+    return result
+
+
+def applied(java: Java, url: str, **settings: str) -> None:
+    result = tried(java, url, **{"deadline_s": "30", **settings})
+    assert [outcome["status"] for outcome in result.get("outcomes", [])] == [204], result
+
+
+def refused(java: Java, url: str, code: str = "tls_refused", **settings: str) -> str:
+    """Why a store is refused that has asked at most once."""
+    result = tried(java, url, **settings)
+    assert (result["code"], result["status"]) == (code, 0), result
+    assert (result["calls"] <= 1, result["retries"]) == (True, 0)
+    return str(result["failure"])
+
+
+def test_a_service_is_trusted_by_its_authority_and_a_store_by_its_certificate(java: Java, site: Site) -> None:
+    of_rsa = site.authority.sign("rsa", (), kind="RSA")
+    for url, pair in ((site.url, None), (site.url, site.client), (site.asking, site.client), (site.asking, of_rsa)):
+        applied(java, url, **files(site, pair))
+
+
+def test_a_key_may_be_in_the_file_of_its_certificate_with_words_around_it(
+    java: Java, site: Site, tmp_path: Path
+) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(site.client.key.read_bytes() + b"subject: client\n" + site.client.certificate.read_bytes())
+    applied(java, site.asking, certificate_file=str(both), **files(site))
+
+
+def test_the_environment_names_files_where_no_setting_does(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in files(site, site.client).items():
+        monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
+    with java_process(tmp_path) as java:
+        applied(java, site.asking)
+        assert "none.pem" in refused(java, site.asking, "tls_file_unusable", ca_file="none.pem")
+
+
+def test_another_authority_is_refused_at_once_and_named(java: Java, site: Site, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    failure = refused(java, site.url)
+    assert "the service's certificate is refused" in failure
+    assert "no ca_file is given" in failure
+    assert str(other.certificate) in refused(java, site.url, ca_file=str(other.certificate))
+
+
+def test_a_certificate_for_another_address_or_of_another_time_is_refused(
+    java: Java, site: Site, tmp_path: Path
+) -> None:
+    elsewhere = site.url.replace("127.0.0.1", "localhost")
+    assert "localhost" in refused(java, elsewhere, **files(site)).partition("is refused")[2]
+    with secured(tmp_path / "over", site.authority.sign("over", expired=True)) as url:
+        assert "NotAfter" in refused(java, url, **files(site))
+
+
+@pytest.mark.parametrize("fault", ["none", "of another authority"])
+def test_a_store_whose_certificate_does_not_hold_is_told_which_it_is(
+    java: Java, site: Site, tmp_path: Path, fault: str
+) -> None:
+    """The service ends the connection without a word, as uvloop does; others say why, and are not asked again."""
+    pair = None if fault == "none" else Authority(tmp_path, "other").sign("stranger", ())
+    shown = "no certificate_file is given" if pair is None else f"certificate_file is {pair.certificate}"
+    silent = tried(java, site.asking, **files(site, pair))
+    assert (silent["code"], silent["retries"] > 0) == ("service_unreachable", True)
+    assert shown in silent["failure"]
+    with saying_why(site) as url:
+        told = tried(java, url, deadline_s="60", **files(site, pair))
+    assert (told["code"], told["took_s"] < 30) == ("tls_refused", True), told
+    assert f"({shown})" in told["failure"].partition("the service refuses the connection: ")[2]
+
+
+@contextmanager
+def saying_why(site: Site) -> Iterator[str]:
+    """A server that asks for certificates, and says what is wrong with a client's before it ends a connection.
+
+    It may be heard or not, since the connection is reset: a client that has not heard it asks again.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(site.service.certificate, site.service.key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    if connection.recv(1, socket.MSG_PEEK) == b"!":
+                        return
+                    with suppress(OSError):
+                        context.wrap_socket(connection, server_side=True)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+        with socket.create_connection(listening.getsockname()) as last:
+            last.sendall(b"!")
+        thread.join()
+
+
+def test_an_address_without_tls_is_named_as_such(java: Java, service: Service) -> None:
+    assert "without TLS" in refused(java, service.url.replace("http", "https"))
+
+
+@pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
+def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Site, tmp_path: Path, name: str) -> None:
+    bad = tmp_path / f"{name}.pem"
+    settings = files(site, site.client) | {name: str(bad)}
+    assert f"the {name} {bad} cannot be read: no such file" in refused(java, site.url, "tls_file_unusable", **settings)
+    bad.write_text("no certificate\n")
+    assert f"the {name} {bad} cannot be used: it holds no" in refused(java, site.url, "tls_file_unusable", **settings)
+    bad.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert f"the {name} {bad} cannot be used: it holds" in refused(java, site.url, "tls_file_unusable", **settings)
+
+
+def test_a_key_that_does_not_fit_is_refused(java: Java, site: Site, tmp_path: Path) -> None:
+    def why(key: Path) -> str:
+        return refused(java, site.url, "tls_file_unusable", **files(site, Signed(site.client.certificate, key)))
+
+    assert "not that of the certificate" in why(site.authority.sign("second", ()).key)
+    assert "not that of the certificate" in why(site.authority.sign("second rsa", (), kind="RSA").key)
+    assert "a key with a passphrase" in why(site.authority.sign("locked", (), password="not supported").key)
+    old = tmp_path / "old.key"
+    subprocess.run(["openssl", "ec", "-in", site.client.key, "-out", old], check=True, capture_output=True)
+    assert "openssl pkcs8 -topk8 -nocrypt" in why(old)
+
+
+def test_files_are_refused_for_an_address_without_tls_and_a_key_without_its_certificate(java: Java) -> None:
+    for settings, why in (
+        ({"url": "http://127.0.0.1:9", "ca_file": "ca.pem"}, "for an address that begins with https://"),
+        ({"url": "https://127.0.0.1:9", "key_file": "key.pem"}, "certificate_file, which is not given"),
+    ):
+        assert why in java.run("TableCases", "settings", settings={"table": "t", **settings})
+
+
+def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, site: Site, tmp_path: Path) -> None:
+    held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
+    stranger = Authority(tmp_path, "other").sign("stranger", ())
+
+    def copy(certificate: Signed, key: Signed) -> Result:
+        shutil.copy(certificate.certificate, held.certificate)
+        shutil.copy(key.key, held.key)
+        return tried(java, site.asking, looks_again="yes", **files(site, held))
+
+    assert "may end connections so" in copy(stranger, stranger)["failure"]
+    assert "may end connections so" in copy(site.client, stranger)["failure"]  # Half renewed: as before.
+    assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
+
+
+def test_a_service_without_tls_is_not_asked_by_tls_and_the_other_way_round(java: Java, site: Site) -> None:
+    assert tried(java, site.url.replace("https", "http"))["code"] == "service_unreachable"
+    nobody = tried(java, f"https://127.0.0.1:{free_port()}", **files(site))
+    assert "no connection" in nobody["failure"]
+    assert "certificate" not in nobody["failure"]
