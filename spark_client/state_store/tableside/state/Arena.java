@@ -14,9 +14,15 @@ import java.util.Arrays;
 final class Arena {
   static final int NONE = 0;
 
-  private static final int SEGMENT_BITS = 17;
+  private static final int SEGMENT_BITS = 15;
   static final int SEGMENT_WORDS = 1 << SEGMENT_BITS;
-  private static final int FIRST_WORDS = 512;
+  /**
+   * With the array's header a quarter of G1's smallest region: a larger object has regions to itself, and its segment
+   * would take twice its memory.
+   */
+  private static final int USUAL_WORDS_MAX = SEGMENT_WORDS - 4;
+
+  private static final int USUAL_WORDS_MIN = 512;
   /** So that no address, nor the end of a segment, is beyond an int. */
   static final int SEGMENTS_MAX = (1 << 31 - SEGMENT_BITS) - 1;
 
@@ -97,10 +103,10 @@ final class Arena {
     segmentsUsed += span;
   }
 
-  /** As much again as there is, so that at most half is unused; at most a whole segment. */
+  /** As much again as there is, so that at most half is unused; at most what a segment may. */
   private int usualWords() {
     long words = allocatedWords == 0 ? expectedWords : allocatedWords;
-    return (int) Math.min(SEGMENT_WORDS, Math.max(FIRST_WORDS, words));
+    return (int) Math.min(USUAL_WORDS_MAX, Math.max(USUAL_WORDS_MIN, words));
   }
 
   private void append(long[] segment, int span) {

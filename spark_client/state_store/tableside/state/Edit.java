@@ -59,7 +59,7 @@ final class Edit extends View {
     int address = slots.get(slot);
     if (address != NONE) {
       change();
-      liveWords -= span(address);
+      replace(address);
       size--;
       slots.clear(slot, arena);
     }
@@ -136,7 +136,7 @@ final class Edit extends View {
   private void point(int slot, long head, int address) {
     int replaced = slots.get(slot);
     if (replaced != NONE) {
-      liveWords -= span(replaced);
+      replace(replaced);
       slots.set(slot, address);
     } else if (slots.hasRoom(size + 1)) {
       size++;
@@ -146,6 +146,11 @@ final class Edit extends View {
       size++;
       slots.add(head, address);
     }
+  }
+
+  private void replace(int address) {
+    Entry.replace(arena.words(address), Arena.at(address));
+    liveWords -= span(address);
   }
 
   private int append(int words) {

@@ -10,12 +10,13 @@ import org.apache.spark.unsafe.hash.Murmur3_x86_32;
  * How an entry lies in an arena's words: its head (hash and key length), the value's length, the value's location, the
  * key, and the value where values are kept in memory. Key and value each begin at a word.
  *
- * <p>Nothing but the location is ever written again.
+ * <p>Nothing but the location is ever written again, and above the length the mark of what has been replaced.
  */
 final class Entry {
   private static final int LENGTH = 1;
   private static final int LOCATION = 2;
   private static final int KEY = 3;
+  private static final long REPLACED = 1L << Integer.SIZE;
   /** Not Spark's own seed: by that one the keys were partitioned. */
   private static final int SEED = 0x7461626c;
   private static final int BYTES_MAX = Integer.MAX_VALUE - 64;
@@ -46,7 +47,7 @@ final class Entry {
 
   static void write(long[] words, int at, long head, int valueLength, long location) {
     words[at] = head;
-    words[at + LENGTH] = valueLength;
+    words[at + LENGTH] = Integer.toUnsignedLong(valueLength);
     WORD.setRelease(words, at + LOCATION, location);
   }
 
@@ -61,7 +62,7 @@ final class Entry {
   /** Copy an entry and return its head. Somebody may relocate it meanwhile: either location is in the copy. */
   static long copy(long[] words, int at, long[] copy, int copyAt, int length) {
     System.arraycopy(words, at, copy, copyAt, length);
-    relocate(copy, copyAt, location(words, at));
+    write(copy, copyAt, head(words, at), valueLength(words, at), location(words, at));
     return copy[copyAt];
   }
 
@@ -88,6 +89,18 @@ final class Entry {
 
   static long valueOffset(long[] words, int at) {
     return keyOffset(at) + rounded(keyLength(words, at)) * (long) Long.BYTES;
+  }
+
+  /**
+   * Mark an entry as replaced or removed in some version. It may well be in others. But one without the mark is in every
+   * version that comes from the one that wrote it.
+   */
+  static void replace(long[] words, int at) {
+    WORD.setOpaque(words, at + LENGTH, words[at + LENGTH] | REPLACED);
+  }
+
+  static boolean isReplaced(long[] words, int at) {
+    return ((long) WORD.getOpaque(words, at + LENGTH) & REPLACED) != 0;
   }
 
   static long location(long[] words, int at) {

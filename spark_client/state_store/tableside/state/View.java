@@ -32,7 +32,7 @@ abstract sealed class View permits Entries, Edit {
   final int next(int address) {
     Arena arena = arena();
     int next = extents().from(address == NONE ? NONE : address + span(address));
-    while (next != NONE && !slots().holds(Entry.head(arena.words(next), Arena.at(next)), next)) {
+    while (next != NONE && !holds(arena.words(next), Arena.at(next), next)) {
       next = extents().from(next + span(next));
     }
     return next;
@@ -77,6 +77,11 @@ abstract sealed class View permits Entries, Edit {
    */
   final void relocate(int address, long location) {
     Entry.relocate(arena().words(address), Arena.at(address), location);
+  }
+
+  /** Whether what lies in one of the extents is still in. Where it was never replaced the slots need not be asked. */
+  private boolean holds(long[] words, int at, int address) {
+    return !Entry.isReplaced(words, at) || slots().holds(Entry.head(words, at), address);
   }
 
   /** How many words an entry takes. */

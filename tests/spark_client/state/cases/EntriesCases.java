@@ -176,6 +176,18 @@ public final class EntriesCases {
     kept.forEach(one -> one.map().check(one.version(), keys));
   }
 
+  /** A larger array would have regions of the collector's to itself, and take twice the memory that is said. */
+  public static void fourSegmentsGoIntoTheSmallestRegionOfTheCollector() {
+    Edit edit = Entries.empty(true).edit();
+    long longest = 0;
+    for (int number = 0; number < 20_000; number++) {
+      int address = put(edit, ByteBuffer.allocate(4).putInt(number).array(), new byte[50], 0);
+      longest = Math.max(longest, ((long[]) edit.base(address)).length);
+    }
+    Check.that(longest * Long.BYTES > 250_000, "segments are as long as they may be");
+    Check.that(4 * (longest * Long.BYTES + 24) <= 1 << 20, "four go into a region, with their headers");
+  }
+
   public static void anEditGoesOnAfterItWasFrozen() {
     List<byte[]> keys = MapOfEntries.keys(3);
     MapOfEntries map = new MapOfEntries();
@@ -297,7 +309,7 @@ public final class EntriesCases {
   }
 
   public static void stateBeyondTheLimitIsRefusedAndWhatIsThereStays() {
-    Edit edit = Entries.empty(true, 5).edit();
+    Edit edit = Entries.empty(true, 20).edit();
     List<byte[]> keys = MapOfEntries.keys(100_000);
     MapOfEntries map = new MapOfEntries();
     Throwable thrown =
