@@ -1,0 +1,63 @@
+"""What the queries read: two streams of few rows in files, one a micro-batch, with all that makes state come and go.
+
+Most rows are in time, some are late by more than any watermark allows, some stand in two files; some have no key; one
+file of each stream is empty. The same at every call.
+"""
+
+import json
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+STREAMS = ("events", "others")
+SCHEMA = "k string, n long, at timestamp"
+FILES, ROWS, KEYS = 6, 12, 8
+EMPTY = {"events": 4, "others": 1}
+HALF = 3
+"""How many files of each stream there are before the queries are stopped."""
+
+FILE_S, LATE_S = 20, 90
+"""What a file covers, in event time, and how far back its late rows are."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the files of both streams are."""
+
+    folder: Path
+
+    def give(self, first: int, end: int) -> None:
+        """Put the files of some numbers where they are read, in an order that their times tell."""
+        for stream in STREAMS:
+            (self.folder / stream).mkdir(parents=True, exist_ok=True)
+            for number in range(first, end):
+                path = self.folder / stream / f"{number}.json"
+                path.write_text("\n".join(json.dumps(row) for row in _rows(stream, number)))
+                os.utime(path, (number + 1, number + 1))
+
+    def frame(self, spark: SparkSession, stream: str) -> DataFrame:
+        """A stream, one file a micro-batch."""
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.folder / stream))
+
+
+def _rows(stream: str, number: int) -> list[dict[str, str | int | None]]:
+    if number == EMPTY[stream]:
+        return []
+    again = _own_rows(stream, number - 1)[:2] if number else []
+    return [*_own_rows(stream, number), *again]
+
+
+def _own_rows(stream: str, number: int) -> list[dict[str, str | int | None]]:
+    dice = random.Random(f"{stream} {number}")
+    return [_row(dice, number, late=at < 2 and number > 1) for at in range(ROWS)]
+
+
+def _row(dice: random.Random, number: int, *, late: bool) -> dict[str, str | int | None]:
+    key = dice.randrange(KEYS + 1)
+    second = 100 + number * FILE_S + dice.randrange(FILE_S) - (LATE_S if late else 0)
+    at = f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+    return {"k": f"k{key}" if key < KEYS else None, "n": dice.randrange(100), "at": at}

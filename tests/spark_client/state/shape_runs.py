@@ -1,0 +1,110 @@
+"""Runs shapes on a state store provider: side by side, stopped half-way, each micro-batch noted."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_client.state.inputs import FILES, HALF, Inputs
+from spark_client.state.providers import Settings, configured, unload
+from spark_client.state.shapes import Rows, Shape
+
+ENDS_S = 120
+
+
+@dataclass
+class Run:
+    """What a query has given: the rows of each micro-batch, and what it ended with if it failed."""
+
+    batches: dict[int, Rows] = field(default_factory=dict)
+    failure: str = ""
+    metrics: Counter[str] = field(default_factory=Counter, compare=False)
+    """The sums of what its state stores say of themselves."""
+
+
+Runs = Mapping[str, Run]
+
+
+def _none(batch: DataFrame) -> DataFrame:
+    return batch
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Shapes that run over the same input, each from a checkpoint of its own in a folder."""
+
+    spark: SparkSession
+    folder: Path
+    settings: Settings
+    trouble: Callable[[DataFrame], DataFrame] = _none
+    """What is done to each micro-batch before it is looked at, in the stage that keeps the state."""
+
+    def run(self, shapes: Sequence[Shape]) -> dict[str, Run]:
+        """Run them over all files; the state that the JVM holds is forgotten half-way, or after each file."""
+        endless = [shape for shape in shapes if shape.endless]
+        runs = self.halves([shape for shape in shapes if not shape.endless])
+        if endless:
+            runs |= replace(self, folder=self.folder / "endless").single_files(endless)
+        return runs
+
+    def halves(self, shapes: Sequence[Shape]) -> dict[str, Run]:
+        """Run them over the first half of the files, forget all state that the JVM holds, run them over the second."""
+        runs = {shape.name: Run() for shape in shapes}
+        for first, end in ((0, HALF), (HALF, FILES)):
+            self.files(first, end, shapes, runs)
+        return runs
+
+    def single_files(self, shapes: Sequence[Shape]) -> dict[str, Run]:
+        """Run them anew for each file, all state forgotten in between."""
+        runs = {shape.name: Run() for shape in shapes}
+        for number in range(FILES):
+            self.files(number, number + 1, shapes, runs)
+        return runs
+
+    def files(self, first: int, end: int, shapes: Sequence[Shape], runs: Runs) -> None:
+        """Run them over a few more files, and forget all state."""
+        self.inputs.give(first, end)
+        self.go(shapes, runs)
+        unload(self.spark)
+
+    @property
+    def inputs(self) -> Inputs:
+        """What they read."""
+        return Inputs(self.folder / "inputs")
+
+    def checkpoint(self, shape: Shape) -> Path:
+        """Where a query keeps how far it is."""
+        return self.folder / "checkpoints" / shape.name.replace(" ", "-")
+
+    def go(self, shapes: Iterable[Shape], runs: Runs) -> None:
+        """Run them side by side until each has read what there is, or has failed."""
+        with configured(self.spark, self.settings):
+            queries = [(self.start(shape, runs[shape.name]), runs[shape.name]) for shape in shapes]
+        for query, run in queries:
+            _end(query, run)
+
+    def start(self, shape: Shape, run: Run) -> StreamingQuery:
+        """Start one, which notes its micro-batches."""
+
+        def note(batch: DataFrame, number: int) -> None:
+            run.batches[number] = shape.taken(self.trouble(batch))
+
+        frame = shape.query(self.inputs.frame(self.spark, "events"), self.inputs.frame(self.spark, "others"))
+        writer = frame.writeStream.outputMode(shape.mode).foreachBatch(note)
+        writer = writer.option("checkpointLocation", str(self.checkpoint(shape)))
+        return (writer.trigger(once=True) if shape.endless else writer.trigger(availableNow=True)).start()
+
+
+def _end(query: StreamingQuery, run: Run) -> None:
+    try:
+        assert query.awaitTermination(ENDS_S), "a query does not end"
+    except Exception as failure:  # noqa: BLE001 - whatever it is, it is what a test sees
+        run.failure = str(failure)
+    finally:
+        query.stop()
+    for progress in query.recentProgress:
+        for operator in progress.stateOperators:
+            run.metrics.update(operator.customMetrics)

@@ -1,0 +1,219 @@
+"""Stateful queries as data: each is two streams in, a frame out, and the mode in which that is written."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped] # its types are a distribution of their own
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.functions import col
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+WATERMARK = "15 seconds"
+Rows = list[str]
+Query = Callable[[DataFrame, DataFrame], DataFrame]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A query, the mode in which it is written, and how each micro-batch is taken."""
+
+    name: str
+    mode: str
+    query: Query
+    twice: bool = False
+    """Whether each micro-batch is looked at by two actions, so that its plan runs twice."""
+    endless: bool = False
+    """Whether there is always one more micro-batch, as long as the query runs."""
+
+    def taken(self, batch: DataFrame) -> Rows:
+        """The rows of a micro-batch, in an order of their own."""
+        if self.twice:
+            batch.agg(F.count("*")).collect()
+        return sorted(map(str, batch.collect()))
+
+
+def named(*names: str) -> list[Shape]:
+    """Some of the shapes, by their names."""
+    known = {shape.name: shape for shape in SHAPES}
+    return [known[name] for name in names]
+
+
+def _in_time(events: DataFrame) -> DataFrame:
+    return events.withWatermark("at", WATERMARK)
+
+
+def _counted(events: DataFrame, _: DataFrame) -> DataFrame:
+    return events.groupBy("k").agg(F.count("*").alias("count"), F.sum("n").alias("sum"), F.max("at").alias("latest"))
+
+
+def _ordered(events: DataFrame, others: DataFrame) -> DataFrame:
+    return _counted(events, others).orderBy(col("count").desc(), "k")
+
+
+def _total(events: DataFrame, _: DataFrame) -> DataFrame:
+    return events.agg(F.count("*"), F.sum("n"), F.avg("n"))
+
+
+def _collected(events: DataFrame, _: DataFrame) -> DataFrame:
+    """Values that grow, of several types, some of them without a key."""
+    row = F.struct("n", F.repeat("k", 20).alias("text"), col("n").cast("decimal(12,2)").alias("exact"), "at")
+    return events.groupBy("k").agg(F.collect_list(row), F.collect_set("n"), F.approx_count_distinct("n"))
+
+
+def _windows(events: DataFrame, _: DataFrame) -> DataFrame:
+    return _in_time(events).groupBy(F.window("at", "10 seconds"), "k").agg(F.count("*"), F.sum("n").alias("sum"))
+
+
+def _overlapping(events: DataFrame, _: DataFrame) -> DataFrame:
+    return _in_time(events).groupBy(F.window("at", "20 seconds", "10 seconds")).agg(F.sum("n"))
+
+
+def _chained(events: DataFrame, others: DataFrame) -> DataFrame:
+    inner = _windows(events, others)
+    return inner.groupBy(F.window(F.window_time("window"), "30 seconds")).agg(F.count("*"), F.max("sum"))
+
+
+def _distinct(events: DataFrame, _: DataFrame) -> DataFrame:
+    return events.dropDuplicates(["k"])
+
+
+def _distinct_in_time(events: DataFrame, _: DataFrame) -> DataFrame:
+    return _in_time(events).dropDuplicates(["k", "at"])
+
+
+def _distinct_within(events: DataFrame, _: DataFrame) -> DataFrame:
+    return _in_time(events).dropDuplicatesWithinWatermark(["k"])
+
+
+def _distinct_then_counted(events: DataFrame, others: DataFrame) -> DataFrame:
+    return _distinct_in_time(events, others).groupBy(F.window("at", "10 seconds")).count()
+
+
+def _limited(events: DataFrame, _: DataFrame) -> DataFrame:
+    return events.limit(30)
+
+
+def _sessions(events: DataFrame, _: DataFrame) -> DataFrame:
+    return _in_time(events).groupBy(F.session_window("at", "6 seconds"), "k").agg(F.count("*"), F.sum("n"))
+
+
+def _joined(how: str) -> Query:
+    def query(events: DataFrame, others: DataFrame) -> DataFrame:
+        left = _in_time(events).select(col("k").alias("left_k"), col("n").alias("left_n"), col("at").alias("left_at"))
+        right = _in_time(others)
+        near = F.expr("left_k = k AND at BETWEEN left_at - INTERVAL 8 SECONDS AND left_at + INTERVAL 8 SECONDS")
+        return left.join(right, near, how)
+
+    return query
+
+
+def _joined_for_ever(events: DataFrame, others: DataFrame) -> DataFrame:
+    """Without a watermark: nothing is ever removed, and each value has many rows."""
+    return events.join(others.select("k", col("n").alias("other")).where("other < 40"), "k")
+
+
+def _joined_then_counted(events: DataFrame, others: DataFrame) -> DataFrame:
+    return _joined("leftOuter")(events, others).groupBy(F.window("left_at", "10 seconds")).agg(F.count("k"))
+
+
+def _grouped(
+    function: Callable[..., Iterator[pd.DataFrame]], mode: str, timeout: str, prepare: Callable[[DataFrame], DataFrame]
+) -> Query:
+    def query(events: DataFrame, _: DataFrame) -> DataFrame:
+        return (
+            prepare(events)
+            .groupBy("k")
+            .applyInPandasWithState(
+                function, "k string, seen long, sum long, how string", "seen long, sum long", mode, timeout
+            )
+        )
+
+    return query
+
+
+def _summing(timed: Callable[[GroupState], None]) -> Callable[..., Iterator[pd.DataFrame]]:
+    """A function that keeps a count and a sum for each key until it is told that their time is over.
+
+    It is made here, and not a name of this module, so that it travels to the workers, which cannot import tests.
+    """
+
+    def summing(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        seen, total = state.get if state.exists else (0, 0)
+        if state.hasTimedOut:
+            state.remove()
+            yield pd.DataFrame({"k": [key[0]], "seen": [seen], "sum": [total], "how": ["timed out"]})
+            return
+        for frame in frames:
+            seen, total = seen + len(frame), total + int(frame["n"].sum())
+        if total % 5 == 0 and state.exists:
+            state.remove()
+            how = "removed"
+        else:
+            state.update((seen, total))
+            timed(state)
+            how = "kept"
+        yield pd.DataFrame({"k": [key[0]], "seen": [seen], "sum": [total], "how": [how]})
+
+    return summing
+
+
+def _by_event_time() -> Callable[[GroupState], None]:
+    return lambda state: state.setTimeoutTimestamp(max(state.getCurrentWatermarkMs(), 0) + 20_000)
+
+
+def _by_processing_time() -> Callable[[GroupState], None]:
+    return lambda state: state.setTimeoutDuration(1)
+
+
+def _never() -> Callable[[GroupState], None]:
+    return lambda state: None
+
+
+def _as_they_are(events: DataFrame) -> DataFrame:
+    return events
+
+
+_TIMEOUT = GroupStateTimeout
+
+SHAPES = [
+    Shape("counted update", "update", _counted),
+    Shape("counted complete", "complete", _ordered),
+    Shape("total update", "update", _total),
+    Shape("collected update", "update", _collected),
+    Shape("windows append", "append", _windows),
+    Shape("windows update", "update", _windows),
+    Shape("windows complete", "complete", _overlapping),
+    Shape("chained append", "append", _chained),
+    Shape("distinct", "append", _distinct),
+    Shape("distinct in time", "append", _distinct_in_time),
+    Shape("distinct within", "append", _distinct_within),
+    Shape("distinct then counted", "append", _distinct_then_counted),
+    Shape("limited", "append", _limited),
+    Shape("sessions append", "append", _sessions),
+    Shape("sessions complete", "complete", _sessions),
+    Shape("joined inner", "append", _joined("inner")),
+    Shape("joined left", "append", _joined("leftOuter")),
+    Shape("joined right", "append", _joined("rightOuter")),
+    Shape("joined full", "append", _joined("fullOuter")),
+    Shape("joined semi", "append", _joined("leftSemi")),
+    Shape("joined for ever", "append", _joined_for_ever),
+    Shape("joined then counted", "append", _joined_then_counted),
+    Shape("grouped", "update", _grouped(_summing(_never()), "update", _TIMEOUT.NoTimeout, _as_they_are)),
+    Shape("grouped append", "append", _grouped(_summing(_never()), "append", _TIMEOUT.NoTimeout, _as_they_are)),
+    Shape(
+        "grouped event time",
+        "update",
+        _grouped(_summing(_by_event_time()), "update", _TIMEOUT.EventTimeTimeout, _in_time),
+    ),
+    Shape(
+        "grouped processing time",
+        "update",
+        _grouped(_summing(_by_processing_time()), "update", _TIMEOUT.ProcessingTimeTimeout, _as_they_are),
+        endless=True,
+    ),
+    Shape("counted twice", "update", _counted, twice=True),
+    Shape("windows twice", "append", _windows, twice=True),
+    Shape("joined twice", "append", _joined("leftOuter"), twice=True),
+]

@@ -1,0 +1,115 @@
+"""Every kind of stateful query gives with our state store, micro-batch by micro-batch, what it gives with Spark's."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from running import Service
+from spark_client.state.oracle import Oracle
+from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, query_id, state_session
+from spark_client.state.shape_runs import Run, Trial
+from spark_client.state.shapes import SHAPES, named
+from spark_client.state.suite import TABLE
+from tableside_spark import TableClient
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+EVERY = [shape.name for shape in SHAPES]
+SOME = [
+    "counted update",
+    "collected update",
+    "windows append",
+    "distinct in time",
+    "sessions append",
+    "joined left",
+    "grouped event time",
+    "joined twice",
+]
+VARIANTS: dict[str, tuple[int, tuple[Settings, ...], list[str]]] = {
+    "v2": (2, (), EVERY),
+    "v1": (1, (), SOME),
+    "v2 fetching": (2, (FETCHING,), SOME),
+    "v1 fetching and tidying": (1, (FETCHING, TIDYING), SOME),
+}
+"""Checkpoint formats and settings, and which queries are run with them."""
+
+CASES = [(variant, name) for variant, (_, _, names) in VARIANTS.items() for name in names]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All queries of a variant are run side by side when the first of them is asked for."""
+
+    spark: SparkSession
+    url: str
+    folder: Path
+    oracle: Oracle
+    known: dict[str, dict[str, Run]] = field(default_factory=dict)
+
+    def ran(self, variant: str) -> dict[str, Run]:
+        """What they gave with our provider."""
+        if variant not in self.known:
+            checkpoint_format, more, names = VARIANTS[variant]
+            settings = ours(self.url, TABLE, checkpoint_format, *more)
+            self.known[variant] = Trial(self.spark, self.folder / variant, settings).run(named(*names))
+        return self.known[variant]
+
+    def expected(self, name: str) -> Run:
+        """What one gives with Spark's own."""
+        return self.oracle.asked(self.spark, SHAPES)[name]
+
+
+@pytest.fixture(scope="module")
+def comparison(
+    state_service: Service, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Comparison]:
+    with state_session("local[2]") as spark:
+        yield Comparison(spark, state_service.url, tmp_path_factory.mktemp("shapes"), oracle)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_input_puts_every_query_to_work(comparison: Comparison, name: str) -> None:
+    run = comparison.expected(name)
+    assert not run.failure
+    assert sum(map(bool, run.batches.values())) >= 2
+    assert len({tuple(rows) for rows in run.batches.values()}) >= 2
+
+
+@pytest.mark.parametrize(("variant", "name"), CASES)
+def test_a_query_gives_what_it_gives_with_sparks_own_store(comparison: Comparison, variant: str, name: str) -> None:
+    run = comparison.ran(variant)[name]
+    assert not run.failure
+    assert run.batches == comparison.expected(name).batches
+
+
+def test_states_were_in_the_table_and_nowhere_else(comparison: Comparison) -> None:
+    metrics = comparison.ran("v2")["joined left"].metrics
+    assert metrics["tablesideChunksWritten"] > 0
+    assert metrics["tablesideChunksRead"] > 0
+    kept = [path for path in (comparison.folder / "v2").rglob("*") if path.suffix in (".delta", ".snapshot", ".zip")]
+    assert kept == []
+
+
+def test_a_table_says_which_stores_of_a_query_it_keeps(comparison: Comparison) -> None:
+    comparison.ran("v2")
+    checkpoint = Trial(comparison.spark, comparison.folder / "v2", {}).checkpoint(*named("joined left"))
+    with TableClient(comparison.url) as client:
+        record = client.get(TABLE, [query_id(checkpoint), "query"])
+    stores = [f"{side}-{kind}" for side in ("left", "right") for kind in ("keyToNumValues", "keyWithIndexToValue")]
+    assert record.value["operators"] == {"0": {store: {"partitions": 2} for store in stores}}
+    assert record.value["checkpoint"].endswith(str(checkpoint))
+
+
+@pytest.mark.parametrize("variant", ["v2 fetching", "v1 fetching and tidying"])
+def test_values_were_fetched_where_memory_has_no_room_for_them(comparison: Comparison, variant: str) -> None:
+    for name in ("collected update", "joined left", "sessions append"):
+        assert comparison.ran(variant)[name].metrics["tablesideCacheMisses"] > 0
+    assert comparison.ran("v2")["collected update"].metrics["tablesideCacheMisses"] == 0
+
+
+def test_snapshots_were_written_where_few_deltas_are_allowed(comparison: Comparison) -> None:
+    assert comparison.ran("v1 fetching and tidying")["counted update"].metrics["tablesideSnapshots"] > 0
+    assert comparison.ran("v1")["counted update"].metrics["tablesideSnapshots"] == 0
