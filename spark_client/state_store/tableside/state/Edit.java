@@ -121,30 +121,29 @@ final class Edit extends View {
     }
   }
 
+  /** Where this fails, as for want of memory, nothing has changed. */
   private int write(Object keyBase, long keyOffset, int keyLength, int valueLength, long location) {
     change();
     long head = Entry.head(keyBase, keyOffset, keyLength);
     int words = Entry.words(keyLength, inline ? Math.max(0, valueLength) : 0);
-    int address = append(words);
+    int address = room(words);
     Entry.write(arena.words(address), Arena.at(address), head, valueLength, location);
     Entry.copyKey(arena.words(address), Arena.at(address), keyBase, keyOffset);
-    point(slots.find(arena, head, keyBase, keyOffset), head, address);
-    liveWords += words;
+    if (!slots.hasRoom(size + 1)) {
+      slots = slots.resized(size + 1, arena);
+    }
+    point(slots.find(arena, head, keyBase, keyOffset), address);
+    extend(words);
     return address;
   }
 
-  private void point(int slot, long head, int address) {
+  private void point(int slot, int address) {
     int replaced = slots.get(slot);
-    if (replaced != NONE) {
-      replace(replaced);
-      slots.set(slot, address);
-    } else if (slots.hasRoom(size + 1)) {
+    slots.set(slot, address);
+    if (replaced == NONE) {
       size++;
-      slots.set(slot, address);
     } else {
-      slots = slots.resized(size + 1, arena);
-      size++;
-      slots.add(head, address);
+      replace(replaced);
     }
   }
 
@@ -153,7 +152,8 @@ final class Edit extends View {
     liveWords -= span(address);
   }
 
-  private int append(int words) {
+  /** The address of so many words to write to. They are this version's once it is extended by them. */
+  private int room(int words) {
     if (end - tail < words) {
       release();
       Arena.Block block = arena.reserve(words, blockWords);
@@ -162,9 +162,12 @@ final class Edit extends View {
       tail = start;
       end = block.end();
     }
-    int address = tail;
+    return tail;
+  }
+
+  private void extend(int words) {
     tail += words;
-    return address;
+    liveWords += words;
   }
 
   /** Give back what of the block is not used. What is used belongs to this version from now on. */
@@ -197,10 +200,10 @@ final class Edit extends View {
   private void take(View other, int address) {
     change();
     int words = other.span(address);
-    int taken = append(words);
+    int taken = room(words);
     long head = Entry.copy(other.arena().words(address), Arena.at(address), arena.words(taken), Arena.at(taken), words);
     slots.add(head, taken);
-    liveWords += words;
     size++;
+    extend(words);
   }
 }
