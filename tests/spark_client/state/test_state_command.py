@@ -1,0 +1,147 @@
+"""`python -m tableside_spark.state`."""
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.state_jar import JAR, ensure_jar
+from servers.jdk import ensure_javac
+from spark_client.state.written import TABLES, TIME, Written, a_query, service
+from tableside_spark import TableClient
+from tableside_spark.state import State
+from tableside_spark.state.command import main
+
+RUN = "runpy.run_module('tableside_spark.state', run_name='__main__')"
+SAY = "except SystemExit as end: print(end.code, 'pyspark' in sys.modules)"
+NOTHING = "table pair keeps nothing of a query nothing"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
+    with service(tmp_path_factory.mktemp("service")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def address(client: TableClient, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The service's, which the command finds in the environment."""
+    url = str(client._http.base_url)
+    monkeypatch.setenv("TABLESIDE_URL", url)
+    return url
+
+
+@pytest.fixture(params=TABLES)
+def written(request: pytest.FixtureRequest, client: TableClient, address: str) -> Written:
+    found = Written(client, request.param, str(uuid.uuid4()))
+    a_query(found)
+    return found
+
+
+def test_queries_are_listed(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--table", written.table]) == 0
+    assert f"{written.query}\t{TIME}\t2 operators\t4 places\t/checkpoints/a\n" in capsys.readouterr().out
+
+
+def test_a_query_is_shown_place_by_place(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", written.query, "--table", written.table]) == 0
+    *_, head, first, second, left, right, last = capsys.readouterr().out.splitlines()
+    assert head.split("\t")[3:6] == ["latest", "records", "versions"]
+    assert first.split("\t") == ["0", "0", "default", "5", "50", "3", "300", "40000", "2"]
+    assert second.split("\t") == ["0", "1", "default", "1", "10", "1", "2000", "0", "1"]
+    assert left.split("\t") == ["1", "0", "left-keyToNumValues", "2", "20", "2", "200", "0", "2"]
+    assert right.split("\t") == ["1", "0", "right-keyToNumValues", "-", "-", "0", "0", "0", "0"]
+    assert last == f"{written.query}: 42500 bytes in 4 places"
+
+
+def test_a_query_is_shown_version_by_version(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--versions", written.query, "--table", written.table]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"0\t0\tdefault\t5\t50\t100\t1\t4\t{TIME}\tu5" in lines
+    assert "0\t0\tdefault\t6\tunfinished\tunder-way" in lines
+    assert f"0\t0\tdefault\tsnapshot of 4\t40\t40000\t40\t-\t{TIME}\ts" in lines
+    assert "0\t1\tdefault\tsnapshot of 1\tunfinished\tunfinished" in lines
+
+
+def test_a_query_is_removed_and_it_is_said_how_far(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete", written.query, "--yes", "--table", written.table]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{written.query}: {len(written.records)} records removed\n"
+    assert f"{written.query}/0/1/default: " in said.err
+    assert written.left() == set()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1), ("no", 1)])
+def test_before_it_removes_it_asks(
+    client: TableClient, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    written = Written(client, "pair", str(uuid.uuid4()))
+    a_query(written)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda asked: answer if "/checkpoints/a?" in asked else "?")
+    assert main(["delete", written.query, "--table", "pair"]) == code
+    assert (written.left() == set()) is (code == 0)
+
+
+def test_where_nobody_can_be_asked_nothing_is_removed(
+    client: TableClient, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = Written(client, "pair", str(uuid.uuid4()))
+    a_query(written)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    with pytest.raises(SystemExit) as ended:
+        main(["delete", written.query, "--table", "pair"])
+    assert ended.value.code == 2
+    assert "say --yes" in capsys.readouterr().err
+    assert len(State(client, "pair").query(written.query).stores) == 3
+
+
+@pytest.mark.parametrize("verb", ["show", "delete"])
+def test_a_query_that_is_not_there_is_a_failure(address: str, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert main([verb, "nothing", "--table", "pair"]) == 1
+    assert capsys.readouterr().err == f"tableside_spark.state: {NOTHING}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["list"],
+        ["show", "--table", "pair"],
+        ["list", "--table", "pair", "--ca-file", "ca.pem"],
+        ["settings", "--table", "pair", "--in-flight-max", "0"],
+        ["settings", "--table", "pair", "--memory", "some"],
+    ],
+)
+def test_wrong_usage_has_an_exit_code_of_its_own(address: str, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+
+
+def test_a_token_file_that_is_not_there_is_a_failure(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--table", "pair", "--token-file", "/nowhere"]) == 1
+    assert "the token in /nowhere cannot be read" in capsys.readouterr().err
+
+
+def test_the_jar_and_the_settings_are_printed_without_a_service(capsys: pytest.CaptureFixture[str]) -> None:
+    ensure_jar(ensure_javac())
+    assert main(["jar"]) == 0
+    assert capsys.readouterr().out == f"{JAR}\n"
+    assert main(["settings", "--url", "http://h", "--table", "t", "--memory", "bounded", "--timeout-s", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"spark.jars {JAR}" in lines
+    assert lines[-4:] == [
+        "spark.tableside.state.url http://h",
+        "spark.tableside.state.table t",
+        "spark.tableside.state.memory bounded",
+        "spark.tableside.state.timeout_s 3.0",
+    ]
+
+
+def test_it_is_a_module_that_runs_and_imports_no_spark() -> None:
+    program = f"import runpy, sys\nsys.argv[1:] = ['list']\ntry: {RUN}\n{SAY}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 False\n"

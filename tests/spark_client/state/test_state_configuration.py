@@ -1,0 +1,103 @@
+"""What a session is told so that its queries keep their state in a table."""
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scripts.state_jar import ensure_jar
+from servers.jdk import ensure_javac
+from tableside_spark.state import JarNotFound, configure, jar_path, settings
+from tableside_spark.state.jar import JAR
+
+URL = "https://tables.example:8443/behind"
+CHOSEN = "spark.sql.streaming.stateStore"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jar() -> Path:
+    """The jar, built if it was not."""
+    return ensure_jar(ensure_javac())
+
+
+def test_the_jar_holds_the_provider_that_the_settings_name(jar: Path) -> None:
+    assert jar_path() == str(jar)
+    named = settings(URL, "state")[f"{CHOSEN}.providerClass"]
+    with zipfile.ZipFile(jar_path()) as archive:
+        assert f"{named.replace('.', '/')}.class" in archive.namelist()
+
+
+def test_where_there_is_no_jar_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tableside_spark.state.jar.__file__", str(tmp_path / "jar.py"))
+    with pytest.raises(
+        JarNotFound, match=rf"not in this installation \({tmp_path}/{JAR}\).* run scripts/jar in a clone"
+    ):
+        jar_path()
+    with pytest.raises(JarNotFound):
+        settings(URL, "state")
+
+
+def test_settings_are_those_of_spark_submit() -> None:
+    told = settings(URL, "state", token_file="/t", ca_file="/ca", memory="bounded", deadline_s=5.5, in_flight_max=2)
+    assert all(name.startswith("spark.") for name in told)
+    assert told == {
+        "spark.jars": jar_path(),
+        f"{CHOSEN}.providerClass": "tableside.state.TablesideStateStoreProvider",
+        f"{CHOSEN}.checkpointFormatVersion": "2",
+        "spark.tableside.state.url": URL,
+        "spark.tableside.state.table": "state",
+        "spark.tableside.state.token_file": "/t",
+        "spark.tableside.state.ca_file": "/ca",
+        "spark.tableside.state.memory": "bounded",
+        "spark.tableside.state.deadline_s": "5.5",
+        "spark.tableside.state.in_flight_max": "2",
+    }
+
+
+def test_a_builder_keeps_the_jars_that_it_has() -> None:
+    builder = SparkSession.Builder().config("spark.jars", "/a.jar,/b.jar")
+    assert configure(configure(builder, URL, "other"), URL, "state") is builder
+    assert builder._options["spark.jars"] == f"/a.jar,/b.jar,{jar_path()}"
+    assert builder._options["spark.tableside.state.table"] == "state"
+
+
+ADDRESS = "url is not http:// or https:// with a host, and without a user, a query and a fragment"
+FILES = "ca_file, certificate_file and key_file are for an address that begins with https://"
+
+
+@pytest.mark.parametrize(
+    ("url", "table", "options", "faults"),
+    [
+        ("ftp://h", "t", {}, [ADDRESS]),
+        ("http://user:secret@h", "t", {}, [ADDRESS]),
+        ("http://h/?a=b", "t", {}, [ADDRESS]),
+        ("http://", "t", {}, [ADDRESS]),
+        (URL, "-t", {}, ["table is not a letter or digit, then at most 127 of letters, digits, _ . -"]),
+        ("http://h", "t", {"ca_file": "/ca"}, [FILES]),
+        (URL, "t", {"key_file": "/key"}, ["key_file is the key of a certificate_file, which is not given"]),
+        (URL, "t", {"token_file": " "}, ["token_file is empty"]),
+        (URL, "t", {"memory": "some"}, ["memory is neither all nor bounded"]),
+        (URL, "t", {"timeout_s": 0}, ["timeout_s is not a number of seconds from 0.001 to 86400"]),
+        (URL, "t", {"timeout_s": float("nan")}, ["timeout_s is not a number of seconds from 0.001 to 86400"]),
+        (URL, "t", {"in_flight_max": 1.5}, ["in_flight_max is not a whole number from 1 to 64"]),
+        (URL, "t", {"deltas_max": True}, ["deltas_max is not a whole number from 1 to 10000"]),
+        ("x", "t", {"memory": 1, "in_flight_max": 65}, [ADDRESS, "in_flight_max is not", "memory is neither"]),
+    ],
+)
+def test_everything_that_is_wrong_is_said_and_no_secret(
+    url: str, table: str, options: dict[str, Any], faults: list[str]
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(faults[0])) as caught:
+        settings(url, table, **options)
+    said = str(caught.value).split("; ")
+    assert len(said) == len(faults)
+    assert [one for one, fault in zip(said, faults, strict=True) if not one.startswith(fault)] == []
+    assert "secret" not in str(caught.value)
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    with pytest.raises(TypeError, match="there is no option token"):
+        settings(URL, "t", token="secret")  # type: ignore[call-arg]

@@ -1,0 +1,145 @@
+"""The jar of the state store: made once of the same sources, the same wherever that is, by one process at a time."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from scripts.bootstrap import ROOT
+from servers.jdk import ensure_javac
+
+SOURCE = "spark_client/state_store/tableside/state/Small.java"
+JAR = "spark_client/tableside_spark/state/tableside-state.jar"
+SMALL = "package tableside.state;\n/** Small. */\nfinal class Small {\n  private Small() {}\n}\n"
+FOR_JAVA_17 = bytes.fromhex("cafebabe0000003d")
+WITHOUT_JAVA = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree with one small class."""
+    ensure_javac()
+    return small_tree(tmp_path / "tree")
+
+
+def test_it_is_made_of_what_is_compiled_and_says_of_which_sources(tree: Path) -> None:
+    assert made(tree) == f"{tree / JAR}\n"
+    with zipfile.ZipFile(tree / JAR) as jar:
+        assert jar.namelist() == ["META-INF/MANIFEST.MF", "tableside/state/Small.class"]
+        manifest = jar.read("META-INF/MANIFEST.MF").decode()
+        assert jar.read("tableside/state/Small.class")[:8] == FOR_JAVA_17
+    assert manifest.startswith("Manifest-Version: 1.0\r\nImplementation-Title: Tableside state store for Spark\r\n")
+    assert max(len(line.encode()) for line in manifest.splitlines()) <= 70
+
+
+def test_it_is_not_made_again_while_the_sources_are_the_same(tree: Path) -> None:
+    made(tree)
+    before = (tree / JAR).stat()
+    os.utime(tree / SOURCE)
+    made(tree, WITHOUT_JAVA)
+    assert (tree / JAR).stat() == before
+
+
+@pytest.mark.parametrize("change", ["source", "new source", "removed source", "jar", "no jar"])
+def test_it_is_made_again_when_something_has_changed(tree: Path, change: str) -> None:
+    other = tree / SOURCE.replace("Small", "Other")
+    if change == "removed source":
+        other.write_text(SMALL.replace("Small", "Other"))
+    made(tree)
+    before = (tree / JAR).stat().st_ino
+    match change:
+        case "source":
+            (tree / SOURCE).write_text(SMALL.replace("{}", "{ assert true; }"))
+        case "new source":
+            other.write_text(SMALL.replace("Small", "Other"))
+        case "removed source":
+            other.unlink()
+        case "jar":
+            (tree / JAR).write_bytes(b"PK")
+        case "no jar":
+            (tree / JAR).unlink()
+    made(tree)
+    assert change == "no jar" or (tree / JAR).stat().st_ino != before
+    with zipfile.ZipFile(tree / JAR) as jar:
+        assert ("tableside/state/Other.class" in jar.namelist()) is (change == "new source")
+
+
+def test_two_trees_give_the_same_bytes(tree: Path, tmp_path: Path) -> None:
+    other = small_tree(tmp_path / "another" / "place")
+    os.utime(other / SOURCE, (0, 0))
+    made(tree)
+    made(other, {"TZ": "Asia/Tokyo", "LC_ALL": "C"})
+    assert (tree / JAR).read_bytes() == (other / JAR).read_bytes()
+
+
+def test_processes_that_make_it_at_once_make_one(tree: Path) -> None:
+    command = [sys.executable, "scripts/state_jar.py", "--if-possible"]
+    started = [subprocess.Popen(command, cwd=tree, stderr=subprocess.DEVNULL) for _ in range(4)]
+    assert [process.wait(120) for process in started] == [0, 0, 0, 0]
+    assert [file.name for file in (tree / JAR).parent.iterdir()] == [Path(JAR).name]
+    with zipfile.ZipFile(tree / JAR) as jar:
+        assert jar.testzip() is None
+
+
+@pytest.mark.parametrize("fault", ["final class Small", "final class Small { int n = (int) 1; }"])
+def test_an_error_and_a_warning_leave_the_jar_that_was_there(tree: Path, fault: str) -> None:
+    made(tree)
+    before = (tree / JAR).read_bytes()
+    (tree / SOURCE).write_text(f"package tableside.state;\n{fault}\n")
+    said = made(tree, code=1)
+    assert said.startswith("jar: failed: ")
+    assert "Small.java:2" in said
+    assert (tree / JAR).read_bytes() == before
+    assert [file.name for file in (tree / JAR).parent.iterdir()] == [Path(JAR).name]
+
+
+def test_where_there_is_no_compiler_the_set_up_says_so_once_and_goes_on(tree: Path) -> None:
+    said = made(tree, WITHOUT_JAVA, options=["--if-possible"])
+    assert said == "[setup] no javac 17 or later: the jar for Spark's state is not built (scripts/jar does it)\n"
+    assert made(tree, WITHOUT_JAVA, options=["--if-possible"]) == ""
+    assert not (tree / JAR).exists()
+    assert made(tree, options=["--if-possible"]) == "[setup] compiling the state store …\n"
+    assert (tree / JAR).exists()
+
+
+def test_what_cannot_be_compiled_does_not_stop_the_set_up(tree: Path) -> None:
+    (tree / SOURCE).write_text("package tableside.state; class")
+    said = made(tree, options=["--if-possible"])
+    assert "[setup] the jar for Spark's state is not built: failed: " in said
+
+
+def test_a_compiler_that_is_too_old_is_none(tree: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old" / "bin" / "javac"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho javac 11.0.2\n")
+    old.chmod(0o755)
+    said = made(tree, {"PATH": "/nowhere", "JAVA_HOME": str(tmp_path / "old")}, options=["--if-possible"])
+    assert said.startswith("[setup] no javac 17 or later")
+
+
+def small_tree(folder: Path) -> Path:
+    """Make a tree that has what the jar is made with, and one class."""
+    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "servers", folder / "servers", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / SOURCE).parent.mkdir(parents=True)
+    (folder / SOURCE).write_text(SMALL)
+    (folder / ".venv").mkdir()
+    return folder
+
+
+def made(
+    tree: Path, environment: Mapping[str, str] | None = None, *, options: list[str] | None = None, code: int = 0
+) -> str:
+    """Have the jar made, and return what is printed."""
+    command = [sys.executable, "-m", "scripts.state_jar", *(options or [])]
+    full = {**os.environ, **(environment or {})}
+    done = subprocess.run(
+        command, cwd=tree, env=full, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
