@@ -26,7 +26,7 @@ import scala.collection.immutable.Map$;
  * {@code {"provider": class, "format": 1 or 2, "directory": path, "settings": {name: value}}}.
  */
 final class Query {
-  static final String CONF = "spark.sql.streaming.stateStore.";
+  static final String CONF = "spark.sql.streaming.";
 
   final String provider;
   final int format;
@@ -56,7 +56,7 @@ final class Query {
     String provider = told.get("provider").asText();
     Query query = new Query(provider, told.get("format").asInt(), checkpoint, name, new ConcurrentHashMap<>());
     told.path("settings").properties().forEach(each -> query.settings.put(each.getKey(), each.getValue().asText()));
-    query.conf("maintenanceInterval", "1h").conf("rocksdb.lockAcquireTimeoutMs", 500);
+    query.conf("stateStore.maintenanceInterval", "1h").conf("stateStore.rocksdb.lockAcquireTimeoutMs", 500);
     return query;
   }
 
@@ -70,7 +70,7 @@ final class Query {
     return again;
   }
 
-  /** Sets what Spark calls {@code spark.sql.streaming.stateStore.<name>}. */
+  /** Sets what Spark calls {@code spark.sql.streaming.<name>}. */
   Query conf(String setting, Object value) {
     conf.put(CONF + setting, value.toString());
     return this;
@@ -129,8 +129,8 @@ final class Query {
 
   StateStoreConf storeConf() {
     SQLConf all = new SQLConf();
-    all.setConfString(CONF + "providerClass", provider);
-    all.setConfString(CONF + "checkpointFormatVersion", Integer.toString(format));
+    all.setConfString(CONF + "stateStore.providerClass", provider);
+    all.setConfString(CONF + "stateStore.checkpointFormatVersion", Integer.toString(format));
     conf.forEach(all::setConfString);
     return new StateStoreConf(all, Map$.MODULE$.empty());
   }

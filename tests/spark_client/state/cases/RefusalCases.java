@@ -138,7 +138,7 @@ final class RefusalCases {
     try (Partition partition = other.open()) {
       Check.says(Check.fails(() -> readAll(partition)), "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE");
     }
-    other.conf.put("spark.sql.streaming.stateStore.formatValidation.enabled", "false");
+    other.conf("stateStore.formatValidation.enabled", false);
     try (Partition partition = other.open()) {
       readAll(partition);
     }

@@ -1,0 +1,283 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+
+/** Trouble between a store and its table: nothing is lost by it, nothing counts twice, nothing is half there. */
+final class FaultCases {
+  private static final String CANNOT_COMMIT = "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT";
+  private static final String CANNOT_LOAD = "CANNOT_LOAD_STATE_STORE";
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private FaultCases() {}
+
+  public static void theAnswerToAManifestIsLost(JsonNode told) throws Exception {
+    commitsDespite(told, 1, request -> request.has("put", "version/"), Network.ANSWER_LOST);
+  }
+
+  public static void theAnswersToChunksAreLost(JsonNode told) throws Exception {
+    commitsDespite(told, 2, request -> request.has("put", "delta/"), Network.ANSWER_LOST);
+  }
+
+  public static void theAnswerToTheAnnouncementIsLost(JsonNode told) throws Exception {
+    commitsDespite(told, 1, request -> request.has("update", "attempts/"), Network.ANSWER_LOST);
+  }
+
+  public static void theRequestWithTheManifestIsLost(JsonNode told) throws Exception {
+    commitsDespite(told, 1, request -> request.has("put", "version/"), Network.REQUEST_LOST);
+  }
+
+  public static void aManifestIsThrottledAndShed(JsonNode told) throws Exception {
+    AtomicInteger count = new AtomicInteger();
+    commitsDespite(
+        told,
+        2,
+        request -> request.has("put", "version/"),
+        (request, way) ->
+            count.getAndIncrement() == 0
+                ? Network.problem(429, "throttled", false)
+                : Network.problem(503, "overloaded", false));
+  }
+
+  public static void theAnswerToAManifestComesTooLate(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      query.setting("timeout_s", 0.4);
+      commitsDespite(
+          query,
+          network,
+          1,
+          request -> request.has("put", "version/"),
+          (request, way) -> {
+            Network.Answer answer = way.pass();
+            Thread.sleep(1000);
+            return answer;
+          });
+    }
+  }
+
+  public static void anAnswerIsNoJson(JsonNode told) throws Exception {
+    commitsDespite(
+        told,
+        1,
+        request -> request.has("put", "version/"),
+        (request, way) -> new Network.Answer(502, "text/html", "<html>Bad gateway</html>".getBytes()));
+  }
+
+  /** Of the first answer to each request nothing arrives, whatever it is about; what was asked has been done. */
+  public static void everyFirstAnswerIsLost(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      AtomicReference<JsonNode> lost = new AtomicReference<>();
+      network.now((request, way) -> {
+        Network.Answer answer = way.pass();
+        boolean again = request.body().path("operations").equals(lost.getAndSet(request.body().path("operations")));
+        return again ? answer : null;
+      });
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 3);
+        partition.provider.doSnapshotMaintenance();
+      }
+      try (Partition partition = query.restarted().open()) {
+        Check.equal(partition.content(3), Partition.expected(3));
+        Check.equal(partition.content(2), Partition.expected(2));
+      }
+    }
+  }
+
+  /** One operation of a batch is not done, the others are: the service's own word for it is an error in its place. */
+  public static void oneChunkOfSeveralIsNotProcessed(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.setting("chunk_bytes_max", 1024);
+    try (Network network = Network.before(query)) {
+      AtomicInteger left = network.now(
+          1,
+          request -> request.items("put").stream().filter(item -> item.startsWith("delta/")).count() > 2,
+          (request, way) -> withoutSecond(way.pass()));
+      try (Partition partition = query.open()) {
+        partition.commit(0, FaultCases::putMany);
+      }
+      Check.equal(left.get(), 0);
+      Check.that(network.items("put", "delta/").size() > 3, "the one that was not processed is sent again");
+      try (Partition partition = query.restarted().open()) {
+        Check.equal(partition.content(1).size(), 2000);
+      }
+    }
+  }
+
+  public static void aCommitFailsCleanlyWhenTheServiceStaysAway(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      query.setting("deadline_s", 1).setting("timeout_s", 0.5);
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 2);
+        State state = partition.at(2).put("x", 1, 1);
+        network.now(Network.REQUEST_LOST);
+        Throwable thrown = Check.fails(CANNOT_COMMIT, () -> state.store.commit());
+        Check.says(thrown, query.settings.get("url"));
+        Check.that(!state.store.hasCommitted(), "it has not committed");
+        state.store.abort();
+        network.now(Network.NONE);
+        Check.fails(CANNOT_LOAD, () -> partition.at(3));
+        Check.equal(partition.content(2), Partition.expected(2));
+        partition.commitUpTo(3, 3);
+        Check.equal(partition.content(3), Partition.expected(3));
+      }
+    }
+  }
+
+  /** What cannot be read is an error: never a version that seems to be absent, and never an empty state. */
+  public static void loadingFailsCleanlyWhenTheServiceStaysAway(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      query.setting("deadline_s", 1).setting("timeout_s", 0.5);
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 2);
+      }
+      network.now(Network.REQUEST_LOST);
+      try (Partition partition = query.restarted().open()) {
+        Throwable thrown = Check.fails(CANNOT_LOAD, () -> partition.at(2));
+        Check.says(thrown, query.settings.get("url"));
+        Check.fails(CANNOT_LOAD, () -> partition.reading(2));
+        network.now((request, way) -> Network.problem(503, "store_unavailable", false));
+        Check.says(Check.fails(CANNOT_LOAD, () -> partition.at(2)), "store_unavailable");
+        network.now(Network.NONE);
+        Check.equal(partition.content(2), Partition.expected(2));
+      }
+    }
+  }
+
+  /** Chunks without a manifest are no version; another attempt makes it, and cleaning removes what was left. */
+  public static void aHalfWrittenVersionIsInvisible(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.conf("minBatchesToRetain", 2);
+    Stored stored = Stored.of(told, query.place(0));
+    try (Network network = Network.before(query)) {
+      query.setting("deadline_s", 0.5).setting("timeout_s", 0.3);
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 1);
+        network.now(99, request -> request.has("put", "version/"), Network.REQUEST_LOST);
+        State state = partition.at(1);
+        putMany(state);
+        Check.fails(CANNOT_COMMIT, () -> state.store.commit());
+        state.store.abort();
+      }
+      network.now(Network.NONE);
+      String half = stored.item("delta/00000000000000000002/");
+      query.setting("deadline_s", 20).setting("timeout_s", 5);
+      try (Partition partition = query.restarted().open()) {
+        Check.fails(CANNOT_LOAD, () -> partition.at(2));
+        partition.commitUpTo(2, 2);
+        Check.equal(partition.content(2), Partition.expected(2));
+        Check.that(stored.items("delta/").contains(half), "what is half written is still there");
+        query.conf("stateStore.minDeltasForSnapshot", 2);
+      }
+      try (Partition partition = query.restarted().open()) {
+        for (long version = 3; version <= 12; version++) {
+          partition.commitUpTo(version, version);
+          partition.provider.doMaintenance();
+        }
+        Check.that(!stored.items("delta/").contains(half), "what was half written has been removed");
+        Check.equal(partition.content(12), Partition.expected(12));
+      }
+    }
+  }
+
+  /** Spark ends a task by interrupting it. */
+  public static void anInterruptedCommitEndsAtOnce(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      query.setting("timeout_s", 60).setting("deadline_s", 60);
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 1);
+        State state = partition.at(1).put("x", 1, 1);
+        Thread task = Thread.currentThread();
+        network.now(99, request -> request.has("put", "version/"), (request, way) -> {
+          task.interrupt();
+          Thread.sleep(3000);
+          return null;
+        });
+        long begun = System.nanoTime();
+        Throwable thrown = Check.fails(() -> state.store.commit());
+        boolean interrupted = Thread.interrupted() || thrown instanceof InterruptedException;
+        Check.that(System.nanoTime() - begun < 2_500_000_000L, "it ended before the answer would have come");
+        Check.that(interrupted, "Spark sees that it was interrupted: " + thrown);
+        state.store.abort();
+        network.now(Network.NONE);
+        partition.commitUpTo(2, 2);
+        Check.equal(partition.content(2), Partition.expected(2));
+      }
+    }
+  }
+
+  /** The service is killed when it has the chunks and is about to be given the manifest; somebody starts it again. */
+  public static void theServiceIsKilledInTheMiddleOfACommit(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    ProcessHandle service = ProcessHandle.of(told.get("pid").asLong()).orElseThrow();
+    try (Network network = Network.before(query)) {
+      query.setting("deadline_s", 60);
+      AtomicInteger left = network.now(1, request -> request.has("put", "version/"), (request, way) -> {
+        service.destroyForcibly();
+        service.onExit().join();
+        return null;
+      });
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 2);
+      }
+      Check.equal(left.get(), 0);
+    }
+    try (Partition partition = query.restarted().setting("url", told.get("settings").get("url").asText()).open()) {
+      Check.equal(partition.content(1), Partition.expected(1));
+      Check.equal(partition.content(2), Partition.expected(2));
+    }
+  }
+
+  private static void commitsDespite(
+      JsonNode told, int times, java.util.function.Predicate<Network.Request> meant, Network.Trouble trouble)
+      throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      commitsDespite(query, network, times, meant, trouble);
+    }
+  }
+
+  private static void commitsDespite(
+      Query query,
+      Network network,
+      int times,
+      java.util.function.Predicate<Network.Request> meant,
+      Network.Trouble trouble)
+      throws Exception {
+    try (Partition partition = query.open()) {
+      partition.commitUpTo(1, 1);
+      AtomicInteger left = network.now(times, meant, trouble);
+      partition.commitUpTo(2, 2);
+      Check.equal(left.get(), 0);
+      network.now(Network.NONE);
+      partition.commitUpTo(3, 3);
+      Check.equal(partition.content(3), Partition.expected(3));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Partition.expected(2));
+      Check.equal(partition.content(3), Partition.expected(3));
+    }
+  }
+
+  private static Network.Answer withoutSecond(Network.Answer answer) throws java.io.IOException {
+    ObjectNode body = (ObjectNode) JSON.readTree(answer.body());
+    ObjectNode problem = (ObjectNode) JSON.readTree(Network.problem(503, "store_unavailable", true).body());
+    ObjectNode result = JSON.createObjectNode().put("status", 503);
+    result.set("error", problem);
+    ((com.fasterxml.jackson.databind.node.ArrayNode) body.get("results")).set(1, result);
+    return new Network.Answer(200, answer.type(), JSON.writeValueAsBytes(body));
+  }
+
+  private static void putMany(State state) {
+    for (int number = 0; number < 2000; number++) {
+      state.put("many", number, number * 7919);
+    }
+  }
+}

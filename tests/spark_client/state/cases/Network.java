@@ -1,0 +1,169 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Predicate;
+
+/** Between a provider and the service: sees each request, and loses, delays or answers what a case wants it to. */
+final class Network implements AutoCloseable {
+  /** A request: what is asked, of which records. */
+  record Request(String path, JsonNode body) {
+    /** Whether it has an operation of this kind on an item that begins so. */
+    boolean has(String kind, String item) {
+      return items(kind).stream().anyMatch(each -> each.startsWith(item));
+    }
+
+    List<String> items(String kind) {
+      List<String> items = new ArrayList<>();
+      for (JsonNode operation : body.path("operations")) {
+        if (operation.path("op").asText().equals(kind)) {
+          items.add(operation.path("key").path(1).asText());
+        }
+      }
+      return items;
+    }
+  }
+
+  /** An answer; null in its place is a connection that breaks. */
+  record Answer(int status, String type, byte[] body) {}
+
+  /** The way on to the service. */
+  interface Way {
+    Answer pass() throws IOException, InterruptedException;
+  }
+
+  /** What becomes of a request. */
+  interface Trouble {
+    Answer meet(Request request, Way way) throws Exception;
+  }
+
+  static final Trouble NONE = (request, way) -> way.pass();
+  /** It is done, and nobody hears of it. */
+  static final Trouble ANSWER_LOST =
+      (request, way) -> {
+        way.pass();
+        return null;
+      };
+  static final Trouble REQUEST_LOST = (request, way) -> null;
+
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  static {
+    System.setProperty("sun.net.httpserver.nodelay", "true");
+  }
+
+  private final String service;
+  private final HttpServer server;
+  private final ExecutorService threads = Executors.newCachedThreadPool();
+  private final HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+  private final List<Request> seen = new CopyOnWriteArrayList<>();
+  private volatile Trouble trouble = NONE;
+
+  private Network(String service) throws IOException {
+    this.service = service;
+    this.server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+    server.setExecutor(threads);
+    server.createContext("/", this::handle);
+    server.start();
+  }
+
+  /** Puts itself before the service of this query, which asks again soon from now on. */
+  static Network before(Query query) throws IOException {
+    Network network = new Network(query.settings.get("url"));
+    query.setting("url", "http://127.0.0.1:" + network.server.getAddress().getPort());
+    query.setting("timeout_s", 2).setting("deadline_s", 20);
+    return network;
+  }
+
+  void now(Trouble trouble) {
+    this.trouble = trouble;
+  }
+
+  /** Trouble for so many of the requests that are meant, which have then all met it. */
+  AtomicInteger now(int times, Predicate<Request> meant, Trouble trouble) {
+    AtomicInteger left = new AtomicInteger(times);
+    now((request, way) ->
+        meant.test(request) && left.getAndUpdate(count -> Math.max(0, count - 1)) > 0
+            ? trouble.meet(request, way)
+            : way.pass());
+    return left;
+  }
+
+  void forget() {
+    seen.clear();
+  }
+
+  /** The items that were asked for in this way, by requests since the last `forget`. */
+  List<String> items(String kind, String prefix) {
+    List<String> items = new ArrayList<>();
+    for (Request request : seen) {
+      request.items(kind).stream().filter(item -> item.startsWith(prefix)).forEach(items::add);
+    }
+    return items;
+  }
+
+  /** A problem as the service answers it for a whole request. */
+  static Answer problem(int status, String code, boolean applied) {
+    String body =
+        String.format(
+            "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, \"detail\": \"made up\", \"code\": \"%s\","
+                + " \"retriable\": true, \"applied\": \"%s\", \"retry_after_s\": 0.05}",
+            code, status, code, applied ? "unknown" : "no");
+    return new Answer(status, "application/problem+json", body.getBytes());
+  }
+
+  @Override
+  public void close() {
+    server.stop(0);
+    threads.shutdownNow();
+  }
+
+  private void handle(HttpExchange exchange) throws IOException {
+    try (exchange) {
+      byte[] body = exchange.getRequestBody().readAllBytes();
+      Request request = new Request(exchange.getRequestURI().toString(), JSON.readTree(body));
+      seen.add(request);
+      Answer answer = trouble.meet(request, () -> pass(exchange, body));
+      if (answer != null) {
+        exchange.getResponseHeaders().set("Content-Type", answer.type());
+        exchange.sendResponseHeaders(answer.status(), answer.body().length == 0 ? -1 : answer.body().length);
+        exchange.getResponseBody().write(answer.body());
+      }
+    } catch (InterruptedException stopping) {
+      Thread.currentThread().interrupt();
+    } catch (IOException broken) {
+      throw broken;
+    } catch (Exception error) {
+      throw new IOException(error);
+    }
+  }
+
+  private Answer pass(HttpExchange exchange, byte[] body) throws IOException, InterruptedException {
+    HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(service + exchange.getRequestURI()));
+    request.method(exchange.getRequestMethod(), HttpRequest.BodyPublishers.ofByteArray(body));
+    exchange.getRequestHeaders().forEach(
+        (name, values) -> {
+          if (name.equalsIgnoreCase("Content-Type") || name.equalsIgnoreCase("Authorization")) {
+            request.header(name, values.get(0));
+          }
+        });
+    HttpResponse<byte[]> answer = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+    return new Answer(
+        answer.statusCode(), answer.headers().firstValue("Content-Type").orElse("application/json"), answer.body());
+  }
+}

@@ -1,0 +1,161 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import scala.Option;
+
+/** Several attempts to make one version: of one task, of one batch that is run again, of a query that was restarted. */
+final class ZombieCases {
+  private ZombieCases() {}
+
+  /** The older attempt of a task goes on where it was forgotten, and commits when the newer one has. */
+  public static void anEarlierAttemptOfATaskComesLate(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition first = query.open(); Partition second = query.open()) {
+      LocalSpark.inTask(1, () -> first.commit(0, state -> state.put("a", 1, 1)));
+      State zombie = LocalSpark.inTask(2, () -> first.at(1).put("zombie", 1, 666).put("a", 1, 666));
+      LocalSpark.inTask(3, () -> second.commit(1, state -> state.put("winner", 1, 7)));
+      comesLate(query, zombie, 2);
+      Check.equal(second.content(2), Map.of("a/1", 1, "winner/1", 7));
+      LocalSpark.inTask(4, () -> second.commit(2, state -> state.put("next", 1, 8)));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("a/1", 1, "winner/1", 7));
+      Check.equal(partition.content(3), Map.of("a/1", 1, "winner/1", 7, "next/1", 8));
+    }
+  }
+
+  public static void aTaskOfAnEarlierRunComesLate(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    Query later = query.restarted();
+    try (Partition first = query.open(); Partition second = later.open()) {
+      LocalSpark.inTask(5, () -> first.commit(0, state -> state.put("a", 1, 1)));
+      State zombie = LocalSpark.inTask(9, () -> first.at(1).put("zombie", 1, 666));
+      LocalSpark.inTask(1, () -> second.commit(1, state -> state.put("winner", 1, 7)));
+      comesLate(query, zombie, 9);
+      Check.equal(second.content(2), Map.of("a/1", 1, "winner/1", 7));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("a/1", 1, "winner/1", 7));
+    }
+  }
+
+  /** As before, but the earlier run had got no further than to read the state when the later one was started. */
+  public static void aTaskOfAnEarlierRunThatHadCommittedNothingComesLate(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      LocalSpark.inTask(5, () -> partition.commit(0, state -> state.put("a", 1, 1)));
+    }
+    Query hung = query.restarted();
+    Query later = query.restarted();
+    try (Partition first = hung.open()) {
+      State zombie = LocalSpark.inTask(9, () -> first.at(1).put("zombie", 1, 666));
+      try (Partition second = later.open()) {
+        LocalSpark.inTask(1, () -> second.commit(1, state -> state.put("winner", 1, 7)));
+        comesLate(hung, zombie, 9);
+        Check.equal(second.content(2), Map.of("a/1", 1, "winner/1", 7));
+      }
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("a/1", 1, "winner/1", 7));
+    }
+  }
+
+  /** A batch was committed in some partitions only. It is run again, perhaps with other data: that counts. */
+  public static void aBatchIsRunAgainAfterItWasCommittedInPart(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition one = query.open(0); Partition two = query.open(1)) {
+      one.commit(0, state -> state.put("a", 1, 1));
+      two.commit(0, state -> state.put("b", 1, 1));
+      one.at(1).put("a", 1, 2).put("abandoned", 1, 1).commitQuietly();
+      two.at(1).put("b", 1, 2).abort();
+    }
+    Query again = query.restarted();
+    try (Partition one = again.open(0); Partition two = again.open(1)) {
+      Check.equal(one.content(1), Map.of("a/1", 1));
+      one.commit(1, state -> state.put("a", 1, 3));
+      two.commit(1, state -> state.put("b", 1, 3));
+      Check.equal(one.content(2), Map.of("a/1", 3));
+      one.commit(2, state -> state.put("a", 2, 4));
+      two.commit(2, state -> {});
+    }
+    Query third = query.restarted();
+    try (Partition one = third.open(0); Partition two = third.open(1)) {
+      Check.equal(one.content(2), Map.of("a/1", 3));
+      Check.equal(one.content(3), Map.of("a/1", 3, "a/2", 4));
+      Check.equal(two.content(3), Map.of("b/1", 3));
+    }
+  }
+
+  /** The same, with the same provider object: what it has in memory of the abandoned version does not count. */
+  public static void anAbandonedVersionIsReplacedInMemoryToo(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 1));
+      partition.at(1).put("abandoned", 1, 1).put("a", 1, 5).commitQuietly();
+      partition.commit(1, state -> state.put("kept", 1, 2));
+      Check.equal(partition.content(2), Map.of("a/1", 1, "kept/1", 2));
+      partition.commit(2, state -> state.put("kept", 2, 3));
+      Check.equal(partition.content(3), Map.of("a/1", 1, "kept/1", 2, "kept/2", 3));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(2), Map.of("a/1", 1, "kept/1", 2));
+      Check.equal(partition.content(3), Map.of("a/1", 1, "kept/1", 2, "kept/2", 3));
+    }
+  }
+
+  /** Two actions on one frame run its plan twice: two tasks make one version, of the same data. */
+  public static void oneVersionIsMadeTwiceInOneRun(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      for (long version = 0; version < 3; version++) {
+        for (int action = 0; action < 2; action++) {
+          long from = version;
+          LocalSpark.inTask(
+              2 * version + action, () -> partition.commit(from, state -> state.put("a", (int) from, (int) from)));
+        }
+      }
+      Check.equal(partition.content(3), Map.of("a/0", 0, "a/1", 1, "a/2", 2));
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(3), Map.of("a/0", 0, "a/1", 1, "a/2", 2));
+    }
+  }
+
+  /** A version by each of its identities is what was committed under it; only in checkpoints of format 2. */
+  public static void attemptsWithIdentitiesLiveSideBySide(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    if (query.format == 1) {
+      return;
+    }
+    try (Partition first = query.open(); Partition second = query.open()) {
+      first.commit(0, state -> state.put("a", 1, 1));
+      State one = first.at(1).put("one", 1, 1);
+      State two = second.at(1).put("two", 1, 2);
+      two.commitQuietly();
+      one.commitQuietly();
+      Option<String> left = one.id();
+      Option<String> right = two.id();
+      for (Partition partition : new Partition[] {first, second}) {
+        Check.equal(partition.content(2, left), Map.of("a/1", 1, "one/1", 1));
+        Check.equal(partition.content(2, right), Map.of("a/1", 1, "two/1", 2));
+      }
+      State third = first.at(2, right).put("three", 1, 3);
+      third.commitQuietly();
+      Check.equal(second.content(3, third.id()), Map.of("a/1", 1, "two/1", 2, "three/1", 3));
+      Check.fails("CANNOT_LOAD_STATE_STORE", () -> first.at(2, Option.apply("no-such-identity")));
+    }
+  }
+
+  /** In format 1 it is refused; in format 2 it may commit, under an identity that nobody asks for. */
+  private static void comesLate(Query query, State zombie, long attempt) throws Exception {
+    if (query.format == 1) {
+      LocalSpark.inTask(
+          attempt, () -> Check.fails("CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT", () -> zombie.store.commit()));
+      Check.that(!zombie.store.hasCommitted(), "the late one has not committed");
+      zombie.store.abort();
+    } else {
+      LocalSpark.inTask(attempt, () -> zombie.commitQuietly());
+    }
+  }
+}

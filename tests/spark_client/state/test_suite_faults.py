@@ -1,0 +1,61 @@
+"""What Spark's own suite does not try: trouble on the way to the table, and attempts that come late."""
+
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from running import running
+from servers.process import free_port
+from spark_client.state.java import Java, names
+from spark_client.state.suite import CONFIG, FETCHING, IN_MEMORY, TABLESIDE, Subject
+
+KILLED = "theServiceIsKilledInTheMiddleOfACommit"
+FAULTS = [case for case in names("FaultCases") if case != KILLED]
+
+
+@pytest.mark.parametrize("case", FAULTS)
+@pytest.mark.parametrize("told", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
+def test_trouble_with_the_table(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("FaultCases", case, **told)
+
+
+@pytest.mark.parametrize("case", names("ZombieCases"))
+@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
+def test_attempts_that_come_late_or_again(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("ZombieCases", case, **told)
+
+
+@pytest.mark.parametrize("subject", [IN_MEMORY[0], FETCHING[1]], ids=str)
+def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
+    java: Java, subject: Subject, tmp_path: Path
+) -> None:
+    config, port, done = tmp_path / "config.yaml", free_port(), Event()
+    config.write_text(CONFIG)
+    with running(tmp_path, config, port=port) as service:
+        mourner = Thread(target=start_again, args=(service.pid, tmp_path, config, port, done))
+        mourner.start()
+        try:
+            java.run("FaultCases", KILLED, pid=service.pid, **subject.told(tmp_path, service.url))
+        finally:
+            done.set()
+            mourner.join()
+
+
+def start_again(pid: int, directory: Path, config: Path, port: int, done: Event) -> None:
+    """Start the service again when it has been killed, and let it run until all is done."""
+    while is_running(pid):
+        if done.wait(0.05):
+            return
+    with running(directory, config, port=port):
+        done.wait()
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process does anything yet, also where its parent has not asked what became of it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
