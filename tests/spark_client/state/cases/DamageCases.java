@@ -1,0 +1,175 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.function.BiConsumer;
+
+/** Records that are missing or damaged: an error that names them, and never other data or an empty state. */
+final class DamageCases {
+  private static final int RECORDS = 400;
+
+  private DamageCases() {}
+
+  public static void aChunkOfADeltaIsMissing(JsonNode told) throws Exception {
+    damaged(told, "delta/", Stored::delete);
+  }
+
+  public static void aChunkOfASnapshotIsMissing(JsonNode told) throws Exception {
+    damaged(told, "snapshot/", Stored::delete);
+  }
+
+  public static void aChunkOfADeltaIsOfOtherBytes(JsonNode told) throws Exception {
+    damaged(told, "delta/", DamageCases::changeOneByte);
+  }
+
+  public static void aChunkOfASnapshotIsOfOtherBytes(JsonNode told) throws Exception {
+    damaged(told, "snapshot/", DamageCases::changeOneByte);
+  }
+
+  public static void aChunkIsNoBase64(JsonNode told) throws Exception {
+    damaged(told, "delta/", (stored, item) -> stored.change(item, value -> value.put("data", "?no base64!")));
+  }
+
+  public static void aChunkHasNoData(JsonNode told) throws Exception {
+    damaged(told, "delta/", (stored, item) -> stored.change(item, value -> value.remove("data")));
+  }
+
+  public static void aChunkHasNoChecksum(JsonNode told) throws Exception {
+    damaged(told, "delta/", (stored, item) -> stored.change(item, value -> value.remove("crc")));
+  }
+
+  public static void aChunkHoldsAnothersData(JsonNode told) throws Exception {
+    damaged(told, "delta/", (stored, item) -> stored.put(item, stored.value(stored.items("delta/").get(0))), "");
+  }
+
+  public static void aChunkIsShortWithTheRightChecksum(JsonNode told) throws Exception {
+    damaged(
+        told,
+        "delta/",
+        (stored, item) ->
+            stored.change(
+                item,
+                value -> {
+                  byte[] data = java.util.Arrays.copyOf(bytes(value), bytes(value).length / 2);
+                  java.util.zip.CRC32C checksum = new java.util.zip.CRC32C();
+                  checksum.update(data);
+                  value.put("data", data).put("crc", checksum.getValue());
+                }));
+  }
+
+  public static void aManifestCountsLessChunks(JsonNode told) throws Exception {
+    damaged(
+        told,
+        "version/00000000000000000003",
+        (stored, item) -> stored.change(item, value -> ((ObjectNode) last(value)).put("chunks", 1)),
+        "");
+  }
+
+  public static void aManifestHasLostADelta(JsonNode told) throws Exception {
+    damaged(
+        told,
+        "version/00000000000000000003",
+        (stored, item) ->
+            stored.change(item, value -> ((ArrayNode) value.get("deltas")).remove(value.get("deltas").size() - 1)),
+        "");
+  }
+
+  public static void aManifestIsOfAFormatToCome(JsonNode told) throws Exception {
+    damaged(
+        told, "version/00000000000000000003", (stored, item) -> stored.change(item, value -> value.put("format", 2)));
+  }
+
+  public static void aManifestHasLostItsMembers(JsonNode told) throws Exception {
+    damaged(
+        told,
+        "version/00000000000000000003",
+        (stored, item) -> stored.change(item, value -> value.remove(java.util.List.of("deltas", "base"))));
+  }
+
+  public static void aManifestIsMissing(JsonNode told) throws Exception {
+    damaged(told, "version/00000000000000000003", Stored::delete);
+  }
+
+  /** Of two versions one is damaged: the other is as good as before. */
+  public static void anOlderVersionIsStillGood(JsonNode told) throws Exception {
+    Query query = written(told, false);
+    Stored stored = Stored.of(told, query.place(0));
+    stored.delete(stored.items("delta/00000000000000000003").get(0));
+    try (Partition partition = query.restarted().open()) {
+      Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(3));
+      Check.equal(partition.content(2).size(), 2 * RECORDS);
+    }
+  }
+
+  private static void damaged(JsonNode told, String prefix, BiConsumer<Stored, String> damage) throws Exception {
+    damaged(told, prefix, damage, null);
+  }
+
+  /** @param words of the error; null where it names what is damaged */
+  private static void damaged(JsonNode told, String prefix, BiConsumer<Stored, String> damage, String words)
+      throws Exception {
+    Query query = written(told, prefix.startsWith("snapshot"));
+    Stored stored = Stored.of(told, query.place(0));
+    String item = last(stored, prefix);
+    damage.accept(stored, item);
+    try (Partition partition = query.restarted().open()) {
+      for (int round = 0; round < 2; round++) { // a task is tried again
+        Check.says(
+            Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(3)),
+            words != null ? words : item.startsWith("version") ? "version/00000000000000000003" : item);
+        Check.says(Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.reading(3)), query.name);
+      }
+    }
+  }
+
+  /** Three versions of several chunks each, the last with a snapshot if that is asked for. */
+  private static Query written(JsonNode told, boolean snapshot) throws Exception {
+    Query query = Query.of(told).setting("chunk_bytes_max", 1024).conf("stateStore.minDeltasForSnapshot", 2);
+    try (Partition partition = query.open()) {
+      for (int version = 1; version <= 3; version++) {
+        int first = (version - 1) * RECORDS;
+        partition.commit(
+            version - 1,
+            state -> {
+              for (int number = first; number < first + RECORDS; number++) {
+                state.put("k", number, number * 7919);
+              }
+            });
+        if (snapshot && version == 2) {
+          partition.provider.doSnapshotMaintenance();
+        }
+      }
+    }
+    return query;
+  }
+
+  /** The last chunk but one that begins so, in the middle of what is read, or the only item. */
+  private static String last(Stored stored, String prefix) {
+    var items = stored.items(prefix);
+    return items.get(Math.max(0, items.size() - 2));
+  }
+
+  private static JsonNode last(JsonNode manifest) {
+    JsonNode deltas = manifest.get("deltas");
+    return deltas.get(deltas.size() - 1);
+  }
+
+  private static void changeOneByte(Stored stored, String item) {
+    stored.change(
+        item,
+        value -> {
+          byte[] data = bytes(value);
+          data[data.length / 2] ^= 1;
+          value.put("data", data);
+        });
+  }
+
+  private static byte[] bytes(ObjectNode value) {
+    try {
+      return value.get("data").binaryValue();
+    } catch (java.io.IOException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+}
