@@ -7,6 +7,8 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -23,11 +25,14 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId;
  */
 record Place(String query, String checkpoint, long operator, int partition, String store) {
   private static final int DIGEST_DIGITS = 32;
+  private static final int KNOWN_MAX = 1000;
+  private static final Map<String, String> KNOWN = new ConcurrentHashMap<>();
 
-  static Place of(StateStoreId id, Configuration hadoop) {
+  /** @param run the run of the query, within which its identity does not change; null where none is known */
+  static Place of(StateStoreId id, String run, Configuration hadoop) {
     Path state = new Path(id.checkpointRootLocation());
     Path checkpoint = state.getParent() == null ? state : state.getParent();
-    String query = queryOf(checkpoint, hadoop);
+    String query = run == null ? queryOf(checkpoint, hadoop) : knownOrAsked(checkpoint, run, hadoop);
     return new Place(query, withoutCredentials(checkpoint), id.operatorId(), id.partitionId(), id.storeName());
   }
 
@@ -87,6 +92,21 @@ record Place(String query, String checkpoint, long operator, int partition, Stri
 
   private static String number(long version) {
     return String.format("%020d", version);
+  }
+
+  /** Of a run the identity is read once in each JVM, not for each partition of each operator. */
+  private static String knownOrAsked(Path checkpoint, String run, Configuration hadoop) {
+    String name = run + " " + checkpoint;
+    String known = KNOWN.get(name);
+    if (known != null) {
+      return known;
+    }
+    if (KNOWN.size() >= KNOWN_MAX) {
+      KNOWN.clear();
+    }
+    String query = queryOf(checkpoint, hadoop);
+    KNOWN.put(name, query);
+    return query;
   }
 
   private static String queryOf(Path checkpoint, Configuration hadoop) {

@@ -6,6 +6,7 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
@@ -85,8 +86,8 @@ public final class TablesideStateStoreProvider
     this.bounded = settings.bounded();
     this.meter = new Meter();
     makeVisible(stateStoreId);
-    this.log =
-        new StateLog(Table.shared(settings), settings, Place.of(stateStoreId, hadoopConf), conf.compressionCodec(), meter);
+    Place place = Place.of(stateStoreId, hadoopConf.get(StreamExecution$.MODULE$.RUN_ID_KEY()), hadoopConf);
+    this.log = new StateLog(Table.shared(settings), settings, place, conf.compressionCodec(), meter);
     Blocks blocks = bounded ? new Blocks() : null;
     this.values =
         blocks == null ? null : new Values(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax());
