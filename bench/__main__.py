@@ -58,6 +58,7 @@ def _add_state(group: argparse._ArgumentGroup) -> None:
     default = state.Plan()
     group.add_argument("--keys", type=int, default=default.keys, help="how many keys the state has")
     group.add_argument("--batches", type=int, default=default.batches, help="how many micro-batches are measured")
+    group.add_argument("--payload-bytes", type=int, default=0, help="how long a text is kept of each key, beside sums")
     group.add_argument("--heaps-mib", type=int, nargs="+", default=default.heaps_mib, help="heaps of a driver")
     group.add_argument("--maintenance-s", type=float, nargs="+", default=default.maintenance_s, help="its intervals")
     group.add_argument("--run-max-s", type=float, default=default.run_max_s, help="how long a driver may take")

@@ -67,7 +67,14 @@ def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> No
     for counted in ("stored_service_bytes", "cpu_service_ms", "resident_service_bytes", "load_ms", "commits_ms"):
         assert own[counted] > 0
     assert spark["stored_checkpoint_bytes"] > 0
-    assert "State of 2,000 keys, 2,240 rows, heap 1,024 MiB, maintenance every 60 s" in printed
+    assert "State of 2,000 keys, 2,480 rows, heap 1,024 MiB, maintenance every 60 s" in printed
+
+
+def test_a_driver_that_does_not_end_is_ended_and_said_to_have_failed(tmp_path: Path) -> None:
+    options = ["--keys", "100", "--batches", "1", "--heaps-mib", "512", "--maintenance-s", "60", "--run-max-s", "2"]
+    results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb")
+    assert results == []
+    assert "Spark, RocksDB, changelog, heap 512 MiB, maintenance every 60 s: no end within 2 s" in printed
 
 
 def test_rows_add_up_to_the_state_that_is_expected_of_them(tmp_path: Path) -> None:
@@ -101,7 +108,7 @@ def test_ratios_are_to_the_same_round_and_a_way_that_failed_says_why() -> None:
 
 def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: Path) -> None:
     made = inputs.write(tmp_path / "rows", keys=100, batches=2)
-    progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 100)]
+    progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 90, 100, 400, 100)]
     answer = {"progress": progress, "loads_s": [0.2, 0.1], "read_s": 1.0, "totals": asdict(made.totals)}
     found = figures.of_beginning_anew(answer, made)
     assert (round(found["recovery_s"], 3), round(found["load_s"], 3), found["load_longest_s"]) == (0.2, 0.3, 0.2)

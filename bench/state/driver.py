@@ -43,7 +43,7 @@ def _settings(task: Task) -> dict[str, str]:
 
 
 def _warm(spark: SparkSession, task: Task) -> None:
-    warming = query.start(spark, task.warm_input, f"{task.checkpoint}-warm-{'again' if task.again else 'first'}")
+    warming = query.start(spark, task.warm_input, f"{task.checkpoint}-warm-{task.name}", payload=task.payload)
     query.finish(warming)
     warming.stop()
 
@@ -53,7 +53,7 @@ def _first(spark: SparkSession, task: Task) -> dict[str, Any]:
     java = Java(spark)
     before_bytes = java.live_bytes()
     java.forget_peak()
-    before, running = Spent.now(java, task), query.start(spark, task.input, task.checkpoint)
+    before, running = Spent.now(java, task), query.start(spark, task.input, task.checkpoint, payload=task.payload)
     progress = query.finish(running)
     spent = Spent.now(java, task).since(before)
     peak_bytes = java.peak_bytes()
@@ -73,7 +73,7 @@ def _first(spark: SparkSession, task: Task) -> dict[str, Any]:
 
 def _again(spark: SparkSession, task: Task) -> dict[str, Any]:
     """Run a small micro-batch, which loads the state, and another, which has it; load it directly; read all of it."""
-    running = query.start(spark, task.input, task.checkpoint)
+    running = query.start(spark, task.input, task.checkpoint, payload=task.payload)
     progress = query.finish(running)
     running.stop()
     loads_s = loading.seconds(spark, task.checkpoint)

@@ -16,7 +16,7 @@ BUILDING_SHARE = 5
 CHANGED_PERCENT = (2, 4, 6, 8, 10)
 """How many of the keys a micro-batch changes, in turn."""
 
-MORE = 2
+MORE = 4
 MORE_ROWS = 100
 """What is left for when a query has begun anew: so many micro-batches of so many rows."""
 
@@ -43,11 +43,15 @@ class Inputs:
     warm: list[Path]
     building: int
     rows: int
+    payload: bool
     totals: Totals
 
 
-def write(folder: Path, keys: int, batches: int) -> Inputs:
-    """Write files of rows: the first micro-batches bring every key once, the others bring some of them again."""
+def write(folder: Path, keys: int, batches: int, payload_bytes: int = 0) -> Inputs:
+    """Write files of rows: the first micro-batches bring every key once, the others bring some of them again.
+
+    Every row has a text of so many bytes, of which any two are different.
+    """
     folder.mkdir()
     chance = np.random.default_rng(SEED)
     building = max(1, batches // BUILDING_SHARE)
@@ -55,17 +59,27 @@ def write(folder: Path, keys: int, batches: int) -> Inputs:
     files = []
     for index, chosen in enumerate(_chosen(chance, keys, batches, building)):
         amount = chance.integers(1, 1_000, len(chosen))
-        files.append(_write(folder / f"{index:05d}.parquet", chosen, amount, index))
+        files.append(
+            _write(
+                folder / f"{index:05d}.parquet", chosen, amount, index, _payloads(chance, len(chosen), payload_bytes)
+            )
+        )
         counts[chosen] += 1
         amounts[chosen] += amount
         last[chosen] = index
     warm = [
-        _write(folder / f"warm-{index}.parquet", np.arange(WARM_ROWS), np.ones(WARM_ROWS, np.int64), index)
+        _write(
+            folder / f"warm-{index}.parquet",
+            np.arange(WARM_ROWS),
+            np.ones(WARM_ROWS, np.int64),
+            index,
+            ["warm"] * WARM_ROWS,
+        )
         for index in range(2)
     ]
     totals = Totals(keys, int(counts.sum()), int(amounts.sum()), int(last.sum()))
     rows = sum(pyarrow.parquet.read_metadata(file).num_rows for file in files[:batches])
-    return Inputs(files[:batches], files[batches:], warm, building, rows, totals)
+    return Inputs(files[:batches], files[batches:], warm, building, rows, payload_bytes > 0, totals)
 
 
 def offer(files: list[Path], folder: Path) -> None:
@@ -85,14 +99,15 @@ def _chosen(chance: np.random.Generator, keys: int, batches: int, building: int)
         yield chance.choice(keys, min(keys, MORE_ROWS), replace=False)
 
 
-def _write(file: Path, keys: Any, amounts: Any, index: int) -> Path:
+def _payloads(chance: np.random.Generator, count: int, size: int) -> list[str]:
+    text = chance.bytes(count * size // 2 + 1).hex()
+    return [text[start : start + size] for start in range(0, count * size, size)] if size else [""] * count
+
+
+def _write(file: Path, keys: Any, amounts: Any, index: int, payloads: list[str]) -> Path:
     names = [f"user-{key:08d}" for key in keys.tolist()]
-    columns = {
-        "user": pa.array(names),
-        "amount": pa.array(amounts),
-        "batch": pa.array([index] * len(names), pa.int64()),
-    }
-    pyarrow.parquet.write_table(pa.table(columns), file)
+    columns = {"user": names, "amount": amounts, "batch": [index] * len(names), "payload": payloads}
+    pyarrow.parquet.write_table(pa.table(columns), file, use_dictionary=False)
     written_s = 1_700_000_000 + index
     os.utime(file, (written_s, written_s))
     return file

@@ -8,15 +8,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-SCHEMA = "user string, amount long, batch long"
+SCHEMA = "user string, amount long, batch long, payload string"
 
 Progress = Mapping[str, Any]
 
 
-def start(spark: SparkSession, folder: str, checkpoint: str) -> StreamingQuery:
-    """Start the query on files in a folder, one for each micro-batch."""
+def start(spark: SparkSession, folder: str, checkpoint: str, *, payload: bool) -> StreamingQuery:
+    """Start the query on files in a folder, one for each micro-batch; the last payload is kept too if there is one."""
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
-    state = rows.groupBy("user").agg(f.count("*").alias("n"), f.sum("amount").alias("amount"), f.last("batch"))
+    kept = [f.count("*"), f.sum("amount"), f.last("batch"), *([f.max_by("payload", "batch")] if payload else [])]
+    state = rows.groupBy("user").agg(*kept)
     writer = state.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
     return writer.format("noop").start()
 
@@ -37,5 +38,5 @@ def totals(spark: SparkSession, checkpoint: str) -> dict[str, int]:
 
 
 def _columns(value: Any) -> list[str]:
-    """Return the names of the count, the sum and the last one; a further column says that there is a last one."""
+    """Return the names of the count, the sum and the last one, after which comes what there is beside."""
     return [field.name for field in value.fields][:3]

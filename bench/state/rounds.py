@@ -24,10 +24,14 @@ class Plan:
 
     keys: int = 1_000_000
     batches: int = 50
+    payload_bytes: int = 0
     heaps_mib: Sequence[int] = (2048, 640)
     maintenance_s: Sequence[float] = (60.0, 5.0)
     run_max_s: float = 900.0
     ways: Sequence[str] = tuple(WAYS)
+
+    def __str__(self) -> str:
+        return f"{self.keys:,} keys" + (f" with {self.payload_bytes:,} bytes each" if self.payload_bytes else "")
 
     def settings(self, rounds: int) -> Iterator[Setting]:
         """Yield what is measured, round by round."""
@@ -43,12 +47,12 @@ def run(plan: Plan, rounds: int = 3) -> list[Result]:
     """Measure every way, print tables, and return the medians: rows per second, and all figures beside them."""
     found: dict[Setting, Found] = {}
     with tempfile.TemporaryDirectory(prefix="tableside-bench-") as name:
-        rows = inputs.write(Path(name) / "rows", plan.keys, plan.batches)
+        rows = inputs.write(Path(name) / "rows", plan.keys, plan.batches, plan.payload_bytes)
         for turn, setting in enumerate(plan.settings(rounds)):
             _round(found.setdefault(setting, Found()), plan, rows, setting, turn)
     console = Console(width=WIDTH)
     for setting, of_setting in found.items():
-        for table in tables.of(f"State of {plan.keys:,} keys, {rows.rows:,} rows, {setting}", of_setting):
+        for table in tables.of(f"State of {plan}, {rows.rows:,} rows, {setting}", of_setting):
             console.print(table)
     return [result for setting, each in found.items() for result in _results(setting, each, rows)]
 

@@ -61,7 +61,7 @@ def measured(way: Way, inputs: Inputs, setting: Setting, timeout_s: float) -> Fi
 @contextmanager
 def _service(folder: Path, way: Way) -> Iterator[Service | None]:
     """Run a service that no other run has used, if the way needs one."""
-    if not way.memory:
+    if way.memory is None:
         yield None
         return
     with running(folder, config=configuration(folder)) as service:
@@ -71,18 +71,18 @@ def _service(folder: Path, way: Way) -> Iterator[Service | None]:
 def _task(folder: Path, way: Way, inputs: Inputs, setting: Setting, service: Service | None) -> Task:
     return Task(
         str(folder),
-        way.settings(service.url if service else ""),
+        way.configured(service.url if service else ""),
         setting.heap_mib,
         setting.maintenance_s,
         len(inputs.measured),
         service.process.pid if service else None,
+        inputs.payload,
     )
 
 
 def _done(task: Task, timeout_s: float) -> dict[str, Any]:
     """Have a process of its own do a task, and return its answer."""
-    name = "again" if task.again else "first"
-    asked, answered, log = (Path(task.folder) / f"{name}.{ending}" for ending in ("task", "answer", "log"))
+    asked, answered, log = (Path(task.folder) / f"{task.name}.{ending}" for ending in ("task", "answer", "log"))
     task.write(asked)
     command = [sys.executable, "-m", "bench.state.driver", str(asked), str(answered)]
     with log.open("wb") as output:

@@ -36,7 +36,7 @@ SPACES: Mapping[str, Column] = {
 }
 EXPLAINED = (
     "In brackets the ratio to the first way. Medians of rounds; a batch is one that changes keys which are there.",
-    "State: what is live beside what was live before. First batch anew: how much longer it takes than the next.",
+    "State: what is live beside what was live before. First batch anew: how much longer it takes than those after it.",
 )
 
 

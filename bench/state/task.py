@@ -22,7 +22,13 @@ class Task:
     maintenance_s: float
     batches: int
     service_pid: int | None
+    payload: bool
     again: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called among those of its folder."""
+        return "again" if self.again else "first"
 
     @property
     def input(self) -> str:

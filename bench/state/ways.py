@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
+from tableside_spark.state import settings
+
 SPARKS = "org.apache.spark.sql.execution.streaming.state"
-OWN = "tableside.state.TablesideStateStoreProvider"
 STATE_STORE = "spark.sql.streaming.stateStore"
 TABLE = "state"
 BASELINE = "rocksdb"
@@ -15,19 +17,18 @@ BASELINE = "rocksdb"
 
 @dataclass(frozen=True)
 class Way:
-    """A provider and how it is set. `memory` is what ours keeps, empty for Spark's own."""
+    """A provider of Spark's own and how it is set; or ours, and what that keeps in memory of the state."""
 
     name: str
-    provider: str
-    memory: str = ""
+    provider: str = ""
+    memory: Literal["all", "bounded"] | None = None
     more: Mapping[str, str] = field(default_factory=dict)
 
-    def settings(self, url: str) -> dict[str, str]:
+    def configured(self, url: str) -> dict[str, str]:
         """Return the settings of Spark; `url` is where the service is, if there is one."""
-        settings = {f"{STATE_STORE}.providerClass": self.provider, **self.more}
-        if self.memory:
-            settings |= _own(url, self.memory)
-        return settings
+        if self.memory is not None:
+            return settings(url, TABLE, memory=self.memory)
+        return {f"{STATE_STORE}.providerClass": self.provider, **self.more}
 
 
 WAYS = {
@@ -37,8 +38,8 @@ WAYS = {
         more={f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true"},
     ),
     "hdfs": Way("Spark, HDFS-backed", f"{SPARKS}.HDFSBackedStateStoreProvider"),
-    "all": Way("Tableside, memory: all", OWN, "all"),
-    "bounded": Way("Tableside, memory: bounded", OWN, "bounded"),
+    "all": Way("Tableside, memory: all", memory="all"),
+    "bounded": Way("Tableside, memory: bounded", memory="bounded"),
 }
 """By the names of the command line, the baseline first."""
 
@@ -52,15 +53,3 @@ def configuration(folder: Path) -> Path:
     file = folder / "tableside.yaml"
     file.write_text(yaml.safe_dump(config))
     return file
-
-
-def _own(url: str, memory: str) -> dict[str, str]:
-    from tableside_spark.state import jar_path
-
-    return {
-        "spark.jars": str(jar_path()),
-        f"{STATE_STORE}.checkpointFormatVersion": "2",
-        "tableside.state.url": url,
-        "tableside.state.table": TABLE,
-        "tableside.state.memory": memory,
-    }
