@@ -1,0 +1,148 @@
+"""What real queries leave in a table: seen, read as frames, and removed. In both checkpoint formats."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+from scripts.state_jar import ensure_jar
+from servers.jdk import ensure_javac
+from spark_client.sessions import session
+from spark_client.state.written import TABLES, Written, service
+from tableside_spark import TableClient
+from tableside_spark.state import Query, State, export, settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+BATCHES = [["a", "b", "a"], ["b", "c"], ["a", "d"]]
+COUNTS = [{"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 3, "b": 2, "c": 1, "d": 1}]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A query that has run: its checkpoint, and the state that it has in a table."""
+
+    checkpoint: str
+    written: Written
+    state: State
+    query: Query
+    format: int
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
+    with service(tmp_path_factory.mktemp("service")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def spark(client: TableClient) -> Iterator[SparkSession]:
+    ensure_jar(ensure_javac())
+    chosen = settings(str(client._http.base_url), "pair") | {"spark.sql.shuffle.partitions": "2"}
+    with session("local[2]", chosen) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=[(table, number) for table in TABLES for number in (1, 2)], ids=str)
+def counted(
+    request: pytest.FixtureRequest, spark: SparkSession, client: TableClient, tmp_path_factory: pytest.TempPathFactory
+) -> Counted:
+    """A query that has counted words in three batches. The last of the tests here that have it removes it."""
+    folder = tmp_path_factory.mktemp("counted")
+    table, number = request.param
+    spark.conf.set("spark.tableside.state.table", table)
+    spark.conf.set(FORMAT, str(number))
+    checkpoint = str(folder / "checkpoint")
+    for index, words in enumerate(BATCHES):
+        (folder / "words").mkdir(exist_ok=True)
+        (folder / "words" / f"{index}.json").write_text("".join(json.dumps({"w": word}) + "\n" for word in words))
+        count_words(spark, folder / "words", checkpoint)
+    query = str(json.loads((folder / "checkpoint" / "metadata").read_text())["id"])
+    state = State(client, table)
+    return Counted(checkpoint, Written(client, table, query), state, state.query(query), number)
+
+
+def test_a_query_that_ran_is_seen(counted: Counted) -> None:
+    assert counted.query.id in [query.id for query in counted.state.queries()]
+    assert (counted.query.checkpoint or "").endswith(counted.checkpoint)
+    assert [(store.operator, store.name, store.partitions) for store in counted.query.stores] == [(0, "default", 2)]
+    contents = [counted.state.contents(place) for place in counted.query.places()]
+    for each in contents:
+        finished = [version for version in each.versions if version.finished]
+        assert [version.number for version in finished] == [1, 2, 3]
+        assert {version.format for version in finished} == {counted.format}
+        assert each.delta_bytes > 0
+    assert sum(each.latest.records for each in contents if each.latest) == 4
+
+
+def test_a_version_is_read_as_a_frame(spark: SparkSession, counted: Counted) -> None:
+    assert counts(export(spark, counted.checkpoint)) == COUNTS[-1]
+    assert [counts(export(spark, counted.checkpoint, batch_id=batch)) for batch in range(3)] == COUNTS
+
+
+def test_a_frame_is_read_with_the_provider_and_the_format_of_its_checkpoint(
+    spark: SparkSession, counted: Counted
+) -> None:
+    spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    spark.conf.set(FORMAT, str(3 - counted.format))
+    try:
+        assert counts(export(spark, counted.checkpoint, batch_id=0)) == COUNTS[0]
+    finally:
+        spark.conf.set(PROVIDER, "tableside.state.TablesideStateStoreProvider")
+
+
+def test_what_a_query_left_is_removed_all_of_it(counted: Counted) -> None:
+    there = counted.written.left()
+    assert counted.state.delete(counted.query.id, scan=False) == len(there) > 10
+    assert counted.written.left() == set()
+    assert counted.state.contents(next(counted.query.places())).versions == ()
+
+
+def test_the_sides_of_a_join_are_read(spark: SparkSession, client: TableClient, tmp_path: Path) -> None:
+    spark.conf.set("spark.tableside.state.table", "pair")
+    spark.conf.set(FORMAT, "2")
+    checkpoint = str(tmp_path / "checkpoint")
+    for side, words in (("l", ["a", "b"]), ("r", ["b", "c"])):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "0.json").write_text("".join(json.dumps({side: word}) + "\n" for word in words))
+    left, right = (spark.readStream.schema(f"{side} string").json(str(tmp_path / side)) for side in "lr")
+    joined = left.join(right, left.l == right.r)
+    run(joined, checkpoint, "append")
+    for frame, expected in (
+        (export(spark, checkpoint, join_side="left"), {"a", "b"}),
+        (export(spark, checkpoint, join_side="right"), {"b", "c"}),
+        (export(spark, checkpoint, store_name="left-keyToNumValues"), {"a", "b"}),
+    ):
+        assert {row[0] for row in frame.select("key.field0").collect()} == expected
+    query = str(json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"])
+    assert len(State(client, "pair").query(query).stores) == 4
+
+
+def test_a_side_and_a_store_are_not_named_both(spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match="not both"):
+        export(spark, "/checkpoint", join_side="left", store_name=f"{uuid.uuid4()}")
+
+
+def count_words(spark: SparkSession, folder: Path, checkpoint: str) -> None:
+    """Count what is new in a folder."""
+    run(spark.readStream.schema("w string").json(str(folder)).groupBy("w").count(), checkpoint, "update")
+
+
+def run(frame: DataFrame, checkpoint: str, mode: str) -> None:
+    """Run a query until it has read what there is."""
+    writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    query.stop()
+
+
+def counts(frame: DataFrame) -> dict[str, int]:
+    """Return the words and their counts."""
+    return {row.w: row.n for row in frame.select("key.w", col("value.count").alias("n")).collect()}
