@@ -1,0 +1,105 @@
+"""The programs and commands of docs/state-store.md do what they are there for, on the configuration that it shows."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documentation.blocks import blocks
+from running import running
+from scripts.state_jar import ensure_jar
+from servers.jdk import ensure_javac
+from tableside_spark.state.configuration import Options, settings
+
+PAGE = "docs/state-store.md"
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
+LATER = "N14228"
+
+
+def program(*marks: str) -> str:
+    """The page's programs that have these words, one after the other."""
+    found = [
+        next(block.text for block in blocks(PAGE) if block.language == "python" and mark in block.text)
+        for mark in marks
+    ]
+    return "\n".join(found)
+
+
+def feed(directory: Path) -> None:
+    directory.mkdir()
+    for batch, tailnums in enumerate([["N14228", "N24211"], ["N14228"]]):
+        rows = [json.dumps({"tailnum": tailnum, "distance": 1400}) for tailnum in tailnums]
+        (directory / f"{batch}.json").write_text("\n".join(rows))
+
+
+@pytest.mark.spark
+def test_the_programs_and_the_commands_do_what_they_say(tmp_path: Path) -> None:
+    ensure_jar(ensure_javac())
+    feed(tmp_path / "flights")
+    configuration = next(block.text for block in blocks(PAGE) if block.language == "yaml")
+    (tmp_path / "tableside.yaml").write_text(configuration.replace("/var/lib/tableside", str(tmp_path / "data")))
+    with running(tmp_path / "service", tmp_path / "tableside.yaml") as service:
+
+        def here(text: str) -> str:
+            text = text.replace("http://127.0.0.1:8080", service.url).replace(
+                "/data/flights", str(tmp_path / "flights")
+            )
+            return text.replace("/checkpoints", str(tmp_path)).replace("batch_id=41", "batch_id=0")
+
+        started = here(program("state.configure")).replace(
+            'appName("counts")', 'appName("counts").config("spark.ui.enabled", "false")'
+        )
+        started = started.replace(".json(", '.option("maxFilesPerTrigger", 1).json(')
+        started = started.replace(".start()", ".trigger(availableNow=True).start()")
+        script = tmp_path / "page.py"
+        looked = here(program("State(", "state.export"))
+        script.write_text(f"{started}\nquery.awaitTermination()\n{looked}\nspark.stop()\n")
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "|{N14228}|" in done.stdout.replace(" ", "")
+        [identity] = set(re.findall(r"^([0-9a-f-]{36}) \S+counts \(0,\)$", done.stdout, re.MULTILINE))
+
+        commands = next(block.text for block in blocks(PAGE) if block.language == "sh" and "list" in block.text)
+        answers = []
+        for line in commands.splitlines():
+            words = shlex.split(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", identity, line))
+            command = [sys.executable, *words[1:], "--url", service.url]
+            answers.append(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+        assert identity in answers[0]
+        assert identity in answers[1]
+        again = [sys.executable, *shlex.split(commands.splitlines()[0])[1:], "--url", service.url]
+        assert identity not in subprocess.run(again, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_the_settings_of_the_page_are_the_providers() -> None:
+    [table] = re.findall(r"\| `spark\.tableside\.state\.…` \|.*?\n\n", TEXT, re.DOTALL)
+    named = {name for line in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert named == set(Options.__annotations__)
+
+
+def test_the_settings_that_the_page_names_are_those_that_are_set() -> None:
+    ensure_jar(ensure_javac())
+    for name in settings("http://127.0.0.1:8080", "state"):
+        assert f"`{name}`" in TEXT
+
+
+def test_the_metrics_of_the_page_are_the_providers() -> None:
+    source = (ROOT / "spark_client/state_store/tableside/state/Metrics.java").read_text(encoding="utf-8")
+    assert set(re.findall(r'"(tableside\w+)"', source)) == set(re.findall(r"`(tableside[A-Z]\w+)`", TEXT))
+
+
+def test_the_defaults_of_the_page_are_the_providers() -> None:
+    source = (ROOT / "spark_client/state_store/tableside/state/Settings.java").read_text(encoding="utf-8")
+    defaults = {
+        name: int(number.replace("_", "")) << int(shift or 0)
+        for name, number, shift in re.findall(r'(?:whole|seconds)\("(\w+)", ([\d_]+)L?(?: << (\d+))?', source)
+    }
+    said = {}
+    for names, given in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", TEXT, re.MULTILINE):
+        said |= dict(zip(re.findall(r"\w+", names), map(int, given.split(", ")), strict=True))
+    assert said == defaults
