@@ -18,8 +18,8 @@ def export(
     """Return the state of an operator as it was after a batch, the newest if none is named.
 
     Columns are `partition_id`, `key` and `value`. The session is one that `configure` made for this table; which
-    provider wrote the state, and in which format, Spark reads in the query's checkpoint. Of a join, name a side, or one of its stores. The last
-    versions are there for as many batches as `spark.sql.streaming.minBatchesToRetain` says.
+    provider wrote the state, and in which format, Spark reads in the query's checkpoint. Of a join, name a side, or
+    one of its stores. The last versions are there, as many as `spark.sql.streaming.minBatchesToRetain` says.
     """
     if store_name is not None and join_side is not None:
         raise ValueError("a side of a join is read, or one of its stores: not both")
