@@ -67,7 +67,7 @@ def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> No
     for counted in ("stored_service_bytes", "cpu_service_ms", "resident_service_bytes", "load_ms", "commits_ms"):
         assert own[counted] > 0
     assert spark["stored_checkpoint_bytes"] > 0
-    assert "State of 2,000 keys, 2,480 rows, heap 1,024 MiB, maintenance every 60 s" in printed
+    assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
 
 
 def test_a_driver_that_does_not_end_is_ended_and_said_to_have_failed(tmp_path: Path) -> None:
