@@ -99,7 +99,7 @@ def test_the_defaults_of_the_page_are_the_providers() -> None:
         name: int(number.replace("_", "")) << int(shift or 0)
         for name, number, shift in re.findall(r'(?:whole|seconds)\("(\w+)", ([\d_]+)L?(?: << (\d+))?', source)
     }
-    said = {}
+    said: dict[str, int] = {}
     for names, given in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", TEXT, re.MULTILINE):
         said |= dict(zip(re.findall(r"\w+", names), map(int, given.split(", ")), strict=True))
     assert said == defaults
