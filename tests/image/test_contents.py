@@ -108,6 +108,7 @@ def test_of_the_project_only_the_packages_are_in_it_and_no_tests_of_anybody(tabl
         "pyspark_tableside",
     }
     assert [file for file in files(tableside_image.image.root / OURS) if "tests" in file.parts] == []
+    assert (packages / "tableside_spark" / "state" / "tableside-state.jar").is_file()
 
 
 def test_all_of_it_belongs_to_root_but_the_data(tableside_image: Built) -> None:
