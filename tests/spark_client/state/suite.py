@@ -14,10 +14,13 @@ OURS = "tableside.state.TablesideStateStoreProvider"
 TABLE = "state"
 CONFIG = """
 stores:
-  local: {kind: rocksdb, path: data}
+  local: {kind: %s}
 tables:
   state: {store: local, key: {place: string, item: string}}
+  plain: {store: local}
 """
+KEPT_IN_MEMORY = CONFIG % "memory"
+KEPT_ON_DISK = CONFIG % "rocksdb, path: data"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def state_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
     """A service with a table for the state of queries; each case has a query of its own."""
     directory = tmp_path_factory.mktemp("state-service")
     config = directory / "config.yaml"
-    config.write_text(CONFIG)
+    config.write_text(KEPT_IN_MEMORY)
     with running(directory, config) as started:
         yield started
 

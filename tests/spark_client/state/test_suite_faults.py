@@ -9,7 +9,7 @@ import pytest
 from running import running
 from servers.process import free_port
 from spark_client.state.java import Java, names
-from spark_client.state.suite import CONFIG, FETCHING, IN_MEMORY, TABLESIDE, Subject
+from spark_client.state.suite import FETCHING, IN_MEMORY, KEPT_ON_DISK, TABLESIDE, Subject
 
 KILLED = "theServiceIsKilledInTheMiddleOfACommit"
 FAULTS = [case for case in names("FaultCases") if case != KILLED]
@@ -32,7 +32,7 @@ def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
     java: Java, subject: Subject, tmp_path: Path
 ) -> None:
     config, port, done = tmp_path / "config.yaml", free_port(), Event()
-    config.write_text(CONFIG)
+    config.write_text(KEPT_ON_DISK)
     with running(tmp_path, config, port=port) as service:
         mourner = Thread(target=start_again, args=(service.pid, tmp_path, config, port, done))
         mourner.start()

@@ -234,6 +234,41 @@ final class MaintenanceCases {
     }
   }
 
+  public static void theCodecMayChange(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    int version = 0;
+    for (String codec : List.of("lz4", "zstd", "snappy", "lzf")) {
+      Query again = query.restarted().conf("stateStore.compression.codec", codec);
+      again.conf("stateStore.minDeltasForSnapshot", 3);
+      try (Partition partition = again.open()) {
+        partition.commitUpTo(version + 1, version + 2);
+        version += 2;
+        Check.equal(partition.content(version), Partition.expected(version));
+        partition.provider.doSnapshotMaintenance();
+      }
+    }
+    try (Partition partition = query.restarted().open()) {
+      for (long each = 1; each <= version; each++) {
+        Check.equal(partition.content(each), Partition.expected(each));
+      }
+    }
+  }
+
+  /** A checkpoint of format 1 goes on in format 2: the versions that have no identity are found without one. */
+  public static void identitiesMayBeginLater(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.restarted(1).open()) {
+      partition.commitUpTo(1, 2);
+    }
+    try (Partition partition = query.restarted(2).open()) {
+      Check.equal(partition.content(2), Partition.expected(2));
+      State state = partition.at(2).put("a", 3, 3).put("total", 0, 3);
+      Check.equal(state.store.commit(), 3L);
+      Check.that(state.id().isDefined(), "the new version has an identity");
+      Check.equal(partition.content(3, state.id()), Partition.expected(3));
+    }
+  }
+
   private static Thread again(
       Runnable work, java.util.concurrent.atomic.AtomicBoolean going, java.util.Queue<Throwable> failed) {
     Thread thread =

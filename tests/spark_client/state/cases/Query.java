@@ -62,6 +62,11 @@ final class Query {
 
   /** The same query started again: another run, the same checkpoint and commit log. */
   Query restarted() {
+    return restarted(format);
+  }
+
+  /** Started again with another format of checkpoints. */
+  Query restarted(int format) {
     Query again = new Query(provider, format, checkpoint, name, ids);
     again.settings.putAll(settings);
     again.conf.putAll(conf);

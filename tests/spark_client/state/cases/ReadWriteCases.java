@@ -192,6 +192,18 @@ final class ReadWriteCases {
     }
   }
 
+  public static void aStoreMayBeReleasedUnwritten(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      partition.commit(0, state -> state.put("a", 1, 10));
+      partition.at(1).store.release();
+      State state = partition.at(1);
+      state.store.release();
+      Check.that(!state.store.hasCommitted(), "a released store has not committed");
+      partition.commit(1, changed -> changed.put("a", 1, 11));
+      Check.equal(partition.content(2), Map.of("a/1", 11));
+    }
+  }
+
   public static void aReadStoreBecomesTheStoreThatIsWritten(JsonNode told) throws Exception {
     Query query = Query.of(told);
     try (Partition partition = query.open()) {

@@ -1,0 +1,113 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
+import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What any provider tells Spark of its stores. */
+final class MetricCases {
+  private MetricCases() {}
+
+  public static void keysAreCounted(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition partition = query.open()) {
+      Check.equal(partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1).put("b", 1, 2)).keys(), 2L);
+      Check.equal(partition.commit(1, state -> state.put("c", 1, 1).remove("a", 1).remove("x", 9)).keys(), 2L);
+      Check.equal(partition.commit(2, state -> state.put("d", 1, 1)).keys(), 3L);
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.commit(3, state -> {}).keys(), 3L);
+      Check.equal(partition.commit(4, state -> state.remove("d", 1)).keys(), 2L);
+    }
+  }
+
+  public static void memoryGrowsWithData(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      long empty = partition.commit(0, state -> {}).store.metrics().memoryUsedBytes();
+      State full =
+          partition.commit(
+              1,
+              state -> {
+                for (int number = 0; number < 20_000; number++) {
+                  state.put("k", number, number);
+                }
+              });
+      long bytes = full.store.metrics().memoryUsedBytes();
+      Check.that(bytes > empty + 20_000 * 24, "20,000 keys take more than " + bytes + ", which was " + empty);
+    }
+  }
+
+  /** Spark looks up each custom metric of a store among those that the provider says it supports. */
+  public static void customMetricsAreThoseThatAreSupported(JsonNode told) throws Exception {
+    try (Partition partition = Query.of(told).open()) {
+      StateStoreMetrics metrics = partition.commit(0, state -> state.put("a", 1, 1)).store.metrics();
+      List<StateStoreCustomMetric> supported =
+          CollectionConverters.asJava(partition.provider.supportedCustomMetrics());
+      Check.that(!supported.isEmpty(), "there are some");
+      Set<StateStoreCustomMetric> shown = CollectionConverters.asJava(metrics.customMetrics()).keySet();
+      Check.that(supported.containsAll(shown), "all that is shown is supported: " + shown);
+      Set<String> names = new HashSet<>();
+      for (StateStoreCustomMetric metric : supported) {
+        Check.that(names.add(metric.name()), "each name is there once: " + metric.name());
+        Check.equal(metric.withNewDesc("another description").name(), metric.name());
+        Check.that(metric.createSQLMetric(LocalSpark.context()) != null, "Spark can sum it up");
+      }
+    }
+  }
+
+  public static void metricsOfStoresAreSummedUp(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Partition one = query.open(0); Partition two = query.open(1)) {
+      StateStoreMetrics first = one.commit(0, state -> state.put("a", 1, 1)).store.metrics();
+      StateStoreMetrics second = two.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1)).store.metrics();
+      StateStoreMetrics both =
+          StateStoreMetrics.combine(CollectionConverters.asScala(List.of(first, second)).toSeq());
+      Check.equal(both.numKeys(), 3L);
+      Check.equal(both.memoryUsedBytes(), first.memoryUsedBytes() + second.memoryUsedBytes());
+      CollectionConverters.asJava(both.customMetrics()).forEach(
+          (metric, value) -> {
+            long sum = 0;
+            for (StateStoreMetrics part : List.of(first, second)) {
+              var found = part.customMetrics().get(metric);
+              sum += found.isDefined() ? (Long) found.get() : 0;
+            }
+            Check.equal(value, sum);
+          });
+    }
+  }
+
+  /** Ours: what a batch has cost is told with it, once. */
+  public static void whatACommitHasCostIsTold(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    try (Network network = Network.before(query); Partition partition = query.open()) {
+      partition.commit(0, state -> state.put("a", 1, 0)).store.metrics();
+      network.forget();
+      StateStoreMetrics metrics = partition.commit(1, state -> state.put("a", 1, 1)).store.metrics();
+      Check.equal(value(metrics, "tablesideChunksWritten"), (long) network.items("put", "delta/").size());
+      Check.that(value(metrics, "tablesideRequests") >= 2, "an announcement, chunks and a manifest are sent");
+      Check.that(value(metrics, "tablesideBytesSent") > 0, "bytes are sent");
+      Check.equal(value(metrics, "tablesideRetries"), 0L);
+      network.now(1, request -> request.has("put", "version/"), Network.REQUEST_LOST);
+      StateStoreMetrics again = partition.commit(2, state -> {}).store.metrics();
+      Check.equal(network.items("put", "version/").size(), 3);
+      Check.equal(value(again, "tablesideRetries"), 1L);
+      try (Partition fresh = query.restarted().open()) {
+        StateStoreMetrics read = fresh.commit(3, state -> {}).store.metrics();
+        Check.that(value(read, "tablesideChunksRead") >= 2, "the state was read");
+      }
+    }
+  }
+
+  private static long value(StateStoreMetrics metrics, String name) {
+    for (var each : CollectionConverters.asJava(metrics.customMetrics()).entrySet()) {
+      if (each.getKey().name().equals(name)) {
+        return (Long) each.getValue();
+      }
+    }
+    throw new AssertionError("there is no metric " + name);
+  }
+}

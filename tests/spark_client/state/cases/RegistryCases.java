@@ -1,0 +1,185 @@
+package tableside.state;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStore$;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
+import scala.Option;
+
+/** Any provider as Spark's executors hold it: got by the query's run, maintained by a timer, unloaded. */
+final class RegistryCases {
+  private RegistryCases() {}
+
+  public static void storesAreGotUnloadedAndGotAgain(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    StateStoreId id = query.storeId(0, 0, "default");
+    try {
+      Check.that(!StateStore.isLoaded(query.providerId(id)), "nothing is loaded yet");
+      got(query, id, 0).put("a", 1, 1).commit();
+      Check.that(StateStore.isLoaded(query.providerId(id)), "it is loaded");
+      got(query, id, 1).put("b", 1, 2).commit();
+      State older = got(query, id, 1);
+      Check.equal(older.content(), Map.of("a/1", 1));
+      older.abort();
+      StateStore.removeFromLoadedProvidersAndClose(query.providerId(id));
+      Check.that(!StateStore.isLoaded(query.providerId(id)), "it is unloaded");
+      State again = got(query, id, 2);
+      Check.equal(again.content(), Map.of("a/1", 1, "b/1", 2));
+      again.put("c", 1, 3).commit();
+      StateStore$.MODULE$.unloadAll();
+      ReadStateStore reading = read(query, id, 3);
+      Check.equal(State.content(reading), Map.of("a/1", 1, "b/1", 2, "c/1", 3));
+      reading.release();
+    } finally {
+      StateStore.stop();
+    }
+  }
+
+  /** The two halves of an aggregation: one reads, and hands on what it read from to the one that writes. */
+  public static void whatIsReadIsThenWritten(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    StateStoreId id = query.storeId(0, 0, "default");
+    try {
+      got(query, id, 0).put("a", 1, 1).commit();
+      for (long version = 1; version < 4; version++) {
+        ReadStateStore reading = read(query, id, version);
+        Check.equal(State.content(reading).size(), (int) version);
+        State state = written(query, reading, id, version);
+        state.put("b", (int) version, 1).commit();
+      }
+      State last = got(query, id, 4);
+      Check.equal(last.content().size(), 4);
+      last.abort();
+    } finally {
+      StateStore.stop();
+    }
+  }
+
+  /** Another run of the query has provider objects of its own, of the same state. */
+  public static void anotherRunHasProvidersOfItsOwn(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    StateStoreId id = query.storeId(0, 0, "default");
+    try {
+      got(query, id, 0).put("a", 1, 1).commit();
+      Query again = query.restarted();
+      Check.that(!StateStore.isLoaded(again.providerId(id)), "the new run has none yet");
+      State state = got(again, id, 1);
+      Check.equal(state.content(), Map.of("a/1", 1));
+      state.put("b", 1, 2).commit();
+      Check.that(StateStore.isLoaded(again.providerId(id)), "the new run has its own");
+    } finally {
+      StateStore.stop();
+    }
+  }
+
+  public static void maintenanceRunsBeforeAStoreIsUnloaded(JsonNode told) throws Exception {
+    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
+    StateStoreId id = query.storeId(0, 0, "default");
+    try {
+      for (int version = 0; version < 4; version++) {
+        got(query, id, version).put("a", version, version).commit();
+      }
+      StateStore.doMaintenanceAndUnload(query.providerId(id));
+      Check.that(!StateStore.isLoaded(query.providerId(id)), "it is unloaded");
+      if (query.ours()) {
+        Stored stored = Stored.of(told, query.place(0));
+        Check.that(!stored.items("snapshot/00000000000000000004/").isEmpty(), "a snapshot was written before that");
+      }
+      State state = got(query, id, 4);
+      Check.equal(state.content().size(), 4);
+      state.abort();
+    } finally {
+      StateStore.stop();
+    }
+  }
+
+  /** Spark's timer maintains what is loaded; of two stores the one whose maintenance fails is unloaded, not the other. */
+  public static void maintenanceThatFailsUnloadsOnlyItsOwnStore(JsonNode told) throws Exception {
+    Query query = Query.of(told).conf("stateStore.maintenanceInterval", "100ms");
+    query.conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
+    Query failing = query.restarted();
+    StateStoreId good = query.storeId(0, 0, "default");
+    StateStoreId bad = query.storeId(0, 1, "default");
+    StateStore.stop();
+    try (Network network = Network.before(failing)) {
+      failing.setting("deadline_s", 0.5).setting("timeout_s", 0.3);
+      for (int version = 0; version < 2; version++) {
+        got(query, good, version).put("a", version, version).commit();
+        got(failing, bad, version).put("a", version, version).commit();
+      }
+      network.now(Network.REQUEST_LOST);
+      for (int round = 0; round < 100 && StateStore.isLoaded(failing.providerId(bad)); round++) {
+        Thread.sleep(100);
+      }
+      Check.that(!StateStore.isLoaded(failing.providerId(bad)), "the store whose maintenance fails is unloaded");
+      Check.that(StateStore.isLoaded(query.providerId(good)), "the other one is not");
+      network.now(Network.NONE);
+      State state = got(failing, bad, 2);
+      Check.equal(state.content(), Map.of("a/0", 0, "a/1", 1));
+      state.abort();
+      Stored stored = Stored.of(told, query.place(0));
+      for (int round = 0; round < 100 && stored.items("snapshot/").isEmpty(); round++) {
+        Thread.sleep(100);
+      }
+      Check.that(!stored.items("snapshot/").isEmpty(), "the timer maintains the other one");
+    } finally {
+      StateStore.stop();
+    }
+  }
+
+  private static State got(Query query, StateStoreId id, long version) {
+    Option<String> uid = query.idOf(id, version);
+    StateStore store =
+        StateStore$.MODULE$.get(
+            query.providerId(id),
+            SparkRows.KEY,
+            SparkRows.NUMBER,
+            query.keys(),
+            version,
+            uid,
+            Option.empty(),
+            false,
+            query.storeConf(),
+            query.hadoop(),
+            false);
+    return new State(query, store, uid);
+  }
+
+  private static ReadStateStore read(Query query, StateStoreId id, long version) {
+    return StateStore.getReadOnly(
+        query.providerId(id),
+        SparkRows.KEY,
+        SparkRows.NUMBER,
+        query.keys(),
+        version,
+        query.idOf(id, version),
+        Option.empty(),
+        false,
+        query.storeConf(),
+        query.hadoop(),
+        false);
+  }
+
+  private static State written(Query query, ReadStateStore reading, StateStoreId id, long version) {
+    StateStoreProviderId provider = query.providerId(id);
+    Option<String> uid = query.idOf(id, version);
+    StateStore store =
+        StateStore.getWriteStore(
+            reading,
+            provider,
+            SparkRows.KEY,
+            SparkRows.NUMBER,
+            query.keys(),
+            version,
+            uid,
+            Option.empty(),
+            false,
+            query.storeConf(),
+            query.hadoop(),
+            false);
+    return new State(query, store, uid);
+  }
+}

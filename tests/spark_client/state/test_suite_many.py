@@ -1,0 +1,57 @@
+"""Stores as executors hold them, memory and metrics, many partitions and large values, and steps drawn by lot."""
+
+from typing import Any
+
+import pytest
+
+from spark_client.state.java import Java, names
+from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, TABLESIDE
+
+OF_OURS = ["whatACommitHasCostIsTold", "maintenanceThatFailsUnloadsOnlyItsOwnStore"]
+OF_ANY_PROVIDER = [
+    (class_name, case)
+    for class_name in ("SharingCases", "MetricCases", "RegistryCases")
+    for case in names(class_name)
+    if case not in OF_OURS
+]
+SEQUENCES = 50
+
+
+@pytest.mark.parametrize(("class_name", "case"), OF_ANY_PROVIDER, ids=[case for _, case in OF_ANY_PROVIDER])
+@pytest.mark.parametrize("told", [HDFS, IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
+def test_stores_beside_each_other_and_as_spark_holds_them(
+    java: Java, told: dict[str, Any], class_name: str, case: str
+) -> None:
+    java.run(class_name, case, **told)
+
+
+@pytest.mark.parametrize("case", names("MemoryCases"))
+@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
+def test_what_is_in_memory_and_what_is_asked_for(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("MemoryCases", case, **told)
+
+
+@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
+def test_what_a_commit_has_cost_is_told(java: Java, told: dict[str, Any]) -> None:
+    java.run("MetricCases", "whatACommitHasCostIsTold", **told)
+
+
+@pytest.mark.parametrize("told", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
+def test_maintenance_that_fails_unloads_only_its_own_store(java: Java, told: dict[str, Any]) -> None:
+    java.run("RegistryCases", "maintenanceThatFailsUnloadsOnlyItsOwnStore", **told)
+
+
+@pytest.mark.parametrize(
+    ("told", "seed"),
+    [(subject, SEQUENCES * number) for number, subject in enumerate([HDFS, *TABLESIDE])],
+    ids=str,
+    indirect=["told"],
+)
+def test_steps_drawn_by_lot(java: Java, told: dict[str, Any], seed: int) -> None:
+    java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=SEQUENCES, **told)
+
+
+@pytest.mark.parametrize("told", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)
+def test_a_table_whose_key_is_one_string_will_do(java: Java, told: dict[str, Any]) -> None:
+    told["settings"]["table"] = "plain"
+    java.run("ModelCases", "stepsDrawnByLot", seed=1_000, sequences=5, **told)
