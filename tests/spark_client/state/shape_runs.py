@@ -41,6 +41,8 @@ class Trial:
     settings: Settings
     trouble: Callable[[DataFrame], DataFrame] = _none
     """What is done to each micro-batch before it is looked at, in the stage that keeps the state."""
+    reads: Inputs | None = None
+    """What they read, if it is not in the folder."""
 
     def run(self, shapes: Sequence[Shape]) -> dict[str, Run]:
         """Run them over all files; the state that the JVM holds is forgotten half-way, or after each file."""
@@ -73,7 +75,7 @@ class Trial:
     @property
     def inputs(self) -> Inputs:
         """What they read."""
-        return Inputs(self.folder / "inputs")
+        return self.reads or Inputs(self.folder / "inputs")
 
     def checkpoint(self, shape: Shape) -> Path:
         """Where a query keeps how far it is."""

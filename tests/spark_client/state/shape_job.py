@@ -1,0 +1,83 @@
+"""The program that the test of killed drivers runs, and kills: a few shapes side by side, whose rows take their time.
+
+Each attempt at a micro-batch leaves what it gave in a file of its own.
+"""
+
+import json
+import sys
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_client.exactly_once_job import end_with_parent
+from spark_client.sessions import session
+from spark_client.state.providers import SESSION, configured
+from spark_client.state.shape_runs import Run, Trial
+from spark_client.state.shapes import Shape, named
+from spark_client.state.trouble import slow
+
+ROW_MS = 40
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the program is told: where files are, which shapes it runs with which settings, and the provider's jar."""
+
+    folder: str
+    shapes: dict[str, dict[str, str]]
+    jar: str
+
+    def text(self) -> str:
+        """The job as one argument of a command."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The job that an argument says."""
+        return cls(**json.loads(text))
+
+    @property
+    def notes(self) -> Path:
+        """Where it leaves what micro-batches gave."""
+        return Path(self.folder) / "notes"
+
+
+class Noting(dict[int, list[str]]):
+    """Takes what a micro-batch gave, and leaves it in a file, whole."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def __setitem__(self, batch: int, rows: list[str]) -> None:
+        draft = self._folder / f"{uuid.uuid4()}.draft"
+        draft.write_text(json.dumps({"batch": batch, "rows": rows}))
+        draft.rename(draft.with_suffix(".json"))
+
+
+def main(job: Job) -> None:
+    """Run all shapes to the end of the input."""
+    with session("local[2]", {**SESSION, "spark.jars": job.jar}) as spark:
+        queries = [_start(spark, job, shape) for shape in named(*job.shapes)]
+        for query in queries:
+            query.awaitTermination()
+
+
+def _start(spark: SparkSession, job: Job, shape: Shape) -> StreamingQuery:
+    trial = Trial(spark, Path(job.folder), job.shapes[shape.name], _slow)
+    with configured(spark, trial.settings):
+        return trial.start(shape, Run(batches=Noting(job.notes / shape.name)))
+
+
+def _slow(batch: DataFrame) -> DataFrame:
+    return slow(batch, ROW_MS)
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    main(Job.of(sys.argv[1]))

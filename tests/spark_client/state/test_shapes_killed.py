@@ -1,0 +1,109 @@
+"""A driver is killed in the middle of micro-batches, again and again: its queries give what they give undisturbed."""
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from running import Service
+from scripts.state_jar import ROOT, ensure_jar
+from servers.jdk import ensure_javac
+from spark_client.driver_process import Driver
+from spark_client.state.inputs import FILES
+from spark_client.state.providers import FETCHING, HDFS, TIDYING, ours, state_session
+from spark_client.state.shape_job import Job
+from spark_client.state.shape_runs import Run, Trial
+from spark_client.state.shapes import Rows, named
+from spark_client.state.suite import TABLE
+from spark_client.stream_notes import Checkpoint
+from waiting import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+KILLS = (1, 3, 5)
+"""The micro-batches in which the driver is killed."""
+
+LATER_MAX_S = 0.4
+END_MAX_S = 240
+SEED = os.environ.get("TABLESIDE_KILL_SEED", "7")
+
+
+@pytest.fixture(scope="module")
+def job(state_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """Shapes in both checkpoint formats."""
+    formats = {
+        "counted update": ours(state_service.url, TABLE, 1),
+        "windows append": ours(state_service.url, TABLE, 1, FETCHING, TIDYING),
+        "joined left": ours(state_service.url, TABLE, 2),
+        "distinct in time": ours(state_service.url, TABLE, 2, FETCHING, TIDYING),
+    }
+    shapes = {name: dict(settings) for name, settings in formats.items()}
+    return Job(str(tmp_path_factory.mktemp("killed")), shapes, str(ensure_jar(ensure_javac())))
+
+
+@pytest.fixture(scope="module")
+def cut(job: Job) -> dict[str, set[int]]:
+    """Run the program to its end, from which it is kept several times; return the micro-batches that were cut short."""
+    dice = random.Random(SEED)
+    print(f"\nseed {SEED}")
+    trial = Trial(None, Path(job.folder), {})  # type: ignore[arg-type] # the session is the program's
+    trial.inputs.give(0, FILES)
+    checkpoints = {name: Checkpoint(trial.checkpoint(*named(name))) for name in job.shapes}
+    found: dict[str, set[int]] = {name: set() for name in job.shapes}
+    for batch in KILLS:
+        with driver(job) as running:
+            until(lambda: reached(checkpoints, batch) or running.ended is not None, END_MAX_S)  # noqa: B023
+            time.sleep(dice.uniform(0, LATER_MAX_S))
+        for name, checkpoint in checkpoints.items():
+            found[name] |= set(range(checkpoint.committed + 1, checkpoint.planned + 1))
+    with driver(job) as running:
+        until(lambda: running.ended is not None, END_MAX_S)
+        assert running.ended == 0, running.log.read_text()[-3000:]
+    return found
+
+
+@contextmanager
+def driver(job: Job) -> Iterator[Driver]:
+    """The program, which is killed where the block ends, if it has not ended."""
+    program = Path(__file__).with_name("shape_job.py")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        started = Driver(program, job.text(), Path(job.folder) / "driver.log")
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+def reached(checkpoints: Mapping[str, Checkpoint], batch: int) -> bool:
+    """Whether any of the queries has begun a micro-batch."""
+    return any(checkpoint.planned >= batch for checkpoint in checkpoints.values())
+
+
+def noted(job: Job, name: str) -> dict[int, list[Rows]]:
+    """What each attempt at each micro-batch of a query gave."""
+    found: dict[int, list[Rows]] = {}
+    for path in (job.notes / name).glob("*.json"):
+        note = json.loads(path.read_text())
+        found.setdefault(note["batch"], []).append(note["rows"])
+    return found
+
+
+def test_the_driver_was_killed_in_the_middle_of_micro_batches(cut: dict[str, set[int]]) -> None:
+    assert sum(map(len, cut.values())) >= len(KILLS)
+
+
+def test_queries_give_what_they_give_undisturbed(job: Job, cut: dict[str, set[int]], tmp_path: Path) -> None:
+    with state_session("local[2]") as spark:
+        trial = Trial(spark, tmp_path, HDFS)
+        undisturbed = {name: Run() for name in job.shapes}
+        trial.files(0, FILES, named(*job.shapes), undisturbed)
+    for name in cut:
+        attempts = noted(job, name)
+        assert {batch: rows[0] for batch, rows in attempts.items()} == undisturbed[name].batches
+        assert all(rows == attempts[batch][0] for batch, each in attempts.items() for rows in each)

@@ -1,0 +1,138 @@
+"""Checkpoints that are deleted or moved, queries that share a table, state that is read as a table, what is refused."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped] # its types are a distribution of their own
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from running import Service
+from spark_client.state.inputs import FILES, HALF
+from spark_client.state.oracle import Oracle
+from spark_client.state.providers import Settings, configured, ours, query_id, state_session
+from spark_client.state.shape_runs import Run, Trial
+from spark_client.state.shapes import Rows, Shape, named
+from spark_client.state.suite import TABLE
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+SHAPES = named("counted update", "windows append", "joined left", "sessions append")
+STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
+READINGS: list[tuple[str, dict[str, str]]] = [
+    ("counted update", {}),
+    ("counted update", {"batchId": "2"}),
+    ("windows append", {"batchId": "3"}),
+    ("sessions append", {"batchId": "2"}),
+    ("joined left", {"joinSide": "left", "batchId": "3"}),
+    ("joined left", {"joinSide": "right"}),
+    *(("joined left", {"storeName": store, "batchId": "2"}) for store in STORES),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with state_session("local[2]") as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def settings(state_service: Service, request: pytest.FixtureRequest) -> Settings:
+    return ours(state_service.url, TABLE, request.param)
+
+
+@pytest.fixture(scope="module")
+def trial(spark: SparkSession, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """Queries that have read everything."""
+    done = Trial(spark, tmp_path_factory.mktemp("restart"), settings)
+    runs = done.run(SHAPES)
+    assert [run.failure for run in runs.values()] == [""] * len(SHAPES)
+    return done
+
+
+def state(spark: SparkSession, checkpoint: Path, options: dict[str, str]) -> Rows:
+    reader = spark.read.format("statestore").options(**options)
+    return sorted(map(str, reader.load(str(checkpoint)).collect()))
+
+
+@pytest.mark.parametrize(("name", "options"), READINGS)
+def test_state_is_read_as_a_table_like_sparks_own(
+    trial: Trial, oracle: Oracle, name: str, options: dict[str, str]
+) -> None:
+    [shape] = named(name)
+    oracle.asked(trial.spark, SHAPES)
+    expected = state(trial.spark, oracle.checkpoints[name], options)
+    with configured(trial.spark, trial.settings):
+        assert state(trial.spark, trial.checkpoint(shape), options) == expected
+    assert expected
+
+
+def test_a_new_checkpoint_in_the_place_of_a_deleted_one_begins_with_nothing(
+    spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
+) -> None:
+    [shape] = named("counted update")
+    trial = Trial(spark, tmp_path, settings)
+    before = trial.run([shape])
+    old = query_id(trial.checkpoint(shape))
+    shutil.rmtree(trial.checkpoint(shape))
+    shutil.rmtree(trial.inputs.folder)
+    assert trial.run([shape]) == before == oracle.asked(spark, [shape])
+    assert query_id(trial.checkpoint(shape)) != old
+
+
+def test_a_checkpoint_that_was_moved_goes_on(
+    spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
+) -> None:
+    [shape] = named("windows update")
+    before, runs = Trial(spark, tmp_path / "before", settings), {shape.name: Run()}
+    before.files(0, HALF, [shape], runs)
+    after = Trial(spark, tmp_path / "after", settings, reads=before.inputs)
+    shutil.move(before.checkpoint(shape), after.checkpoint(shape))
+    after.files(HALF, FILES, [shape], runs)
+    assert runs == oracle.asked(spark, [shape])
+
+
+def test_queries_that_share_a_table_keep_apart(
+    spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
+) -> None:
+    shapes = named("counted update")
+    first, runs = Trial(spark, tmp_path / "first", settings), {shape.name: Run() for shape in shapes}
+    first.files(0, HALF, shapes, runs)
+    second = Trial(spark, tmp_path / "second", settings).run(shapes)
+    first.files(HALF, FILES, shapes, runs)
+    assert runs == second == oracle.asked(spark, shapes)
+
+
+def counting() -> StatefulProcessor:
+    """What would count rows, if it were let. Its class is made here, so that it travels to the workers."""
+
+    class Counting(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._count = handle.getValueState("count", "n long")
+
+        def handleInputRows(  # noqa: N802 - Spark's name
+            self,
+            key: Any,
+            rows: Iterator[pd.DataFrame],
+            timerValues: Any,  # noqa: N803 - Spark's name
+        ) -> Iterator[pd.DataFrame]:
+            yield pd.DataFrame({"k": [key[0]], "n": [sum(map(len, rows))]})
+
+        def close(self) -> None:
+            pass
+
+    return Counting()
+
+
+def test_transform_with_state_is_refused_by_spark_which_has_it_on_rocksdb_alone(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    def query(events: DataFrame, _: DataFrame) -> DataFrame:
+        return events.groupBy("k").transformWithStateInPandas(counting(), "k string, n long", "update", "none")
+
+    run = Run()
+    Trial(spark, tmp_path, settings).files(0, 1, [Shape("transformed", "update", query)], {"transformed": run})
+    assert "[UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS]" in run.failure
