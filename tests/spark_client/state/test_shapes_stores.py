@@ -1,0 +1,67 @@
+"""State is kept in every kind of store behind a service, by two strings or by one, and read back when queries go on."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kinds import kind
+from running import Service, running
+from spark_client.state.oracle import Oracle
+from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, state_session
+from spark_client.state.shape_runs import Trial
+from spark_client.state.shapes import named
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+SHAPES = named("counted update", "collected update", "windows append", "joined left")
+KEYS = {"place": "string", "item": "string"}
+STORES = ("rocksdb", "redis", "postgres", "dynamodb")
+VARIANTS = [
+    *(pytest.param(store, 2, {}, id=f"{store} v2") for store in STORES),
+    pytest.param("rocksdb", 1, TIDYING, id="rocksdb v1 tidying"),
+    pytest.param("dynamodb", 1, {**FETCHING, **TIDYING}, id="dynamodb v1 fetching and tidying"),
+    pytest.param("made-when-written", 2, TIDYING, id="rocksdb by one string v2 tidying"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with state_session("local[2]") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a table in each kind of store, and more in one of them that are made when they are written."""
+    directory = tmp_path_factory.mktemp("stores")
+    used = {name: kind(name, request, directory) for name in STORES}
+    tables = {name: {**each.configuration(key=KEYS)["tables"]["t"], "store": name} for name, each in used.items()}
+    configuration = {
+        "stores": {name: each.store for name, each in used.items()},
+        "tables": tables,
+        "auto_create": True,
+        "default_store": "rocksdb",
+    }
+    config = directory / "tableside.yaml"
+    config.write_text(json.dumps(configuration))
+    environment = {name: setting for each in used.values() for name, setting in each.environment.items()}
+    with running(directory / "service", config, environment=environment) as started:
+        yield started
+
+
+@pytest.mark.parametrize(("table", "checkpoint_format", "more"), VARIANTS)
+def test_queries_go_on_from_what_a_store_keeps(
+    spark: SparkSession,
+    stores: Service,
+    oracle: Oracle,
+    tmp_path: Path,
+    table: str,
+    checkpoint_format: int,
+    more: Settings,
+) -> None:
+    runs = Trial(spark, tmp_path, ours(stores.url, table, checkpoint_format, more)).run(SHAPES)
+    assert runs == oracle.asked(spark, SHAPES)
+    assert all(run.metrics["tablesideChunksRead"] > 0 for run in runs.values())
