@@ -27,6 +27,12 @@ def test_attempts_that_come_late_or_again(java: Java, told: dict[str, Any], case
     java.run("ZombieCases", case, **told)
 
 
+@pytest.mark.parametrize("case", names("CutOffCases"))
+@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
+def test_what_is_cut_off_and_what_happens_at_once(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("CutOffCases", case, **told)
+
+
 @pytest.mark.parametrize("subject", [IN_MEMORY[0], FETCHING[1]], ids=str)
 def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
     java: Java, subject: Subject, tmp_path: Path

@@ -126,13 +126,12 @@ final class MemoryCases {
   public static void valuesThatCannotBeFetchedAreAnError(JsonNode told) throws Exception {
     Query query = Query.of(told).setting("memory", "bounded").setting("memory_records_max", 1);
     try (Network network = Network.before(query)) {
-      query.setting("deadline_s", 0.5).setting("timeout_s", 0.3);
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 8);
       }
       try (Partition partition = query.restarted().open()) {
         State state = partition.at(8);
-        network.now(Network.REQUEST_LOST);
+        network.now(Network.REFUSED);
         Check.fails(() -> state.content());
         Check.fails(() -> {
           for (int number = 1; number <= 8; number++) {

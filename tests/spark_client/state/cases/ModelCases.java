@@ -33,6 +33,7 @@ final class ModelCases {
     private final List<Map<String, Integer>> versions = new ArrayList<>();
     private final List<String> done = new ArrayList<>();
     private Partition partition;
+    private Partition elsewhere; // what another executor has opened, and may have been left behind with
     private int highest; // ever committed: what is retained counts from there
 
     Model(JsonNode told, Random dice) throws Exception {
@@ -47,6 +48,7 @@ final class ModelCases {
       query.prefixes = dice.nextBoolean();
       versions.add(new TreeMap<>());
       partition = query.open();
+      elsewhere = query.open();
     }
 
     void run() {
@@ -60,6 +62,7 @@ final class ModelCases {
         }
       } finally {
         partition.close();
+        elsewhere.close();
       }
     }
 
@@ -71,8 +74,10 @@ final class ModelCases {
         commit(Math.max(oldest(), latest() - 1 - dice.nextInt(2)));
       } else if (drawn < 73) {
         abort();
-      } else if (drawn < 80) {
+      } else if (drawn < 77) {
         reopen(dice.nextBoolean());
+      } else if (drawn < 82 && query.ours()) {
+        move();
       } else if (drawn < 90) {
         done.add("maintain");
         partition.provider.doMaintenance();
@@ -110,10 +115,23 @@ final class ModelCases {
       state.abort();
     }
 
+    /** Spark gives the partition to another executor, and perhaps back later. */
+    private void move() {
+      done.add("move");
+      Partition before = partition;
+      partition = elsewhere;
+      elsewhere = before;
+      Check.equal(partition.content(latest()), versions.get(latest()));
+    }
+
     private void reopen(boolean restart) {
       done.add(restart ? "restart" : "open anew");
       partition.close();
-      query = restart ? query.restarted() : query;
+      if (restart) {
+        query = query.restarted();
+        elsewhere.close();
+        elsewhere = query.open();
+      }
       partition = query.open();
     }
 

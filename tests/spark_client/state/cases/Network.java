@@ -60,6 +60,8 @@ final class Network implements AutoCloseable {
         return null;
       };
   static final Trouble REQUEST_LOST = (request, way) -> null;
+  /** It is not done, and asking again will not help: nobody does. */
+  static final Trouble REFUSED = (request, way) -> problem(403, "forbidden", false, false);
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -119,11 +121,15 @@ final class Network implements AutoCloseable {
 
   /** A problem as the service answers it for a whole request. */
   static Answer problem(int status, String code, boolean applied) {
+    return problem(status, code, applied, true);
+  }
+
+  private static Answer problem(int status, String code, boolean applied, boolean retriable) {
     String body =
         String.format(
             "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, \"detail\": \"made up\", \"code\": \"%s\","
-                + " \"retriable\": true, \"applied\": \"%s\", \"retry_after_s\": 0.05}",
-            code, status, code, applied ? "unknown" : "no");
+                + " \"retriable\": %b, \"applied\": \"%s\", \"retry_after_s\": 0.05}",
+            code, status, code, retriable, applied ? "unknown" : "no");
     return new Answer(status, "application/problem+json", body.getBytes());
   }
 

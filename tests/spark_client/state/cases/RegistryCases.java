@@ -105,12 +105,11 @@ final class RegistryCases {
     StateStoreId bad = query.storeId(0, 1, "default");
     StateStore.stop();
     try (Network network = Network.before(failing)) {
-      failing.setting("deadline_s", 0.5).setting("timeout_s", 0.3);
       for (int version = 0; version < 2; version++) {
         got(query, good, version).put("a", version, version).commit();
         got(failing, bad, version).put("a", version, version).commit();
       }
-      network.now(Network.REQUEST_LOST);
+      network.now(Network.REFUSED);
       for (int round = 0; round < 100 && StateStore.isLoaded(failing.providerId(bad)); round++) {
         Thread.sleep(100);
       }
