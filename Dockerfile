@@ -21,7 +21,7 @@ COPY service service
 COPY spark_client spark_client
 ARG VERSION=0+unknown
 RUN set -eu; \
-    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE="${VERSION}" TABLESIDE_STATE_JAR=required; \
+    export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE="${VERSION}"; \
     tools/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .; \
     tools/bin/pip --python /opt/tableside/bin/python3 install --no-deps --no-index --no-compile dist/*.whl; \
     cd /opt/tableside; \
