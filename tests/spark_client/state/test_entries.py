@@ -4,7 +4,7 @@ import pytest
 
 from spark_client.state.java import Java, names
 
-SEEDED = {"randomly", "twoThreadsEditOneVersion", "smallCommits"}
+SEEDED = {"randomly", "inTurns", "twoThreadsEditOneVersion", "smallCommits"}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -18,6 +18,11 @@ def test_every_version_holds_what_a_map_would(java: Java, keys: int, rounds: int
 def test_versions_hold_it_as_well_when_memory_is_reclaimed(java: Java, seed: int) -> None:
     assert java.run("EntriesCases", "randomly", keys=30, rounds=80, inline=True, value_max=5_000, seed=seed) >= 5
     assert java.run("EntriesCases", "randomly", keys=1_500, rounds=30, inline=False, value_max=0, seed=seed) >= 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_edits_that_go_on_in_turns_do_not_disturb_each_other(java: Java, seed: int) -> None:
+    assert java.run("EntriesCases", "inTurns", seed=seed) >= 100
 
 
 @pytest.mark.parametrize("seed", range(5))

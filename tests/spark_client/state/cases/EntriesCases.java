@@ -3,6 +3,7 @@ package tableside.state;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -57,6 +58,36 @@ public final class EntriesCases {
     return compacted;
   }
 
+  /** Several edits are open at once, and go on in turns. Answers how many versions shared memory with the first. */
+  public static int inTurns(JsonNode arguments) {
+    Random random = new Random(arguments.get("seed").asLong());
+    List<byte[]> keys = MapOfEntries.keys(50);
+    int sharing = 0;
+    for (int time = 0; time < 20; time++) {
+      sharing += inTurns(random, keys, Entries.empty(true));
+    }
+    return sharing;
+  }
+
+  private static int inTurns(Random random, List<byte[]> keys, Entries empty) {
+    Edit[] edits = {empty.edit(), empty.edit(), empty.edit()};
+    MapOfEntries[] maps = {new MapOfEntries(), new MapOfEntries(), new MapOfEntries()};
+    int sharing = 0;
+    for (int turn = 0; turn < 500; turn++) {
+      int number = random.nextInt(edits.length);
+      maps[number].change(edits[number], random, keys, 20);
+      if (random.nextInt(20) == 0) {
+        Entries version = edits[number].freeze();
+        sharing += version.shares(empty) ? 1 : 0;
+        edits[number] = random.nextBoolean() ? edits[number] : version.edit();
+        for (int other = 0; other < edits.length; other++) {
+          maps[other].check(edits[other], keys);
+        }
+      }
+    }
+    return sharing;
+  }
+
   /** Two edits from one version, each by a thread of its own, while a third reads that version. */
   public static void twoThreadsEditOneVersion(JsonNode arguments) throws Exception {
     List<byte[]> keys = MapOfEntries.keys(2_000);
@@ -88,13 +119,15 @@ public final class EntriesCases {
     Entries version = from.version();
     List<Kept> made = new ArrayList<>();
     together.await();
-    for (int commit = 0; commit < 20; commit++) {
+    for (int commit = 0; commit < 5_000; commit++) {
       Edit edit = version.edit();
-      for (int change = 0; change < 1_000; change++) {
+      for (int change = random.nextInt(10); change >= 0; change--) {
         from.map().change(edit, random, keys, 200);
       }
       version = edit.freeze();
-      made.add(new Kept(version, from.map().copy()));
+      if (commit % 500 == 499) {
+        made.add(new Kept(version, from.map().copy()));
+      }
     }
     made.forEach(one -> one.map().check(one.version(), keys));
     return null;
@@ -106,6 +139,36 @@ public final class EntriesCases {
       kept.map().check(kept.version(), keys);
     }
     return null;
+  }
+
+  /** Again and again, as a mistake shows only when both are at it. */
+  public static void noTwoThreadsReserveTheSame() throws Exception {
+    ExecutorService threads = Executors.newFixedThreadPool(2);
+    try {
+      for (int time = 0; time < 8; time++) {
+        Arena arena = new Arena(Arena.SEGMENTS_MAX, 0);
+        CyclicBarrier together = new CyclicBarrier(2);
+        Future<BitSet> one = threads.submit(() -> reserved(together, arena));
+        Future<BitSet> other = threads.submit(() -> reserved(together, arena));
+        Check.equal(one.get().cardinality() + other.get().cardinality(), 1_000_000);
+        Check.that(!one.get().intersects(other.get()), "what one has reserved the other has not");
+      }
+    } finally {
+      threads.shutdownNow();
+    }
+  }
+
+  private static BitSet reserved(CyclicBarrier together, Arena arena) throws Exception {
+    BitSet addresses = new BitSet();
+    together.await();
+    for (int time = 0; time < 500_000; time++) {
+      Arena.Block block = arena.reserve(1, 2);
+      addresses.set(block.start());
+      if (block.end() - block.start() == 2) {
+        arena.release(block.start() + 1, block.end());
+      }
+    }
+    return addresses;
   }
 
   public static void keysOfOneHashAreDifferentKeys() {
@@ -306,6 +369,18 @@ public final class EntriesCases {
       Check.equal(version.size(), Math.min(10, commit + 1));
     }
     return most;
+  }
+
+  public static void commitsThatOnlyAddLeaveNothingToReclaim() {
+    Entries first = Entries.empty(true);
+    Entries version = first;
+    for (int commit = 0; commit < 5_000; commit++) {
+      Edit edit = version.edit();
+      put(edit, ByteBuffer.allocate(4).putInt(commit).array(), new byte[8], 0);
+      version = edit.freeze();
+    }
+    Check.that(version.shares(first), "nothing has been compacted, as nothing is dead");
+    Check.that(version.memoryBytes() < 5_000 * (40 + 8 + 8) * 1.5, "one is written after the other");
   }
 
   public static void stateBeyondTheLimitIsRefusedAndWhatIsThereStays() {
