@@ -15,6 +15,7 @@ OF_ANY_PROVIDER = [
     if case not in OF_OURS
 ]
 SEQUENCES = 50
+OF_SPARKS_OWN = 10
 
 
 @pytest.mark.parametrize(("class_name", "case"), OF_ANY_PROVIDER, ids=[case for _, case in OF_ANY_PROVIDER])
@@ -48,7 +49,8 @@ def test_maintenance_that_fails_unloads_only_its_own_store(java: Java, told: dic
     indirect=["told"],
 )
 def test_steps_drawn_by_lot(java: Java, told: dict[str, Any], seed: int) -> None:
-    java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=SEQUENCES, **told)
+    sequences = SEQUENCES if told["settings"] else OF_SPARKS_OWN
+    java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=sequences, **told)
 
 
 @pytest.mark.parametrize("told", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)
