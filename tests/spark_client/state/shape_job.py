@@ -20,7 +20,7 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Shape, named
 from spark_client.state.trouble import slow
 
-ROW_MS = 40
+ROW_MS = 30
 
 
 @dataclass(frozen=True)

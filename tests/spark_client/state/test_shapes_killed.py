@@ -61,6 +61,7 @@ def cut(job: Job) -> dict[str, set[int]]:
             time.sleep(dice.uniform(0, LATER_MAX_S))
         for name, checkpoint in checkpoints.items():
             found[name] |= set(range(checkpoint.committed + 1, checkpoint.planned + 1))
+            forget_picked(checkpoint)
     with driver(job) as running:
         until(lambda: running.ended is not None, END_MAX_S)
         assert running.ended == 0, running.log.read_text()[-3000:]
@@ -83,6 +84,20 @@ def driver(job: Job) -> Iterator[Driver]:
 def reached(checkpoints: Mapping[str, Checkpoint], batch: int) -> bool:
     """Whether any of the queries has begun a micro-batch."""
     return any(checkpoint.planned >= batch for checkpoint in checkpoints.values())
+
+
+def forget_picked(checkpoint: Checkpoint) -> None:
+    """Forget files that a source has picked for no micro-batch yet: as if the blow had come a moment before.
+
+    Spark would read such a file together with the next one, so that there were fewer micro-batches.
+    """
+    planned = checkpoint.path / "offsets" / str(checkpoint.planned)
+    ends = planned.read_text().splitlines()[2:] if planned.exists() else []
+    for source in (checkpoint.path / "sources").glob("*"):
+        last = json.loads(ends[int(source.name)])["logOffset"] if ends else -1
+        for picked in source.glob("[0-9]*"):
+            if int(picked.name) > last:
+                picked.unlink()
 
 
 def noted(job: Job, name: str) -> dict[int, list[Rows]]:
