@@ -37,7 +37,13 @@ final class Edit extends View {
    * where values are not kept in memory.
    */
   int put(
-      Object keyBase, long keyOffset, int keyLength, Object valueBase, long valueOffset, int valueLength, long location) {
+      Object keyBase,
+      long keyOffset,
+      int keyLength,
+      Object valueBase,
+      long valueOffset,
+      int valueLength,
+      long location) {
     if (valueLength < 0) {
       throw new IllegalArgumentException("a value of " + valueLength + " bytes");
     }

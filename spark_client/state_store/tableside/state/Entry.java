@@ -92,8 +92,8 @@ final class Entry {
   }
 
   /**
-   * Mark an entry as replaced or removed in some version. It may well be in others. But one without the mark is in every
-   * version that comes from the one that wrote it.
+   * Mark an entry as replaced or removed in some version. It may well be in others. But one without the mark is in
+   * every version that comes from the one that wrote it.
    */
   static void replace(long[] words, int at) {
     WORD.setOpaque(words, at + LENGTH, words[at + LENGTH] | REPLACED);
