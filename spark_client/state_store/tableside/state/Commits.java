@@ -41,8 +41,7 @@ final class Commits {
     }
     log.await(store.announced());
     register(base);
-    Version next = write(store, versions.lineageOf(base));
-    versions.keep(next);
+    Version next = versions.make(() -> write(store, versions.lineageOf(base)));
     if (store.snapshotForced()) {
       snapshots.tryToTake(next);
     }

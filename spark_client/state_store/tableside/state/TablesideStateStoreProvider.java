@@ -257,11 +257,14 @@ public final class TablesideStateStoreProvider
     if (present != null) {
       return present;
     }
-    Version nearest = versions.nearest(manifest.lineage());
-    Version loaded = loader.load(manifest, nearest == null ? empty(0, null) : nearest, prefixes());
+    Version loaded = versions.make(() -> load(manifest));
     LOG.info("loaded version {} of {}: {} records", version, log.place().path(), loaded.entries().size());
-    versions.keep(loaded);
     return loaded;
+  }
+
+  private Version load(Manifest manifest) throws IOException, InterruptedException {
+    Version nearest = versions.nearest(manifest.lineage());
+    return loader.load(manifest, nearest == null ? empty(0, null) : nearest, prefixes());
   }
 
   private Version replayed(long snapshotVersion, long endVersion, Option<String> snapshotUid, Option<String> endUid) {

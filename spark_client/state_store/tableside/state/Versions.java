@@ -1,11 +1,20 @@
 package tableside.state;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.locks.ReadWriteLock;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /** The versions of a store that are in memory, the newest last, and the newest snapshot that is known. Thread-safe. */
 final class Versions {
+  /** How a version is made: from another, with what the table has or is given. */
+  interface Making {
+    Version make() throws IOException, InterruptedException;
+  }
+
   private final int kept;
+  private final ReadWriteLock moving = new ReentrantReadWriteLock();
   private final List<Version> versions = new ArrayList<>();
   private Lineage.Base base;
 
@@ -34,8 +43,23 @@ final class Versions {
     return null;
   }
 
+  /**
+   * Make a version, and keep it. No snapshot moves values in between: a version that does not share memory with the
+   * others, and is not kept yet, would go on looking for them where they were.
+   */
+  Version make(Making making) throws IOException, InterruptedException {
+    moving.readLock().lockInterruptibly();
+    try {
+      Version version = making.make();
+      keep(version);
+      return version;
+    } finally {
+      moving.readLock().unlock();
+    }
+  }
+
   /** Keep a version; what is of the same number or a higher one is of an attempt that has been left behind. */
-  synchronized void keep(Version version) {
+  private synchronized void keep(Version version) {
     versions.removeIf(other -> other.number() >= version.number());
     versions.add(version);
     while (versions.size() > kept) {
@@ -49,14 +73,27 @@ final class Versions {
   }
 
   /** Build on this snapshot from now on; values that are not in memory are found there. */
-  synchronized void build(Version version, Snapshots.Written written, Values values) {
-    base = written.base();
-    if (values != null) {
-      values.relocate(version, written, versions);
+  void build(Version version, Snapshots.Written written, Values values) throws InterruptedException {
+    moving.writeLock().lockInterruptibly();
+    try {
+      build(written.base());
+      if (values != null) {
+        values.relocate(version, written, all());
+      }
+    } finally {
+      moving.writeLock().unlock();
     }
   }
 
   synchronized void clear() {
     versions.clear();
+  }
+
+  private synchronized void build(Lineage.Base newer) {
+    base = newer;
+  }
+
+  private synchronized List<Version> all() {
+    return List.copyOf(versions);
   }
 }

@@ -25,6 +25,7 @@ import scala.Option;
 
 /** A version being made from the one before it. What is changed stays here until it is committed. */
 final class WriteStore extends ReadStore implements StateStore {
+  private static final int CHANGES_UNTIDIED_MAX = 1 << 16;
   private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
   private final Commits commits;
@@ -34,6 +35,7 @@ final class WriteStore extends ReadStore implements StateStore {
   private final long attempt;
   private final StateLog log;
   private final Edit changes = Entries.empty(true).edit();
+  private int changesSinceTidied;
   private final Map<ByteBuffer, List<byte[]>> changedKeys = new LinkedHashMap<>();
   private CompletableFuture<List<Outcome>> announced;
   private Version committed;
@@ -257,9 +259,18 @@ final class WriteStore extends ReadStore implements StateStore {
   /** Keep the key under its prefix, when it is changed for the first time. */
   private void noteChange(UnsafeRow key) {
     announced();
+    tidy();
     if (prefixes() != null && findChange(key) == Entries.NONE) {
       ByteBuffer prefix = ByteBuffer.wrap(prefixes().of(key).getBytes());
       changedKeys.computeIfAbsent(prefix, name -> new ArrayList<>()).add(key.getBytes());
+    }
+  }
+
+  /** Keys that are changed again and again leave what they were behind: now and then it is thrown away. */
+  private void tidy() {
+    if (++changesSinceTidied == CHANGES_UNTIDIED_MAX) {
+      changes.freeze();
+      changesSinceTidied = 0;
     }
   }
 
