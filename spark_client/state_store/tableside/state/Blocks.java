@@ -17,6 +17,7 @@ final class Blocks {
 
   private final Map<Integer, Address> addresses = new HashMap<>();
   private Set<Integer> retired = new HashSet<>();
+  private long retiredUpTo;
   private int last;
 
   synchronized int add(Address address) {
@@ -33,12 +34,15 @@ final class Blocks {
   }
 
   /**
-   * Forget the blocks up to that version which are not of the snapshot that replaces them, but not before the next call:
-   * a version that is a little older may still need them.
+   * Forget the blocks up to that version which are not of the snapshot that replaces them, but not before a later version
+   * is retired: one that is a little older may still need them.
    */
   synchronized void retire(long version, String snapshotChunks) {
-    addresses.keySet().removeAll(retired);
-    retired = new HashSet<>();
+    if (version > retiredUpTo) {
+      addresses.keySet().removeAll(retired);
+      retired = new HashSet<>();
+      retiredUpTo = version;
+    }
     addresses.forEach(
         (number, address) -> {
           if (address.version() <= version && !address.chunks().equals(snapshotChunks)) {

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -43,7 +42,7 @@ final class Cleaning {
       Outcome present = log.one(new Operation.Get(log.place().floor(), null));
       floor = present.absent() ? 1 : present.value().path("version").asLong(1);
     }
-    long needed = floor < oldest ? lowestBase(oldest) : floor;
+    long needed = floor < oldest ? lowestBase(oldest, latest) : floor;
     while (floor < needed) {
       long end = Math.min(floor + VERSIONS_AT_ONCE, needed);
       removeVersions(floor, end);
@@ -52,12 +51,17 @@ final class Cleaning {
     }
   }
 
-  /** The version of the oldest snapshot that an attempt at this version builds on; 0 where one builds on none. */
-  private long lowestBase(long version) throws IOException, InterruptedException {
+  /**
+   * The version of the oldest snapshot that is built on by an attempt at the oldest version, or by what shares manifests
+   * and came after it: there a late attempt may have replaced one on which others were built. 0 where one builds on none.
+   */
+  private long lowestBase(long oldest, long latest) throws IOException, InterruptedException {
     List<Operation> gets = new ArrayList<>();
-    gets.add(new Operation.Get(log.place().manifest(version, null), List.of("base")));
-    for (String uid : names(log.one(new Operation.Get(log.place().attempts(version), null)), "uids")) {
-      gets.add(new Operation.Get(log.place().manifest(version, uid), List.of("base")));
+    for (long version = oldest; version <= latest; version++) {
+      gets.add(new Operation.Get(log.place().manifest(version, null), List.of("base")));
+    }
+    for (String uid : names(log.one(new Operation.Get(log.place().attempts(oldest), null)), "uids")) {
+      gets.add(new Operation.Get(log.place().manifest(oldest, uid), List.of("base")));
     }
     long lowest = Long.MAX_VALUE;
     for (Outcome outcome : log.apply(gets)) {
@@ -138,13 +142,22 @@ final class Cleaning {
   }
 
   private void removeChunks(Written written) throws IOException, InterruptedException {
-    int count = written.count() >= 0 ? written.count() : probe(written.chunks());
+    if (written.count() >= 0) {
+      remove(keys(written, 0, written.count()));
+      return;
+    }
+    // The first ones last: if this is cut off, probing finds the rest.
+    for (int from = probe(written.chunks()) - ChunkWriter.GROUP; from >= 0; from -= ChunkWriter.GROUP) {
+      remove(keys(written, from, from + ChunkWriter.GROUP));
+    }
+  }
+
+  private List<Key> keys(Written written, int from, int to) {
     List<Key> keys = new ArrayList<>();
-    for (int index = 0; index < count; index++) {
+    for (int index = from; index < to; index++) {
       keys.add(log.place().chunk(written.chunks(), index));
     }
-    Collections.reverse(keys); // the first ones last: if this is cut off, probing finds the rest
-    remove(keys);
+    return keys;
   }
 
   /** The end of the chunks of an attempt that did not come to its end: none comes after a group that is absent. */

@@ -2,7 +2,6 @@ package tableside.state;
 
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
@@ -36,9 +35,7 @@ final class Commits {
   Version commit(WriteStore store) throws IOException, InterruptedException {
     long begun = System.nanoTime();
     Version base = store.loaded();
-    if (versions.lineageOf(base).deltas().size() >= log.settings().deltasMax()) {
-      snapshots.take(base);
-    }
+    snapshots.takeIfBehind(base, log.settings().deltasMax());
     log.await(store.announced());
     register(base);
     Version next = versions.make(() -> write(store, versions.lineageOf(base)));
@@ -65,15 +62,12 @@ final class Commits {
     Entries entries = Delta.write(store.changes().freeze(), base.entries(), writer, values);
     int chunks = writer.finish();
     Lineage longer = lineage.then(new Lineage.Delta(number, store.uid(), chunks, log.codecName()));
-    publish(store, manifest(store, number, longer, chunks, entries.size(), writer.bytes()));
+    publish(
+        store,
+        new Manifest(
+            number, store.uid(), longer, chunks, entries.size(), writer.bytes(), store.epoch(), store.attempt(),
+            Manifest.now()));
     return new Version(number, store.uid(), longer, entries, store.prefixesAfter());
-  }
-
-  private Manifest manifest(WriteStore store, long number, Lineage lineage, int chunks, long records, long bytes)
-      throws IOException, InterruptedException {
-    String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
-    long epoch = store.withIdentities() || run == null ? 0 : Runs.epoch(log, run);
-    return new Manifest(number, store.uid(), lineage, chunks, records, bytes, epoch, store.attempt(), Manifest.now());
   }
 
   private void publish(WriteStore store, Manifest manifest) throws IOException, InterruptedException {
@@ -86,6 +80,9 @@ final class Commits {
 
   /** At a store's first commit; and once for each provider of the first partition, since checkpoints may be moved. */
   private void register(Version base) throws IOException, InterruptedException {
+    if (base.number() == 0) {
+      log.lowerFloor();
+    }
     if (!registered && (base.number() == 0 || id.partitionId() == 0)) {
       log.register();
       registered = true;

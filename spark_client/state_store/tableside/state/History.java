@@ -29,10 +29,7 @@ final class History {
       if (base == null || base.version() <= from) {
         break;
       }
-      manifest = log.manifest(base.version(), uid == null ? null : base.uid());
-      if (!manifest.uid().equals(base.uid())) {
-        throw new StateUnreadable("version " + base.version() + " of " + log.place().path() + " was committed again since");
-      }
+      manifest = log.manifestOf(base);
     }
     Collections.reverse(pieces);
     List<Lineage.Delta> deltas = pieces.stream().flatMap(List::stream).toList();
@@ -50,7 +47,11 @@ final class History {
     Manifest manifest = log.manifest(version, uid);
     List<Lineage.Delta> deltas = deltas(snapshotVersion, version, uid);
     String made = snapshotUid != null ? snapshotUid : log.manifest(snapshotVersion, null).uid();
-    Lineage lineage = new Lineage(log.snapshotOf(snapshotVersion, made), deltas);
+    Lineage.Base base = log.snapshotOf(snapshotVersion, made);
+    if (base == null) {
+      throw new StateUnreadable("there is no snapshot of version " + snapshotVersion + " of " + log.place().path());
+    }
+    Lineage lineage = new Lineage(base, deltas);
     return new Manifest(
         version, manifest.uid(), lineage, manifest.chunks(), manifest.records(), manifest.bytes(), manifest.epoch(),
         manifest.attempt(), manifest.time());

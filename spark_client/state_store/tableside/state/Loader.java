@@ -1,7 +1,6 @@
 package tableside.state;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
 
@@ -103,7 +102,7 @@ final class Loader {
     UnsafeRow key = new UnsafeRow(keyFields);
     for (int at = entries.next(Entries.NONE); at != Entries.NONE; at = entries.next(at)) {
       key.pointTo(entries.base(at), entries.keyOffset(at), entries.keyLength(at));
-      all.note(ByteBuffer.wrap(prefixes.of(key).getBytes()), key.getBytes(), true);
+      all.note(prefixes.of(key), Prefixes.bytes(key), true);
     }
     return all.applied(Entries.empty(true));
   }

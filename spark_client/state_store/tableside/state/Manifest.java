@@ -31,6 +31,11 @@ record Manifest(
     return epoch != other.epoch ? epoch < other.epoch : attempt < other.attempt;
   }
 
+  /** The same version, made of a newer snapshot if that is of its past. */
+  Manifest onto(Lineage.Base base) {
+    return new Manifest(version, uid, lineage.onto(base), chunks, records, bytes, epoch, attempt, time);
+  }
+
   ObjectNode toJson() {
     ObjectNode json = JsonNodeFactory.instance.objectNode();
     json.put("format", FORMAT).put("version", version).put("uid", uid).put("time", time);

@@ -23,7 +23,7 @@ final class Pair extends UnsafeRowPair {
     if (source != null) {
       try {
         super.value_$eq(source.read());
-      } catch (IOException | InterruptedException error) {
+      } catch (IOException | InterruptedException | IllegalStateException error) {
         throw Failures.reading(error);
       }
       source = null;

@@ -27,9 +27,17 @@ final class Prefixes {
     projection = UnsafeProjection.create(new StructType(fields));
   }
 
-  /** The prefix of a key; valid until the next call. */
-  UnsafeRow of(UnsafeRow key) {
-    return projection.apply(key);
+  /** The prefix of a key. */
+  ByteBuffer of(UnsafeRow key) {
+    return ByteBuffer.wrap(bytes(projection.apply(key)));
+  }
+
+  /** A copy of a row's bytes: its own are used again for the next row. */
+  static byte[] bytes(UnsafeRow row) {
+    byte[] bytes = new byte[row.getSizeInBytes()];
+    Platform.copyMemory(
+        row.getBaseObject(), row.getBaseOffset(), bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length);
+    return bytes;
   }
 
   /** The keys in a prefix's list, as bytes. */

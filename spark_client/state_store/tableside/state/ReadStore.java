@@ -151,7 +151,7 @@ class ReadStore implements ReadStateStore {
     int address = find(version, key);
     try {
       return address == Entries.NONE ? null : rows.value(version.entries(), address);
-    } catch (IOException | InterruptedException error) {
+    } catch (IOException | InterruptedException | IllegalStateException error) {
       throw Failures.reading(error);
     }
   }

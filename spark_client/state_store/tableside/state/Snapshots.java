@@ -39,8 +39,14 @@ final class Snapshots {
   /** What was written: the snapshot, and where it has put the values that are not in memory, in the entries' order. */
   record Written(Lineage.Base base, long[] locations) {}
 
-  /** Write a snapshot of a version that was committed, on which later versions then build. */
-  synchronized void take(Version version) throws IOException, InterruptedException {
+  /** Write a snapshot of a version that was committed, if so many deltas came after the last one; later ones build on it. */
+  synchronized void takeIfBehind(Version version, int deltas) throws IOException, InterruptedException {
+    if (versions.lineageOf(version).deltas().size() >= deltas) {
+      take(version);
+    }
+  }
+
+  private void take(Version version) throws IOException, InterruptedException {
     versions.build(version, write(version), values);
     log.meter().snapshots.increment();
     LOG.info("wrote a snapshot of version {} of {}", version.number(), log.place().path());
@@ -48,7 +54,7 @@ final class Snapshots {
   }
 
   /** Write one if that can be done now; if not, maintenance will. */
-  void tryToTake(Version version) throws InterruptedException {
+  synchronized void tryToTake(Version version) throws InterruptedException {
     try {
       take(version);
     } catch (IOException error) {

@@ -70,19 +70,33 @@ final class StateLog {
     return manifestOf(key, outcome);
   }
 
-  /** A snapshot of the version that this commit made. @throws StateUnreadable if there is none */
-  Lineage.Base snapshotOf(long version, String uid) throws IOException, InterruptedException {
-    Outcome attempts = one(new Operation.Get(place.attempts(version), null));
-    if (!attempts.absent()) {
-      for (JsonNode name : attempts.value().path("snapshots")) {
-        Outcome found = one(new Operation.Get(place.snapshot(version, name.asText()), null));
-        if (!found.absent() && found.value().path("uid").asText().equals(uid)) {
-          JsonNode json = found.value();
-          return new Lineage.Base(version, uid, name.asText(), json.path("chunks").asInt(), json.path("codec").asText());
-        }
+  /** What a snapshot's version is made of, in whichever format it was committed. @throws StateUnreadable if it is not there */
+  Manifest manifestOf(Lineage.Base base) throws IOException, InterruptedException {
+    Key shared = place.manifest(base.version(), null);
+    Outcome outcome = one(new Operation.Get(shared, null));
+    if (!outcome.absent()) {
+      Manifest manifest = manifestOf(shared, outcome);
+      if (manifest.uid().equals(base.uid())) {
+        return manifest;
       }
     }
-    throw new StateUnreadable("there is no snapshot of version " + version + " of " + place.path());
+    return manifest(base.version(), base.uid());
+  }
+
+  /** A snapshot of the version that this commit made, or null if there is none. */
+  Lineage.Base snapshotOf(long version, String uid) throws IOException, InterruptedException {
+    Outcome attempts = one(new Operation.Get(place.attempts(version), null));
+    if (attempts.absent()) {
+      return null;
+    }
+    for (JsonNode name : attempts.value().path("snapshots")) {
+      Outcome found = one(new Operation.Get(place.snapshot(version, name.asText()), null));
+      if (!found.absent() && found.value().path("uid").asText().equals(uid)) {
+        JsonNode json = found.value();
+        return new Lineage.Base(version, uid, name.asText(), json.path("chunks").asInt(), json.path("codec").asText());
+      }
+    }
+    return null;
   }
 
   ChunkReader delta(Lineage.Delta delta) {
@@ -200,6 +214,13 @@ final class StateLog {
         List.of(
             new Operation.Update(place.registration(), named, json.objectNode(), false),
             new Operation.Update(place.description(), described, fresh, false)));
+  }
+
+  /** State that begins anew under the old identity has versions again below the floor of before. */
+  void lowerFloor() throws IOException, InterruptedException {
+    if (!one(new Operation.Get(place.floor(), null)).absent()) {
+      one(new Operation.Put(place.floor(), JsonNodeFactory.instance.objectNode().put("version", 1), false, null));
+    }
   }
 
   // ---- the table

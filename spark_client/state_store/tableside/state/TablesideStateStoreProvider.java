@@ -2,6 +2,7 @@ package tableside.state;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -90,7 +91,9 @@ public final class TablesideStateStoreProvider
     this.log = new StateLog(Table.shared(settings), settings, place, conf.compressionCodec(), meter);
     Blocks blocks = bounded ? new Blocks() : null;
     this.values =
-        blocks == null ? null : new Values(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax());
+        blocks == null
+            ? null
+            : new Values(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax(), this::forget);
     this.rows = new Rows(keySchema.length(), valueSchema.length(), values);
     this.loader =
         new Loader(
@@ -174,12 +177,8 @@ public final class TablesideStateStoreProvider
   @Override
   public void doSnapshotMaintenance() {
     Version newest = versions.newest();
-    if (newest != null && versions.lineageOf(newest).deltas().size() >= conf.minDeltasForSnapshot()) {
-      try {
-        snapshots.take(newest);
-      } catch (IOException | InterruptedException error) {
-        throw Failures.committing(error);
-      }
+    if (newest != null) {
+      maintain(() -> snapshots.takeIfBehind(newest, conf.minDeltasForSnapshot()));
     }
   }
 
@@ -187,18 +186,34 @@ public final class TablesideStateStoreProvider
   @Override
   public void doCleanupMaintenance() {
     Version newest = versions.newest();
-    if (newest == null) {
-      return;
+    if (newest != null) {
+      maintain(() -> cleaning.clean(newest.number(), conf.minVersionsToRetain()));
     }
+  }
+
+  /** Something that can be done later as well. */
+  private interface Maintenance {
+    void run() throws IOException, InterruptedException;
+  }
+
+  /** What fails for want of the service is done the next time; to fail would have Spark unload a store that is sound. */
+  private void maintain(Maintenance maintenance) {
     try {
-      cleaning.clean(newest.number(), conf.minVersionsToRetain());
-    } catch (IOException | InterruptedException error) {
+      maintenance.run();
+    } catch (IOException error) {
+      LOG.warn("maintenance of {} is put off", log.place().path(), error);
+    } catch (InterruptedException error) {
       throw Failures.committing(error);
     }
   }
 
   @Override
   public void close() {
+    versions.clear();
+  }
+
+  /** After a value could not be read: the next try loads what it needs. */
+  private void forget() {
     versions.clear();
   }
 
@@ -263,8 +278,34 @@ public final class TablesideStateStoreProvider
   }
 
   private Version load(Manifest manifest) throws IOException, InterruptedException {
-    Version nearest = versions.nearest(manifest.lineage());
-    return loader.load(manifest, nearest == null ? empty(0, null) : nearest, prefixes());
+    Version nearest = nearest(manifest.lineage());
+    return nearest == null
+        ? loader.load(onSnapshot(manifest), empty(0, null), prefixes())
+        : loader.load(manifest, nearest, prefixes());
+  }
+
+  /**
+   * The nearest version in memory. Where values stay in the table it has to build on the same snapshot: of what is older
+   * than that, somebody else may have removed it.
+   */
+  private Version nearest(Lineage lineage) {
+    Version nearest = versions.nearest(lineage);
+    boolean elsewhere =
+        bounded && nearest != null && !Objects.equals(versions.lineageOf(nearest).base(), lineage.base());
+    return elsewhere ? null : nearest;
+  }
+
+  /** Whoever committed the version may have written a snapshot of it afterwards, and gone. */
+  private Manifest onSnapshot(Manifest manifest) throws IOException, InterruptedException {
+    if (manifest.lineage().deltas().size() < conf.minDeltasForSnapshot()) {
+      return manifest;
+    }
+    Lineage.Base base = log.snapshotOf(manifest.version(), manifest.uid());
+    if (base == null) {
+      return manifest;
+    }
+    versions.build(base);
+    return manifest.onto(base);
   }
 
   private Version replayed(long snapshotVersion, long endVersion, Option<String> snapshotUid, Option<String> endUid) {
@@ -290,7 +331,15 @@ public final class TablesideStateStoreProvider
   }
 
   private WriteStore write(ReadStore read, boolean forceSnapshot) {
-    return new WriteStore(read, commits, log, conf.enableStateStoreCheckpointIds(), forceSnapshot);
+    try {
+      boolean withIdentities = conf.enableStateStoreCheckpointIds();
+      String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
+      // A run has its place among the others before it commits anything: so one that comes late is known to be late.
+      long epoch = withIdentities || run == null ? 0 : Runs.epoch(log, run);
+      return new WriteStore(read, commits, log, withIdentities, forceSnapshot, epoch);
+    } catch (IOException | InterruptedException error) {
+      throw Failures.reading(error);
+    }
   }
 
   private Prefixes prefixes() {

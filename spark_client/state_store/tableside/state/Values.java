@@ -23,17 +23,22 @@ final class Values {
   private final Blocks blocks;
   private final int recordsMax;
   private final long bytesMax;
+  private final Runnable unreadable;
   private final LinkedHashMap<Long, byte[]> values = new LinkedHashMap<>(16, 0.75f, true);
   private final LinkedHashMap<Integer, byte[]> read = new LinkedHashMap<>(16, 0.75f, true);
   private long valueBytes;
   private long readBytes;
 
-  /** @param bytesMax of values; a quarter as much again may be taken by the blocks that were read last */
-  Values(StateLog log, Blocks blocks, int recordsMax, long bytesMax) {
+  /**
+   * @param bytesMax of values; a quarter as much again may be taken by the blocks that were read last
+   * @param unreadable told when a value is not where it should be, before that fails
+   */
+  Values(StateLog log, Blocks blocks, int recordsMax, long bytesMax, Runnable unreadable) {
     this.log = log;
     this.blocks = blocks;
     this.recordsMax = recordsMax;
     this.bytesMax = bytesMax;
+    this.unreadable = unreadable;
   }
 
   Blocks blocks() {
@@ -45,15 +50,13 @@ final class Values {
   }
 
   /** A value by its location, from memory or from the table. */
-  synchronized byte[] get(long location, int length) throws IOException, InterruptedException {
-    byte[] value = values.get(location);
-    if (value != null) {
-      log.meter().cacheHits.increment();
-      return value;
+  byte[] get(long location, int length) throws IOException, InterruptedException {
+    byte[] value = kept(location);
+    if (value == null) {
+      log.meter().cacheMisses.increment();
+      value = slice(block(Blocks.block(location)), location, length);
+      keep(location, value);
     }
-    log.meter().cacheMisses.increment();
-    value = slice(block(Blocks.block(location)), location, length);
-    keep(location, value);
     return value;
   }
 
@@ -122,7 +125,7 @@ final class Values {
         if (kept != null) {
           return kept;
         }
-        window = log.blocks(ahead(address, number));
+        window = fetch(ahead(address, number));
       }
       return slice(window.get(number), location, entries.valueLength(address));
     }
@@ -152,18 +155,36 @@ final class Values {
   }
 
   private byte[] block(int number) throws IOException, InterruptedException {
-    byte[] block = read.get(number);
+    byte[] block = blockRead(number);
     if (block == null) {
-      block = log.blocks(Map.of(number, blocks.at(number))).get(number);
-      read.put(number, block);
-      readBytes += block.length + OVERHEAD_BYTES;
-      var oldest = read.entrySet().iterator();
-      while (readBytes > bytesMax / BLOCKS_SHARE && read.size() > 1) {
-        readBytes -= oldest.next().getValue().length + OVERHEAD_BYTES;
-        oldest.remove();
-      }
+      block = fetch(Map.of(number, blocks.at(number))).get(number);
+      keepBlock(number, block);
     }
     return block;
+  }
+
+  private Map<Integer, byte[]> fetch(Map<Integer, Blocks.Address> wanted) throws IOException, InterruptedException {
+    try {
+      return log.blocks(wanted);
+    } catch (StateUnreadable error) {
+      unreadable.run();
+      throw error;
+    }
+  }
+
+  private synchronized byte[] blockRead(int number) {
+    return read.get(number);
+  }
+
+  private synchronized void keepBlock(int number, byte[] block) {
+    if (read.put(number, block) == null) {
+      readBytes += block.length + OVERHEAD_BYTES;
+    }
+    var oldest = read.entrySet().iterator();
+    while (readBytes > bytesMax / BLOCKS_SHARE && read.size() > 1) {
+      readBytes -= oldest.next().getValue().length + OVERHEAD_BYTES;
+      oldest.remove();
+    }
   }
 
   private void shrink() {

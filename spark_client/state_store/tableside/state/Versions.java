@@ -18,9 +18,9 @@ final class Versions {
   private final List<Version> versions = new ArrayList<>();
   private Lineage.Base base;
 
-  /** @param kept how many at most; 0 keeps none */
+  /** @param kept how many at most; one is kept in any case, for maintenance */
   Versions(int kept) {
-    this.kept = kept;
+    this.kept = Math.max(1, kept);
   }
 
   /** The newest version, or null. */
@@ -89,7 +89,8 @@ final class Versions {
     versions.clear();
   }
 
-  private synchronized void build(Lineage.Base newer) {
+  /** Build on a snapshot that somebody else has written. */
+  synchronized void build(Lineage.Base newer) {
     base = newer;
   }
 

@@ -33,6 +33,7 @@ final class WriteStore extends ReadStore implements StateStore {
   private final boolean withIdentities;
   private final boolean snapshotForced;
   private final long attempt;
+  private final long epoch;
   private final StateLog log;
   private final Edit changes = Entries.empty(true).edit();
   private int changesSinceTidied;
@@ -44,13 +45,16 @@ final class WriteStore extends ReadStore implements StateStore {
 
   /**
    * @param withIdentities whether versions are known by the identity of their commit (checkpoint format v2)
+   * @param epoch greater for a later run of the query; 0 where that does not matter
    */
-  WriteStore(ReadStore read, Commits commits, StateLog log, boolean withIdentities, boolean snapshotForced) {
+  WriteStore(
+      ReadStore read, Commits commits, StateLog log, boolean withIdentities, boolean snapshotForced, long epoch) {
     super(read.id(), read.loaded(), read.rows(), read.prefixes());
     this.commits = commits;
     this.withIdentities = withIdentities;
     this.snapshotForced = snapshotForced;
     this.attempt = nextAttempt();
+    this.epoch = epoch;
     this.log = log;
   }
 
@@ -210,6 +214,10 @@ final class WriteStore extends ReadStore implements StateStore {
     return snapshotForced;
   }
 
+  long epoch() {
+    return epoch;
+  }
+
   /** Greater for what was begun later in this run of the query. */
   long attempt() {
     return attempt;
@@ -261,8 +269,7 @@ final class WriteStore extends ReadStore implements StateStore {
     announced();
     tidy();
     if (prefixes() != null && findChange(key) == Entries.NONE) {
-      ByteBuffer prefix = ByteBuffer.wrap(prefixes().of(key).getBytes());
-      changedKeys.computeIfAbsent(prefix, name -> new ArrayList<>()).add(key.getBytes());
+      changedKeys.computeIfAbsent(prefixes().of(key), name -> new ArrayList<>()).add(Prefixes.bytes(key));
     }
   }
 
@@ -277,7 +284,7 @@ final class WriteStore extends ReadStore implements StateStore {
   /** The keys of a prefix that the version has or that are changed, each once. */
   private List<byte[]> keys(UnsafeRow prefix) {
     List<byte[]> keys = Prefixes.keys(loaded().prefixes(), prefix);
-    for (byte[] key : changedKeys.getOrDefault(ByteBuffer.wrap(prefix.getBytes()), List.of())) {
+    for (byte[] key : changedKeys.getOrDefault(ByteBuffer.wrap(Prefixes.bytes(prefix)), List.of())) {
       if (find(loaded(), key) == Entries.NONE) {
         keys.add(key);
       }
