@@ -13,6 +13,10 @@ SPARKS = "org.apache.spark.sql.execution.streaming.state"
 STATE_STORE = "spark.sql.streaming.stateStore"
 TABLE = "state"
 BASELINE = "rocksdb"
+# On a local disk, what Hadoop does by default starts two processes for each file that is renamed, and Spark's own
+# providers rename many: nobody would run them so.
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+COMMON = {"spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER}
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class Way:
     def configured(self, url: str) -> dict[str, str]:
         """Return the settings of Spark; `url` is where the service is, if there is one."""
         if self.memory is not None:
-            return settings(url, TABLE, memory=self.memory)
-        return {f"{STATE_STORE}.providerClass": self.provider, **self.more}
+            return settings(url, TABLE, memory=self.memory) | COMMON
+        return {f"{STATE_STORE}.providerClass": self.provider, **self.more, **COMMON}
 
 
 WAYS = {
