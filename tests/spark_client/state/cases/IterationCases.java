@@ -2,6 +2,7 @@ package tableside.state;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
@@ -190,6 +191,19 @@ final class IterationCases {
     }
   }
 
+  /** Such a prefix fills its row's buffer, which is used for the next one. */
+  public static void aScanByANumber(JsonNode told) throws Exception {
+    Query query = Query.of(told);
+    query.keySchema = SparkRows.TWO_NUMBERS;
+    scanned(query, "1", "2", "3");
+  }
+
+  /** As a number does, so does a text of as many characters as a new row has room for. */
+  public static void aScanByAText(JsonNode told) throws Exception {
+    String most = "k".repeat(27);
+    scanned(Query.of(told), most + 1, most + 2, most + 3);
+  }
+
   public static void changingWhatIsBeingScanned(JsonNode told) throws Exception {
     Query query = Query.of(told);
     query.prefixes = true;
@@ -222,6 +236,40 @@ final class IterationCases {
       Check.equal(State.content(reading.prefixScan(new SparkRows().prefix("a"), State.FAMILY)), Map.of("a/1", 1, "a/2", 2));
       reading.release();
     }
+  }
+
+  /** Before the commit, after it, and after loading: what was put and removed under each of three names. */
+  private static void scanned(Query query, String one, String two, String three) throws Exception {
+    query.prefixes = true;
+    try (Partition partition = query.open()) {
+      State state = partition.at(0);
+      for (String name : List.of(one, two, three)) {
+        state.put(name, 1, 1).put(name, 2, 2);
+      }
+      state.remove(two, 1);
+      named(state, Map.of(one, List.of(1, 2), two, List.of(2), three, List.of(1, 2)));
+      state.commit();
+      State next = partition.at(1);
+      named(next, Map.of(one, List.of(1, 2), two, List.of(2), three, List.of(1, 2)));
+      next.remove(one, 2).remove(two, 2).put(three, 3, 3);
+      named(next, Map.of(one, List.of(1), two, List.of(), three, List.of(1, 2, 3)));
+      next.commit();
+    }
+    try (Partition partition = query.restarted().open()) {
+      State state = partition.at(2);
+      named(state, Map.of(one, List.of(1), two, List.of(), three, List.of(1, 2, 3)));
+      state.remove(three, 2).put(two, 4, 4);
+      named(state, Map.of(one, List.of(1), two, List.of(4), three, List.of(1, 3)));
+      state.abort();
+    }
+  }
+
+  private static void named(State state, Map<String, List<Integer>> expected) {
+    expected.forEach((name, numbers) -> {
+      Map<String, Integer> found = new TreeMap<>();
+      numbers.forEach(number -> found.put(name + "/" + number, number));
+      Check.equal(state.named(name), found);
+    });
   }
 
   private static void putMany(State state) {

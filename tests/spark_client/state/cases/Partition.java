@@ -23,7 +23,7 @@ final class Partition implements AutoCloseable {
     StateStoreProvider provider =
         StateStoreProvider.createAndInit(
             query.providerId(id),
-            SparkRows.KEY,
+            query.keySchema,
             query.valueSchema,
             query.keys(),
             false,
@@ -80,7 +80,7 @@ final class Partition implements AutoCloseable {
   Map<String, Integer> content(long version, Option<String> uid) {
     ReadStateStore store = provider.getReadStore(version, uid);
     try {
-      return State.content(store);
+      return State.content(store.iterator(State.FAMILY), query.keySchema);
     } finally {
       store.release();
     }

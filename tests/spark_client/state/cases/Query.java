@@ -37,6 +37,7 @@ final class Query {
   final Map<String, String> ids;
   final UUID run = UUID.randomUUID();
   boolean prefixes;
+  StructType keySchema = SparkRows.KEY;
   StructType valueSchema = SparkRows.NUMBER;
 
   private Query(String provider, int format, Path checkpoint, String name, Map<String, String> ids) {
@@ -71,6 +72,7 @@ final class Query {
     again.settings.putAll(settings);
     again.conf.putAll(conf);
     again.prefixes = prefixes;
+    again.keySchema = keySchema;
     again.valueSchema = valueSchema;
     return again;
   }
@@ -129,7 +131,7 @@ final class Query {
   }
 
   KeyStateEncoderSpec keys() {
-    return prefixes ? new PrefixKeyScanStateEncoderSpec(SparkRows.KEY, 1) : new NoPrefixKeyStateEncoderSpec(SparkRows.KEY);
+    return prefixes ? new PrefixKeyScanStateEncoderSpec(keySchema, 1) : new NoPrefixKeyStateEncoderSpec(keySchema);
   }
 
   StateStoreConf storeConf() {

@@ -14,6 +14,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class SparkRows {
   static final StructType KEY =
       new StructType().add("name", DataTypes.StringType).add("number", DataTypes.IntegerType);
+  /** Keys and prefixes of fixed size: their rows fill the buffer that they are written into. */
+  static final StructType TWO_NUMBERS =
+      new StructType().add("name", DataTypes.LongType).add("number", DataTypes.LongType);
   static final StructType NUMBER = new StructType().add("value", DataTypes.IntegerType);
   static final StructType BYTES = new StructType().add("value", DataTypes.BinaryType);
   static final StructType THREE =
@@ -22,20 +25,30 @@ final class SparkRows {
           .add("two", DataTypes.StringType)
           .add("three", DataTypes.DoubleType);
 
-  private static final StructType NAME = new StructType().add("name", DataTypes.StringType);
-
-  private final UnsafeProjection keys = UnsafeProjection.create(KEY);
-  private final UnsafeProjection names = UnsafeProjection.create(NAME);
+  private final StructType schema;
+  private final UnsafeProjection keys;
+  private final UnsafeProjection names;
   private final UnsafeProjection numbers = UnsafeProjection.create(NUMBER);
   private final UnsafeProjection bytes = UnsafeProjection.create(BYTES);
 
+  SparkRows() {
+    this(KEY);
+  }
+
+  /** @param schema of the keys: {@link #KEY} or {@link #TWO_NUMBERS} */
+  SparkRows(StructType schema) {
+    this.schema = schema;
+    this.keys = UnsafeProjection.create(schema);
+    this.names = UnsafeProjection.create(new StructType().add(schema.apply(0)));
+  }
+
   UnsafeRow key(String name, int number) {
-    return keys.apply(row(UTF8String.fromString(name), number));
+    return keys.apply(schema == TWO_NUMBERS ? row(Long.valueOf(name), (long) number) : row(text(name), number));
   }
 
   /** The first column of a key, of which there may be many keys. */
   UnsafeRow prefix(String name) {
-    return names.apply(row(UTF8String.fromString(name)));
+    return names.apply(schema == TWO_NUMBERS ? row(Long.valueOf(name)) : row(text(name)));
   }
 
   UnsafeRow number(Integer value) {
@@ -47,7 +60,15 @@ final class SparkRows {
   }
 
   static String name(UnsafeRow key) {
-    return key.getUTF8String(0) + "/" + key.getInt(1);
+    return name(key, KEY);
+  }
+
+  static String name(UnsafeRow key, StructType schema) {
+    return key.get(0, schema.apply(0).dataType()) + "/" + key.get(1, schema.apply(1).dataType());
+  }
+
+  private static UTF8String text(String name) {
+    return UTF8String.fromString(name);
   }
 
   private static GenericInternalRow row(Object... columns) {

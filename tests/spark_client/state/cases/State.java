@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /** A store opened at a version, as a task uses it: keys are a name and a number, values numbers. */
@@ -15,13 +16,14 @@ final class State {
   static final String FAMILY = StateStore.DEFAULT_COL_FAMILY_NAME();
 
   final StateStore store;
-  final SparkRows rows = new SparkRows();
+  final SparkRows rows;
   private final Query query;
   private final Option<String> base;
 
   State(Query query, StateStore store, Option<String> base) {
     this.query = query;
     this.store = store;
+    this.rows = new SparkRows(query.keySchema);
     this.base = base;
   }
 
@@ -43,12 +45,12 @@ final class State {
   }
 
   Map<String, Integer> content() {
-    return content(store);
+    return content(iterator(), query.keySchema);
   }
 
   /** What has a name: a scan by the first column of the keys. */
   Map<String, Integer> named(String name) {
-    return content(store.prefixScan(rows.prefix(name), FAMILY));
+    return content(store.prefixScan(rows.prefix(name), FAMILY), query.keySchema);
   }
 
   StateStoreIterator<UnsafeRowPair> iterator() {
@@ -93,13 +95,18 @@ final class State {
     return content(store.iterator(FAMILY));
   }
 
-  /** All that an iterator gives, each key once. */
   static Map<String, Integer> content(StateStoreIterator<UnsafeRowPair> iterator) {
+    return content(iterator, SparkRows.KEY);
+  }
+
+  /** All that an iterator gives, each key once. */
+  static Map<String, Integer> content(StateStoreIterator<UnsafeRowPair> iterator, StructType keys) {
     Map<String, Integer> content = new TreeMap<>();
     while (iterator.hasNext()) {
       UnsafeRowPair pair = iterator.next();
-      Integer before = content.put(SparkRows.name(pair.key()), pair.value().getInt(0));
-      Check.that(before == null, "the iterator gives the key " + SparkRows.name(pair.key()) + " only once");
+      String name = SparkRows.name(pair.key(), keys);
+      Integer before = content.put(name, pair.value().getInt(0));
+      Check.that(before == null, "the iterator gives the key " + name + " only once");
     }
     iterator.close();
     return content;
