@@ -99,6 +99,12 @@ def _sessions(events: DataFrame, _: DataFrame) -> DataFrame:
     return _in_time(events).groupBy(F.session_window("at", "6 seconds"), "k").agg(F.count("*"), F.sum("n"))
 
 
+def _sessions_by_number(events: DataFrame, _: DataFrame) -> DataFrame:
+    """Whose keys begin with a number, by which they are scanned."""
+    third = (col("n") % 3).cast("long").alias("third")
+    return _in_time(events).groupBy(F.session_window("at", "6 seconds"), third).agg(F.count("*"), F.sum("n"))
+
+
 def _joined(how: str) -> Query:
     def query(events: DataFrame, others: DataFrame) -> DataFrame:
         left = _in_time(events).select(col("k").alias("left_k"), col("n").alias("left_n"), col("at").alias("left_at"))
@@ -193,6 +199,7 @@ SHAPES = [
     Shape("limited", "append", _limited),
     Shape("sessions append", "append", _sessions),
     Shape("sessions complete", "complete", _sessions),
+    Shape("sessions by number", "append", _sessions_by_number),
     Shape("joined inner", "append", _joined("inner")),
     Shape("joined left", "append", _joined("leftOuter")),
     Shape("joined right", "append", _joined("rightOuter")),
