@@ -7,7 +7,7 @@ import pytest
 from spark_client.state.java import Java, names
 from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, TABLESIDE
 
-OF_OURS = ["whatACommitHasCostIsTold", "maintenanceThatFailsUnloadsOnlyItsOwnStore"]
+OF_OURS = ["whatACommitHasCostIsTold", "maintenanceThatIsPutOffUnloadsNoStore"]
 OF_ANY_PROVIDER = [
     (class_name, case)
     for class_name in ("SharingCases", "MetricCases", "RegistryCases")
@@ -38,8 +38,8 @@ def test_what_a_commit_has_cost_is_told(java: Java, told: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("told", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
-def test_maintenance_that_fails_unloads_only_its_own_store(java: Java, told: dict[str, Any]) -> None:
-    java.run("RegistryCases", "maintenanceThatFailsUnloadsOnlyItsOwnStore", **told)
+def test_maintenance_that_is_put_off_unloads_no_store(java: Java, told: dict[str, Any]) -> None:
+    java.run("RegistryCases", "maintenanceThatIsPutOffUnloadsNoStore", **told)
 
 
 @pytest.mark.parametrize(

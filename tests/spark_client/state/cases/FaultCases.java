@@ -129,6 +129,29 @@ final class FaultCases {
     }
   }
 
+  /** Maintenance can wait: it does not fail, and is done when the service is back. */
+  public static void maintenanceIsPutOffWhileTheServiceIsAway(JsonNode told) throws Exception {
+    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
+    Stored stored = Stored.of(told, query.place(0));
+    try (Network network = Network.before(query)) {
+      query.setting("deadline_s", 1).setting("timeout_s", 0.5);
+      try (Partition partition = query.open()) {
+        for (int version = 2; version <= 6; version += 2) {
+          partition.commitUpTo(version - 1, version);
+          network.now(Network.REQUEST_LOST);
+          partition.provider.doSnapshotMaintenance();
+          partition.provider.doCleanupMaintenance();
+          network.now(Network.NONE);
+          partition.provider.doMaintenance();
+          String snapshot = String.format("snapshot/%020d/", version);
+          Check.that(!stored.items(snapshot).isEmpty(), "it is done the next time: " + snapshot);
+        }
+        Check.equal(stored.value("floor").get("version").asInt(), 4);
+        Check.equal(partition.content(6), Partition.expected(6));
+      }
+    }
+  }
+
   /** What cannot be read is an error: never a version that seems to be absent, and never an empty state. */
   public static void loadingFailsCleanlyWhenTheServiceStaysAway(JsonNode told) throws Exception {
     Query query = Query.of(told);

@@ -165,13 +165,7 @@ final class MaintenanceCases {
         most = Math.max(most, stored.items("").size());
       }
       Check.that(most < 40, "what is kept does not grow with the versions: " + most);
-      long floor = stored.value("floor").get("version").asLong();
-      Check.that(floor >= 34 && floor <= 38, "the floor follows: " + floor);
-      String below = String.format("%020d", floor);
-      for (String item : stored.items("")) {
-        String[] parts = item.split("/");
-        Check.that(parts.length == 1 || parts[1].compareTo(below) >= 0, item + " is not below the floor " + floor);
-      }
+      nothingIsBelow(stored, 34, 38);
       Check.says(Check.fails(CANNOT_LOAD, () -> partition.at(5)), "version 5");
     }
   }
@@ -204,6 +198,29 @@ final class MaintenanceCases {
       Check.equal(partition.content(15), Partition.expected(15));
       Check.that(stored.items("").size() < 25, "old versions are gone: " + stored.items("").size());
     }
+  }
+
+  /** Where a checkpoint's log was deleted, versions begin again far below the floor of before. */
+  public static void stateThatBeginsAnewIsCleanedToo(JsonNode told) throws Exception {
+    Query query = Query.of(told).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
+    Stored stored = Stored.of(told, query.place(0));
+    for (int last : List.of(20, 10, 30)) {
+      query.ids.clear();
+      Query again = query.restarted();
+      try (Partition partition = again.open()) {
+        for (long version = 1; version <= last; version++) {
+          partition.commitUpTo(version, version);
+          partition.provider.doMaintenance();
+        }
+        Check.equal(partition.content(last), Partition.expected(last));
+      }
+      try (Partition partition = again.restarted().open()) {
+        Check.equal(partition.content(last), Partition.expected(last));
+        Check.equal(partition.content(last - 1), Partition.expected(last - 1));
+      }
+      nothingIsBelow(stored, last - 6, last - 2);
+    }
+    Check.that(stored.items("").size() < 40, "what is kept does not grow: " + stored.items("").size());
   }
 
   /** Spark does both at once, in two threads. */
@@ -284,6 +301,17 @@ final class MaintenanceCases {
             });
     thread.start();
     return thread;
+  }
+
+  /** Nothing is left below the floor, which is one of these. */
+  private static void nothingIsBelow(Stored stored, long lowest, long highest) {
+    long floor = stored.value("floor").get("version").asLong();
+    Check.that(floor >= lowest && floor <= highest, "the floor follows: " + floor);
+    String below = String.format("%020d", floor);
+    for (String item : stored.items("")) {
+      String[] parts = item.split("/");
+      Check.that(parts.length == 1 || parts[1].compareTo(below) >= 0, item + " is not below the floor " + floor);
+    }
   }
 
   /** The items that describe whole snapshots. */

@@ -3,10 +3,16 @@ package tableside.state;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /** What is kept in memory and what is asked of the table: seen by what goes over the network. */
 final class MemoryCases {
   private static final String DELTAS = "delta/";
+  private static final int MANY = 3000;
+  private static final int LEFT = 500;
 
   private MemoryCases() {}
 
@@ -24,7 +30,10 @@ final class MemoryCases {
   }
 
   public static void oneVersionIsKeptInMemory(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("maxBatchesToRetainInMemory", 1);
+    keepsOneVersion(Query.of(told).conf("maxBatchesToRetainInMemory", 1));
+  }
+
+  private static void keepsOneVersion(Query query) throws Exception {
     try (Network network = Network.before(query); Partition partition = query.open()) {
       partition.commitUpTo(1, 3);
       network.forget();
@@ -35,13 +44,11 @@ final class MemoryCases {
     }
   }
 
-  public static void noVersionIsKeptInMemory(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("maxBatchesToRetainInMemory", 0);
-    try (Network network = Network.before(query); Partition partition = query.open()) {
-      partition.commitUpTo(1, 2);
-      network.forget();
-      Check.equal(partition.at(2).get("a", 2), 2);
-      Check.that(network.items("get", DELTAS).size() >= 2, "all of it is read from the table");
+  /** None, or fewer than that, is one: maintenance works on the newest. */
+  public static void oneVersionIsKeptInMemoryInAnyCase(JsonNode told) throws Exception {
+    for (int kept : List.of(0, -1)) {
+      Query query = Query.of(told).conf("maxBatchesToRetainInMemory", kept);
+      keepsOneVersion(query);
     }
   }
 
@@ -63,18 +70,22 @@ final class MemoryCases {
 
   /** The store that is read and the one that is written, of one task, are loaded once. */
   public static void theReadAndTheWriteHalfOfATaskLoadOnce(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("maxBatchesToRetainInMemory", 0);
-    try (Network network = Network.before(query); Partition partition = query.open()) {
-      partition.commitUpTo(1, 3);
+    Query query = Query.of(told);
+    try (Network network = Network.before(query)) {
+      try (Partition partition = query.open()) {
+        partition.commitUpTo(1, 3);
+      }
       network.forget();
-      var reading = partition.reading(3);
-      int once = network.items("get", DELTAS).size();
-      Check.that(once > 0, "it is loaded");
-      var uid = query.idOf(partition.id, 3);
-      var store = partition.provider.upgradeReadStoreToWriteStore(reading, 3, uid, false);
-      new State(query, store, uid).put("a", 4, 4).put("total", 0, 4).commit();
-      Check.equal(network.items("get", DELTAS).size(), once);
-      Check.equal(partition.content(4), Partition.expected(4));
+      try (Partition partition = query.restarted().open()) {
+        var reading = partition.reading(3);
+        int once = network.items("get", DELTAS).size();
+        Check.that(once > 0, "it is loaded");
+        var uid = query.idOf(partition.id, 3);
+        var store = partition.provider.upgradeReadStoreToWriteStore(reading, 3, uid, false);
+        new State(query, store, uid).put("a", 4, 4).put("total", 0, 4).commit();
+        Check.equal(network.items("get", DELTAS).size(), once);
+        Check.equal(partition.content(4), Partition.expected(4));
+      }
     }
   }
 
@@ -172,6 +183,61 @@ final class MemoryCases {
     }
   }
 
+  /** A version that is about to be kept does not share memory with those whose values the snapshot moves. */
+  public static void aSnapshotIsTakenWhileACommitIsUnderWay(JsonNode told) throws Exception {
+    Query query = bounded(told);
+    try (Network network = Network.before(query)) {
+      query.setting("timeout_s", 30);
+      try (Partition partition = query.open()) {
+        partition.commit(0, state -> putMany(state, "k", MANY));
+        putOneEach(partition, 1, 10);
+        CountDownLatch publishing = new CountDownLatch(1);
+        CountDownLatch goOn = new CountDownLatch(1);
+        network.now(1, request -> request.has("put", "version/"), (request, way) -> {
+          publishing.countDown();
+          goOn.await();
+          return way.pass();
+        });
+        CompletableFuture<Void> commit = CompletableFuture.runAsync(() -> partition.commit(10, MemoryCases::removeMost));
+        publishing.await();
+        CompletableFuture<Void> snapshot = CompletableFuture.runAsync(partition.provider::doSnapshotMaintenance);
+        whileUnpublished(network, snapshot);
+        goOn.countDown();
+        commit.get();
+        snapshot.get();
+        putOneEach(partition, 11, 16);
+        partition.provider.doCleanupMaintenance();
+        Check.equal(partition.content(16).get("k/" + (MANY - 1)), MANY - 1);
+        Check.equal(partition.content(16).size(), LEFT + 1);
+        putOneEach(partition, 16, 26);
+        partition.provider.doSnapshotMaintenance();
+      }
+      try (Partition partition = query.restarted().open()) {
+        Check.equal(partition.content(26).size(), LEFT + 1);
+      }
+    }
+  }
+
+  /** Another executor has had the partition, has written a snapshot, and has removed what came before it. */
+  public static void aPartitionMovesAwayAndComesBack(JsonNode told) throws Exception {
+    Query query = bounded(told);
+    try (Partition first = query.open(); Partition second = query.open()) {
+      first.commit(0, state -> putMany(state, "k", LEFT));
+      putOneEach(first, 1, 12);
+      second.at(12).abort();
+      second.provider.doSnapshotMaintenance();
+      putOneEach(second, 12, 13);
+      for (long version = 13; version < 17; version++) {
+        putOneEach(first, version, version + 1);
+        first.provider.doCleanupMaintenance();
+      }
+      Check.equal(first.content(17).size(), LEFT + 1);
+      try (Partition third = query.restarted().open()) {
+        Check.equal(third.content(17).size(), LEFT + 1);
+      }
+    }
+  }
+
   /** How values are kept in memory is nothing that the table knows of. */
   public static void theWayOfKeepingValuesMayChange(JsonNode told) throws Exception {
     Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
@@ -182,6 +248,49 @@ final class MemoryCases {
         Check.equal(partition.content(version), Partition.expected(version));
         partition.provider.doMaintenance();
       }
+    }
+  }
+
+  /** With so few values in memory that nearly all of them are in the table. */
+  private static Query bounded(JsonNode told) throws Exception {
+    Query query = Query.of(told).conf("minBatchesToRetain", 2);
+    return query.setting("memory", "bounded").setting("memory_records_max", 3);
+  }
+
+  private static void putMany(State state, String name, int count) {
+    for (int number = 0; number < count; number++) {
+      state.put(name, number, number);
+    }
+  }
+
+  /** So many keys go that what is left is packed anew. */
+  private static void removeMost(State state) {
+    putMany(state, "gone", MANY);
+    for (int number = 0; number < MANY; number++) {
+      state.remove("gone", number);
+    }
+    for (int number = 0; number < MANY - LEFT; number++) {
+      state.remove("k", number);
+    }
+  }
+
+  /** Commits after each of these versions. */
+  private static void putOneEach(Partition partition, long from, long end) {
+    for (long version = from; version < end; version++) {
+      int number = (int) version;
+      partition.commit(version, state -> state.put("x", 0, number));
+    }
+  }
+
+  /** Until a snapshot is written, and then as long as it takes to move the values, or to see that it waits. */
+  private static void whileUnpublished(Network network, CompletableFuture<Void> snapshot) throws Exception {
+    for (int round = 0; round < 500 && network.items("put", "snapshot/").isEmpty(); round++) {
+      Thread.sleep(20);
+    }
+    try {
+      snapshot.get(500, TimeUnit.MILLISECONDS);
+    } catch (TimeoutException waiting) {
+      // until the commit is through
     }
   }
 }

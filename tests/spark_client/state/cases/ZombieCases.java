@@ -61,6 +61,30 @@ final class ZombieCases {
     }
   }
 
+  /**
+   * A speculative copy commits late, in format 1, from where a newer snapshot is known: what was made after it by others
+   * builds on their own past, which stays.
+   */
+  public static void aSpeculativeCopyThatKnowsANewerSnapshotComesLate(JsonNode told) throws Exception {
+    Query query = Query.of(told).conf("minBatchesToRetain", 2);
+    if (query.format == 2) {
+      return;
+    }
+    try (Partition chosen = query.open(); Partition copied = query.open()) {
+      commitInTasks(chosen, 1, 12, 1);
+      State late = LocalSpark.inTask(14, () -> copied.at(12)).put("a", 13, 13).put("total", 0, 13);
+      copied.provider.doSnapshotMaintenance();
+      commitInTasks(chosen, 13, 13, 13);
+      commitInTasks(chosen, 14, 14, 15);
+      late.commitQuietly();
+      commitInTasks(chosen, 15, 15, 16);
+      chosen.provider.doCleanupMaintenance();
+    }
+    try (Partition partition = query.restarted().open()) {
+      Check.equal(partition.content(15), Partition.expected(15));
+    }
+  }
+
   /** A batch was committed in some partitions only. It is run again, perhaps with other data: that counts. */
   public static void aBatchIsRunAgainAfterItWasCommittedInPart(JsonNode told) throws Exception {
     Query query = Query.of(told);
@@ -144,6 +168,17 @@ final class ZombieCases {
       third.commitQuietly();
       Check.equal(second.content(3, third.id()), Map.of("a/1", 1, "two/1", 2, "three/1", 3));
       Check.fails("CANNOT_LOAD_STATE_STORE", () -> first.at(2, Option.apply("no-such-identity")));
+    }
+  }
+
+  /** Each version in a task of its own. */
+  private static void commitInTasks(Partition partition, long from, long last, long attempt) throws Exception {
+    for (long version = from; version <= last; version++) {
+      long each = version;
+      LocalSpark.inTask(attempt + version - from, () -> {
+        partition.commitUpTo(each, each);
+        return null;
+      });
     }
   }
 
