@@ -13,6 +13,8 @@ SPARKS = "org.apache.spark.sql.execution.streaming.state"
 STATE_STORE = "spark.sql.streaming.stateStore"
 TABLE = "state"
 BASELINE = "rocksdb"
+MEMORY_BYTES_MAX = 8 << 20
+"""Of `bounded`, for each of the four partitions: far less than their values take."""
 # On a local disk, what Hadoop does by default starts two processes for each file that is renamed, and Spark's own
 # providers rename many: nobody would run them so.
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -31,7 +33,7 @@ class Way:
     def configured(self, url: str) -> dict[str, str]:
         """Return the settings of Spark; `url` is where the service is, if there is one."""
         if self.memory is not None:
-            return settings(url, TABLE, memory=self.memory) | COMMON
+            return settings(url, TABLE, memory=self.memory, memory_bytes_max=MEMORY_BYTES_MAX) | COMMON
         return {f"{STATE_STORE}.providerClass": self.provider, **self.more, **COMMON}
 
 

@@ -30,7 +30,7 @@ final class Values {
   private long readBytes;
 
   /**
-   * @param bytesMax of values; a quarter as much again may be taken by the blocks that were read last
+   * @param bytesMax of values; the blocks that were read last may take what these leave, and a quarter in any case
    * @param unreadable told when a value is not where it should be, before that fails
    */
   Values(StateLog log, Blocks blocks, int recordsMax, long bytesMax, Runnable unreadable) {
@@ -181,7 +181,8 @@ final class Values {
       readBytes += block.length + OVERHEAD_BYTES;
     }
     var oldest = read.entrySet().iterator();
-    while (readBytes > bytesMax / BLOCKS_SHARE && read.size() > 1) {
+    long most = Math.max(bytesMax / BLOCKS_SHARE, bytesMax - valueBytes);
+    while (readBytes > most && read.size() > 1) {
       readBytes -= oldest.next().getValue().length + OVERHEAD_BYTES;
       oldest.remove();
     }
