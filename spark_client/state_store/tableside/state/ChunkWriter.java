@@ -20,6 +20,9 @@ final class ChunkWriter {
   /** Chunks in a group. */
   static final int GROUP = 16;
 
+  /** Of a block that will be read for one value. */
+  private static final int FETCHED_BYTES_MAX = 32 << 10;
+
   private final StateLog log;
   private final String chunks;
   private final long version;
@@ -74,7 +77,8 @@ final class ChunkWriter {
 
   /** A little less than a chunk, so that what cannot be compressed is still one chunk. */
   private int blockBytesMax() {
-    return chunkBytesMax - chunkBytesMax / 16;
+    int whole = chunkBytesMax - chunkBytesMax / 16;
+    return blocks == null ? whole : Math.min(whole, FETCHED_BYTES_MAX);
   }
 
   private void endBlock() throws IOException, InterruptedException {

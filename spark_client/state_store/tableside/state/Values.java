@@ -17,7 +17,7 @@ final class Values {
   private static final int OVERHEAD_BYTES = 96;
 
   private static final int BLOCKS_SHARE = 4;
-  private static final int LOOK_AHEAD_BLOCKS = 8;
+  private static final int LOOK_AHEAD_BLOCKS = 64;
 
   private final StateLog log;
   private final Blocks blocks;
