@@ -16,7 +16,7 @@ import java.util.Map;
  * versions at a time, and the floor follows. What is removed is not needed even by an attempt that is still under way
  * somewhere, since the query has committed many versions after that one. Cleaning that was cut off is taken up again.
  *
- * <p>Not thread-safe.
+ * <p>Thread-safe: one cleans at a time.
  */
 final class Cleaning {
   private static final int VERSIONS_AT_ONCE = 32;
@@ -33,7 +33,7 @@ final class Cleaning {
   private record Written(String chunks, Key description, int count) {}
 
   /** @param retained how many versions are to stay loadable beside the latest */
-  void clean(long latest, long retained) throws IOException, InterruptedException {
+  synchronized void clean(long latest, long retained) throws IOException, InterruptedException {
     long oldest = latest - retained;
     if (oldest < 1) {
       return;
