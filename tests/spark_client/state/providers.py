@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
+from spark_client.kafka_sessions import end_jvm
 from spark_client.sessions import session
 from spark_client.state.suite import BOUNDED, OURS, SPARKS
 
@@ -50,7 +51,11 @@ def ours(url: str, table: str, checkpoint_format: int, *more: Settings) -> Setti
 
 @contextmanager
 def state_session(master: str, more: Settings | None = None) -> Iterator[SparkSession]:
-    """A session that can use any of the providers, as soon as its configuration says so."""
+    """A session that can use any of the providers, as soon as its configuration says so.
+
+    Its JVM is started with the jar, as a program's is: one that sessions before have left in this process is ended.
+    """
+    end_jvm()
     with session(master, {**SESSION, "spark.jars": str(ensure_jar(ensure_javac())), **(more or {})}) as spark:
         yield spark
 
