@@ -12,6 +12,7 @@ from pyspark.sql.functions import col
 
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
+from spark_client.kafka_sessions import end_jvm
 from spark_client.sessions import session
 from spark_client.state.written import TABLES, Written, service
 from tableside_spark import TableClient
@@ -46,6 +47,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
 def spark(client: TableClient) -> Iterator[SparkSession]:
     ensure_jar(ensure_javac())
     chosen = settings(str(client._http.base_url), "pair") | {"spark.sql.shuffle.partitions": "2"}
+    end_jvm()  # one that sessions before have left does not know the jar
     with session("local[2]", chosen) as started:
         yield started
 
