@@ -44,8 +44,9 @@ class Java:
             pool.resetPeakUsage()
 
     def peak_bytes(self) -> int:
-        """Return how much of the heap was in use at most, garbage with it: the sum of its pools' peaks."""
-        return sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap())
+        """Return how much of the heap was in use at most, garbage with it: at most the sum of its pools' peaks."""
+        heap_bytes = int(self._beans.getMemoryMXBean().getHeapMemoryUsage().getMax())
+        return min(heap_bytes, sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap()))
 
     def collecting_s(self) -> float:
         """Return the seconds that garbage collections have taken so far."""

@@ -15,6 +15,8 @@ TABLE = "state"
 BASELINE = "rocksdb"
 MEMORY_BYTES_MAX = 8 << 20
 """Of `bounded`, for each of the four partitions: far less than their values take."""
+DISK_BYTES_MAX = 1 << 30
+"""Likewise, of copies on the local disk: more than they take."""
 # On a local disk, what Hadoop does by default starts two processes for each file that is renamed, and Spark's own
 # providers rename many: nobody would run them so.
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -28,12 +30,20 @@ class Way:
     name: str
     provider: str = ""
     memory: Literal["all", "bounded"] | None = None
+    disk_bytes_max: int = DISK_BYTES_MAX
     more: Mapping[str, str] = field(default_factory=dict)
 
     def configured(self, url: str) -> dict[str, str]:
         """Return the settings of Spark; `url` is where the service is, if there is one."""
         if self.memory is not None:
-            return settings(url, TABLE, memory=self.memory, memory_bytes_max=MEMORY_BYTES_MAX) | COMMON
+            ours = settings(
+                url,
+                TABLE,
+                memory=self.memory,
+                memory_bytes_max=MEMORY_BYTES_MAX,
+                disk_bytes_max=self.disk_bytes_max,
+            )
+            return ours | COMMON
         return {f"{STATE_STORE}.providerClass": self.provider, **self.more, **COMMON}
 
 
@@ -46,6 +56,7 @@ WAYS = {
     "hdfs": Way("Spark, HDFS-backed", f"{SPARKS}.HDFSBackedStateStoreProvider"),
     "all": Way("Tableside, memory: all", memory="all"),
     "bounded": Way("Tableside, memory: bounded", memory="bounded"),
+    "fetching": Way("Tableside, memory: bounded, no disk", memory="bounded", disk_bytes_max=0),
 }
 """By the names of the command line, the baseline first."""
 

@@ -20,6 +20,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "deadline_s": (0.001, 86_400),
     "memory_records_max": (1, 2**31 - 1),
     "memory_bytes_max": (1, 2**63 - 1),
+    "disk_bytes_max": (0, 2**63 - 1),
     "chunk_bytes_max": (1 << 10, 8 << 20),
     "request_bytes_max": (1 << 10, 64 << 20),
     "in_flight_max": (1, 64),
@@ -33,10 +34,10 @@ class Options(TypedDict, total=False):
 
     Files are looked for on the driver and on every executor; a token is in one, or in TABLESIDE_TOKEN there, and never
     in a setting. With `memory="bounded"` an executor has at most `memory_records_max` values, of `memory_bytes_max`
-    bytes, of each store of a partition in memory and fetches others; keys are always in memory. `timeout_s` bounds one
-    attempt at a request, `deadline_s` a call with all of its attempts, `chunk_bytes_max` a record's data,
-    `request_bytes_max` a request, `in_flight_max` the requests of one call at a time, `deltas_max` how many deltas
-    there may be until a commit writes a snapshot itself.
+    bytes, of each store of a partition in memory, copies of others in `disk_bytes_max` bytes on its local disk, and
+    fetches the rest; keys are always in memory. `timeout_s` bounds one attempt at a request, `deadline_s` a call
+    with all of its attempts, `chunk_bytes_max` a record's data, `request_bytes_max` a request, `in_flight_max` the
+    requests of one call at a time, `deltas_max` how many deltas there may be until a commit writes a snapshot itself.
     """
 
     token_file: str
@@ -46,6 +47,7 @@ class Options(TypedDict, total=False):
     memory: Literal["all", "bounded"]
     memory_records_max: int
     memory_bytes_max: int
+    disk_bytes_max: int
     timeout_s: float
     deadline_s: float
     chunk_bytes_max: int

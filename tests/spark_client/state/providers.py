@@ -11,7 +11,7 @@ from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.kafka_sessions import end_jvm
 from spark_client.sessions import session
-from spark_client.state.suite import BOUNDED, OURS, SPARKS
+from spark_client.state.suite import BOUNDED, COPIED, OURS, SPARKS
 
 Settings = Mapping[str, str]
 
@@ -25,6 +25,9 @@ HDFS: Settings = {PROVIDER: f"{SPARKS}.HDFSBackedStateStoreProvider", FORMAT: "1
 ROCKSDB: Settings = {PROVIDER: f"{SPARKS}.RocksDBStateStoreProvider", FORMAT: "2"}
 FETCHING: Settings = {f"tableside.state.{name}": setting for name, setting in BOUNDED.items()}
 """Ours, with so few values in memory that most of them are fetched."""
+
+COPYING: Settings = {f"tableside.state.{name}": setting for name, setting in COPIED.items()}
+"""Likewise, with copies of what was read and written on the local disk."""
 
 TIDYING: Settings = {"tableside.state.deltas_max": "3", RETAINED: "2", INTERVAL: "200ms"}
 """Ours, with snapshots in commits, and old versions removed while queries run."""

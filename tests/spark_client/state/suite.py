@@ -33,7 +33,9 @@ class Subject:
 
     def __str__(self) -> str:
         name = self.provider.rpartition(".")[2].removesuffix("StateStoreProvider").removesuffix("Backed")
-        return "-".join([name, f"v{self.checkpoint_format}", *([self.settings["memory"]] if self.is_ours else [])])
+        disk = int(self.settings.get("disk_bytes_max", 0))
+        way = [self.settings["memory"], *(["disk"] if disk else [])] if self.is_ours else []
+        return "-".join([name, f"v{self.checkpoint_format}", *way])
 
     @property
     def is_ours(self) -> bool:
@@ -50,12 +52,19 @@ class Subject:
         }
 
 
-BOUNDED = {"memory": "bounded", "memory_records_max": "3"}
+BOUNDED = {"memory": "bounded", "memory_records_max": "3", "disk_bytes_max": "0"}
 """So few values in memory that most of them are fetched."""
+
+COPIED = {**BOUNDED, "disk_bytes_max": str(1 << 20)}
+"""Likewise, with copies of all of them on the local disk."""
+
+CROWDED = {**BOUNDED, "disk_bytes_max": "600"}
+"""Likewise, with copies of some of them there, and these soon displaced by others."""
 
 IN_MEMORY = [Subject(OURS, 1, {"memory": "all"}), Subject(OURS, 2, {"memory": "all"})]
 FETCHING = [Subject(OURS, 1, BOUNDED), Subject(OURS, 2, BOUNDED)]
-TABLESIDE = [*IN_MEMORY, *FETCHING]
+ON_DISK = Subject(OURS, 2, COPIED)
+TABLESIDE = [*IN_MEMORY, *FETCHING, Subject(OURS, 2, CROWDED)]
 HDFS = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
 ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from running import Service
 from spark_client.state.oracle import Oracle
-from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, query_id, state_session
+from spark_client.state.providers import COPYING, FETCHING, TIDYING, Settings, ours, query_id, state_session
 from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import SHAPES, named
 from spark_client.state.suite import TABLE
@@ -33,6 +33,7 @@ VARIANTS: dict[str, tuple[int, tuple[Settings, ...], list[str]]] = {
     "v1": (1, (), SOME),
     "v2 fetching": (2, (FETCHING,), SOME),
     "v1 fetching and tidying": (1, (FETCHING, TIDYING), SOME),
+    "v2 copying and tidying": (2, (COPYING, TIDYING), ["collected update", "joined left", "sessions append"]),
 }
 """Checkpoint formats and settings, and which queries are run with them."""
 
@@ -108,6 +109,12 @@ def test_values_were_fetched_where_memory_has_no_room_for_them(comparison: Compa
     for name in ("collected update", "joined left", "sessions append"):
         assert comparison.ran(variant)[name].metrics["tablesideCacheMisses"] > 0
     assert comparison.ran("v2")["collected update"].metrics["tablesideCacheMisses"] == 0
+
+
+def test_values_were_found_on_the_local_disk_where_copies_are_kept(comparison: Comparison) -> None:
+    for metrics in (run.metrics for run in comparison.ran("v2 copying and tidying").values()):
+        assert metrics["tablesideDiskHits"] > 0
+        assert metrics["tablesideCacheMisses"] == 0
 
 
 def test_snapshots_were_written_where_few_deltas_are_allowed(comparison: Comparison) -> None:

@@ -15,7 +15,7 @@ from scripts.state_jar import ROOT, ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.driver_process import Driver
 from spark_client.state.inputs import FILES
-from spark_client.state.providers import FETCHING, HDFS, TIDYING, ours, state_session
+from spark_client.state.providers import COPYING, FETCHING, HDFS, TIDYING, ours, state_session
 from spark_client.state.shape_job import Job
 from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Rows, named
@@ -40,7 +40,7 @@ def job(state_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Job
         "counted update": ours(state_service.url, TABLE, 1),
         "windows append": ours(state_service.url, TABLE, 1, FETCHING, TIDYING),
         "joined left": ours(state_service.url, TABLE, 2),
-        "distinct in time": ours(state_service.url, TABLE, 2, FETCHING, TIDYING),
+        "distinct in time": ours(state_service.url, TABLE, 2, COPYING, TIDYING),
     }
     shapes = {name: dict(settings) for name, settings in formats.items()}
     return Job(str(tmp_path_factory.mktemp("killed")), shapes, str(ensure_jar(ensure_javac())))

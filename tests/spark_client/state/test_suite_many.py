@@ -1,11 +1,12 @@
 """Stores as executors hold them, memory and metrics, many partitions and large values, and steps drawn by lot."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_client.state.java import Java, names
-from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, TABLESIDE
+from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, ON_DISK, TABLESIDE
 
 OF_OURS = ["whatACommitHasCostIsTold", "maintenanceThatIsPutOffUnloadsNoStore"]
 OF_ANY_PROVIDER = [
@@ -30,6 +31,17 @@ def test_stores_beside_each_other_and_as_spark_holds_them(
 @pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
 def test_what_is_in_memory_and_what_is_asked_for(java: Java, told: dict[str, Any], case: str) -> None:
     java.run("MemoryCases", case, **told)
+
+
+@pytest.mark.parametrize("case", names("LocalDiskCases"))
+def test_blocks_on_the_local_disk(java: Java, tmp_path: Path, case: str) -> None:
+    java.run("LocalDiskCases", case, directory=str(tmp_path))
+
+
+@pytest.mark.parametrize("case", names("DiskCases"))
+@pytest.mark.parametrize("told", [ON_DISK], ids=str, indirect=True)
+def test_what_is_on_the_local_disk_is_not_asked_for(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("DiskCases", case, **told)
 
 
 @pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)

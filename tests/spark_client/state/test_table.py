@@ -580,7 +580,7 @@ def test_settings_have_defaults_and_are_taken_from_either_prefix(java: Java) -> 
     assert java.run("TableCases", "settings", settings=given) == (
         "Settings[url=http://h:1/base, table=t, tokenFile=null, caFile=null, certificateFile=null, keyFile=null, "
         "timeoutS=30.0, deadlineS=120.0, bounded=false, memoryRecordsMax=100000, memoryBytesMax=67108864, "
-        "chunkBytesMax=262144, requestBytesMax=4194304, inFlightMax=4, deltasMax=100]"
+        "diskBytesMax=1073741824, chunkBytesMax=262144, requestBytesMax=4194304, inFlightMax=4, deltasMax=100]"
     )
 
 

@@ -54,6 +54,10 @@ final class Block {
     return compressed.toByteArray();
   }
 
+  void copyTo(LocalDisk disk, int number) {
+    disk.put(number, bytes, used);
+  }
+
   void clear() {
     used = 0;
   }

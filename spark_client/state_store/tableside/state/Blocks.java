@@ -6,8 +6,8 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The blocks in which values are kept that are not in memory, each under a number. A value's location is the number of
- * its block and where it begins therein, in one `long`.
+ * The blocks in which values are kept that are not in memory, each under a number, with the copies of them that are on
+ * the local disk. A value's location is the number of its block and where it begins therein, in one `long`.
  *
  * <p>Thread-safe. Numbers are not used again.
  */
@@ -15,10 +15,19 @@ final class Blocks {
   /** A block in the table: of which version's delta or snapshot, and its first chunk. */
   record Address(long version, String chunks, int first, String codec) {}
 
+  private final LocalDisk disk;
   private final Map<Integer, Address> addresses = new HashMap<>();
   private Set<Integer> retired = new HashSet<>();
   private long retiredUpTo;
   private int last;
+
+  Blocks(LocalDisk disk) {
+    this.disk = disk;
+  }
+
+  LocalDisk disk() {
+    return disk;
+  }
 
   synchronized int add(Address address) {
     addresses.put(++last, address);
@@ -40,6 +49,7 @@ final class Blocks {
   synchronized void retire(long version, String snapshotChunks) {
     if (version > retiredUpTo) {
       addresses.keySet().removeAll(retired);
+      disk.forget(retired);
       retired = new HashSet<>();
       retiredUpTo = version;
     }

@@ -82,6 +82,9 @@ final class ChunkWriter {
   }
 
   private void endBlock() throws IOException, InterruptedException {
+    if (blocks != null) {
+      block.copyTo(blocks.disk(), number);
+    }
     byte[] compressed = block.compressed(codec);
     block.clear();
     for (int at = 0; at < compressed.length; at += chunkBytesMax) {

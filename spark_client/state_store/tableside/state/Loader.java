@@ -59,7 +59,11 @@ final class Loader {
       throws IOException, InterruptedException {
     try {
       for (byte[] block = reader.next(); block != null; block = reader.next()) {
-        int number = blocks == null ? 0 : blocks.add(new Blocks.Address(version, chunks, reader.first(), codec));
+        int number = 0;
+        if (blocks != null) {
+          number = blocks.add(new Blocks.Address(version, chunks, reader.first(), codec));
+          blocks.disk().put(number, block, block.length);
+        }
         apply(block, number, edit, log.place().chunk(chunks, reader.first()));
       }
     } finally {

@@ -12,6 +12,7 @@ final class Meter {
   final LongAdder chunksWritten = new LongAdder();
   final LongAdder chunksRead = new LongAdder();
   final LongAdder cacheHits = new LongAdder();
+  final LongAdder diskHits = new LongAdder();
   final LongAdder cacheMisses = new LongAdder();
   final LongAdder snapshots = new LongAdder();
   final LongAdder loadedNs = new LongAdder();

@@ -23,7 +23,8 @@ final class Metrics {
     sum("tablesideRetries", "requests to Tableside that asked again", meter -> meter.retries);
     sum("tablesideChunksWritten", "chunks of state written", meter -> meter.chunksWritten);
     sum("tablesideChunksRead", "chunks of state read", meter -> meter.chunksRead);
-    sum("tablesideCacheHits", "values found in bounded memory", meter -> meter.cacheHits);
+    sum("tablesideCacheHits", "values found in memory, memory being bounded", meter -> meter.cacheHits);
+    sum("tablesideDiskHits", "values found on the local disk, memory being bounded", meter -> meter.diskHits);
     sum("tablesideCacheMisses", "values read from the table, memory being bounded", meter -> meter.cacheMisses);
     sum("tablesideSnapshots", "snapshots written", meter -> meter.snapshots);
     size("tablesideBytesSent", "bytes sent to Tableside", meter -> meter.sentBytes);

@@ -23,6 +23,7 @@ record Settings(
     boolean bounded,
     int memoryRecordsMax,
     long memoryBytesMax,
+    long diskBytesMax,
     int chunkBytesMax,
     int requestBytesMax,
     int inFlightMax,
@@ -34,8 +35,8 @@ record Settings(
   private static final Set<String> NAMES =
       Set.of(
           "url", "table", "token_file", "ca_file", "certificate_file", "key_file", "timeout_s", "deadline_s", "memory",
-          "memory_records_max", "memory_bytes_max", "chunk_bytes_max", "request_bytes_max", "in_flight_max",
-          "deltas_max");
+          "memory_records_max", "memory_bytes_max", "disk_bytes_max", "chunk_bytes_max", "request_bytes_max",
+          "in_flight_max", "deltas_max");
 
   /**
    * Reads what Hadoop's configuration holds, into which Spark copies every setting of a session.
@@ -77,6 +78,7 @@ record Settings(
               bounded(),
               (int) whole("memory_records_max", 100_000, 1, Integer.MAX_VALUE),
               whole("memory_bytes_max", 64L << 20, 1, Long.MAX_VALUE),
+              whole("disk_bytes_max", 1L << 30, 0, Long.MAX_VALUE),
               (int) whole("chunk_bytes_max", 256 << 10, 1 << 10, 8 << 20),
               (int) whole("request_bytes_max", 4 << 20, 1 << 10, 64 << 20),
               (int) whole("in_flight_max", 4, 1, 64),

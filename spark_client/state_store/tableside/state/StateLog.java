@@ -53,8 +53,12 @@ final class StateLog {
   }
 
   CompressionCodec codec(String name) {
-    SparkConf conf = SparkEnv.get() == null ? new SparkConf(false) : SparkEnv.get().conf();
-    return CompressionCodec$.MODULE$.createCodec(conf, name);
+    return CompressionCodec$.MODULE$.createCodec(sparkConf(), name);
+  }
+
+  /** Of this executor; where there is none, Spark's defaults. */
+  static SparkConf sparkConf() {
+    return SparkEnv.get() == null ? new SparkConf(false) : SparkEnv.get().conf();
   }
 
   // ---- reading

@@ -89,7 +89,8 @@ public final class TablesideStateStoreProvider
     makeVisible(stateStoreId);
     Place place = Place.of(stateStoreId, hadoopConf.get(StreamExecution$.MODULE$.RUN_ID_KEY()), hadoopConf);
     this.log = new StateLog(Table.shared(settings), settings, place, conf.compressionCodec(), meter);
-    Blocks blocks = bounded ? new Blocks() : null;
+    Blocks blocks =
+        bounded ? new Blocks(LocalDisk.ofSpark(StateLog.sparkConf(), settings.diskBytesMax())) : null;
     this.values =
         blocks == null
             ? null
@@ -210,6 +211,9 @@ public final class TablesideStateStoreProvider
   @Override
   public void close() {
     versions.clear();
+    if (values != null) {
+      values.blocks().disk().close();
+    }
   }
 
   /** After a value could not be read: the next try loads what it needs. */

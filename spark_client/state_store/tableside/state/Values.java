@@ -8,7 +8,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The values of a store whose memory is bounded: those used last are here, the others in their blocks in the table.
+ * The values of a store whose memory is bounded: those used last are here, the others in their blocks, in the table and
+ * as far as there is room on the local disk.
  *
  * <p>Thread-safe: a task and maintenance may use it at once.
  */
@@ -49,11 +50,10 @@ final class Values {
     return valueBytes + readBytes;
   }
 
-  /** A value by its location, from memory or from the table. */
+  /** A value by its location, from memory, the local disk or the table. */
   byte[] get(long location, int length) throws IOException, InterruptedException {
     byte[] value = kept(location);
     if (value == null) {
-      log.meter().cacheMisses.increment();
       value = slice(block(Blocks.block(location)), location, length);
       keep(location, value);
     }
@@ -125,9 +125,25 @@ final class Values {
         if (kept != null) {
           return kept;
         }
-        window = fetch(ahead(address, number));
+        window = read(ahead(address, number));
       }
       return slice(window.get(number), location, entries.valueLength(address));
+    }
+
+    private Map<Integer, byte[]> read(Map<Integer, Blocks.Address> wanted) throws IOException, InterruptedException {
+      Map<Integer, byte[]> found = new HashMap<>();
+      Map<Integer, Blocks.Address> elsewhere = new LinkedHashMap<>();
+      wanted.forEach(
+          (number, address) -> {
+            byte[] block = blocks.disk().get(number);
+            if (block == null) {
+              elsewhere.put(number, address);
+            } else {
+              found.put(number, block);
+            }
+          });
+      found.putAll(fetch(elsewhere));
+      return found;
     }
 
     /** The block with that number, and those which the entries after this one are in. */
@@ -156,16 +172,26 @@ final class Values {
 
   private byte[] block(int number) throws IOException, InterruptedException {
     byte[] block = blockRead(number);
-    if (block == null) {
-      block = fetch(Map.of(number, blocks.at(number))).get(number);
-      keepBlock(number, block);
+    if (block != null) {
+      log.meter().cacheHits.increment();
+      return block;
     }
+    block = blocks.disk().get(number);
+    if (block != null) {
+      log.meter().diskHits.increment();
+    } else {
+      log.meter().cacheMisses.increment();
+      block = fetch(Map.of(number, blocks.at(number))).get(number);
+    }
+    keepBlock(number, block);
     return block;
   }
 
   private Map<Integer, byte[]> fetch(Map<Integer, Blocks.Address> wanted) throws IOException, InterruptedException {
     try {
-      return log.blocks(wanted);
+      Map<Integer, byte[]> found = log.blocks(wanted);
+      found.forEach((number, block) -> blocks.disk().put(number, block, block.length));
+      return found;
     } catch (StateUnreadable error) {
       unreadable.run();
       throw error;
