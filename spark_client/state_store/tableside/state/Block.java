@@ -54,8 +54,8 @@ final class Block {
     return compressed.toByteArray();
   }
 
-  void copyTo(LocalDisk disk, int number) {
-    disk.put(number, bytes, used);
+  void copyTo(Blocks blocks, int number) {
+    blocks.copy(number, bytes, used);
   }
 
   void clear() {

@@ -17,6 +17,7 @@ final class Blocks {
 
   private final LocalDisk disk;
   private final Map<Integer, Address> addresses = new HashMap<>();
+  private final Map<Address, Integer> numbers = new HashMap<>();
   private Set<Integer> retired = new HashSet<>();
   private long retiredUpTo;
   private int last;
@@ -29,8 +30,15 @@ final class Blocks {
     return disk;
   }
 
+  /** The number of the block at an address: the one it has already if it is read again. */
   synchronized int add(Address address) {
+    Integer known = numbers.get(address);
+    if (known != null) {
+      retired.remove(known);
+      return known;
+    }
     addresses.put(++last, address);
+    numbers.put(address, last);
     return last;
   }
 
@@ -42,14 +50,21 @@ final class Blocks {
     return address;
   }
 
+  /** Keep a copy of a block's first `length` bytes on the local disk, unless it was forgotten since it was asked for. */
+  synchronized void copy(int number, byte[] block, int length) {
+    if (addresses.containsKey(number)) {
+      disk.put(number, block, length);
+    }
+  }
+
   /**
    * Forget the blocks up to that version which are not of the snapshot that replaces them, but not before a later version
-   * is retired: one that is a little older may still need them.
+   * is retired: one that is a little older may still need them. Their copies go at once.
    */
   synchronized void retire(long version, String snapshotChunks) {
     if (version > retiredUpTo) {
-      addresses.keySet().removeAll(retired);
       disk.forget(retired);
+      retired.forEach(number -> numbers.remove(addresses.remove(number)));
       retired = new HashSet<>();
       retiredUpTo = version;
     }
@@ -59,6 +74,7 @@ final class Blocks {
             retired.add(number);
           }
         });
+    disk.forget(retired);
   }
 
   static long location(int block, int offset) {

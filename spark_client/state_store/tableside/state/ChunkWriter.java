@@ -83,7 +83,7 @@ final class ChunkWriter {
 
   private void endBlock() throws IOException, InterruptedException {
     if (blocks != null) {
-      block.copyTo(blocks.disk(), number);
+      block.copyTo(blocks, number);
     }
     byte[] compressed = block.compressed(codec);
     block.clear();

@@ -62,7 +62,7 @@ final class Loader {
         int number = 0;
         if (blocks != null) {
           number = blocks.add(new Blocks.Address(version, chunks, reader.first(), codec));
-          blocks.disk().put(number, block, block.length);
+          blocks.copy(number, block, block.length);
         }
         apply(block, number, edit, log.place().chunk(chunks, reader.first()));
       }

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Collection;
 import java.util.Deque;
@@ -22,14 +23,17 @@ import org.slf4j.LoggerFactory;
  * of the table. What is not here, or is not as it was, is simply read from the table again.
  *
  * <p>Blocks follow one another in segments. A segment goes when none of its blocks is needed any more, and the oldest
- * when there is no room. Each is a file without a name: nothing is left of it when the JVM ends, however it ends.
+ * when there is no room. Each is a file without a name: nothing is left of it when the JVM ends, however it ends. Where
+ * nothing can be written nothing is, for a while; what was written before stays.
  *
  * <p>Thread-safe.
  */
 final class LocalDisk implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LocalDisk.class);
-  private static final long SEGMENT_BYTES_MAX = 16 << 20;
+  private static final long SEGMENT_BYTES_MAX = 128 << 20;
   private static final int SEGMENTS_LEAST = 8;
+  private static final long FREE_BYTES_LEAST = 1L << 30;
+  private static final Duration PAUSE = Duration.ofMinutes(1);
 
   /** Where there is room; asked for each segment. */
   interface Directory {
@@ -49,39 +53,59 @@ final class LocalDisk implements AutoCloseable {
   }
 
   private final Directory directory;
+  private final long pauseNs;
   private final Map<Integer, Copy> copies = new HashMap<>();
   private final Deque<Segment> segments = new ArrayDeque<>();
+  private Segment open;
   private long bytesMax;
   private long bytes;
+  private long pausedSince;
+  private boolean paused;
 
-  /** @param bytesMax of all segments; with 0 nothing is kept */
-  LocalDisk(Directory directory, long bytesMax) {
+  /**
+   * @param bytesMax of all segments; with 0 nothing is kept
+   * @param pause how long nothing is written after that has failed
+   */
+  LocalDisk(Directory directory, long bytesMax, Duration pause) {
     this.directory = directory;
     this.bytesMax = bytesMax;
+    this.pauseNs = pause.toNanos();
   }
 
-  /** Below Spark's local directory; nowhere if what Spark has there is to be encrypted, which this is not. */
+  /** In Spark's local directory; nowhere if what Spark has there is to be encrypted, which this is not. */
   static LocalDisk ofSpark(SparkConf conf, long bytesMax) {
     boolean encrypted = conf.getBoolean("spark.io.encryption.enabled", false);
-    return new LocalDisk(() -> Path.of(Utils.getLocalDir(conf)), encrypted ? 0 : bytesMax);
+    return new LocalDisk(
+        () -> withFree(FREE_BYTES_LEAST, Path.of(Utils.getLocalDir(conf))), encrypted ? 0 : bytesMax, PAUSE);
+  }
+
+  /** The directory. @throws IOException if fewer bytes are free on its disk: others need it too */
+  static Path withFree(long bytesLeast, Path directory) throws IOException {
+    long free = Files.getFileStore(directory).getUsableSpace();
+    if (free < bytesLeast) {
+      throw new IOException("the disk with " + directory + " has " + free + " bytes free, of " + bytesLeast);
+    }
+    return directory;
   }
 
   /** Keep a copy of a block's first `length` bytes, if there is room for it at all. */
   synchronized void put(int number, byte[] block, int length) {
-    if (bytesMax == 0 || length > bytesMax || copies.containsKey(number)) {
+    if (bytesMax == 0 || length > bytesMax || copies.containsKey(number) || isPaused()) {
       return;
     }
     try {
       Segment segment = withRoom(length);
       segment.file.seek(segment.used);
       segment.file.write(block, 0, length);
-      copies.put(number, new Copy(segment, segment.used, length, checksum(block, length)));
       segment.blocks.add(number);
+      copies.put(number, new Copy(segment, segment.used, length, checksum(block, length)));
       segment.used += length;
       bytes += length;
-    } catch (IOException error) {
-      LOG.warn("the local disk cannot be written to: values that are not in memory are read from the table", error);
-      close();
+    } catch (Exception error) { // whatever it is: it is only a copy
+      LOG.warn("the local disk cannot be written to: what is not there is read from the table", error);
+      open = null;
+      paused = true;
+      pausedSince = System.nanoTime();
     }
   }
 
@@ -106,13 +130,18 @@ final class LocalDisk implements AutoCloseable {
     return null;
   }
 
+  /** Give up some blocks. What is put next is not put beside them, so that their room is given back soon. */
   synchronized void forget(Collection<Integer> numbers) {
     for (int number : numbers) {
       Copy copy = copies.remove(number);
       if (copy != null) {
-        copy.segment.blocks.remove(number);
-        if (copy.segment.blocks.isEmpty()) {
-          drop(copy.segment);
+        Segment segment = copy.segment;
+        segment.blocks.remove(number);
+        if (segment == open) {
+          open = null;
+        }
+        if (segment.blocks.isEmpty()) {
+          drop(segment);
         }
       }
     }
@@ -127,17 +156,21 @@ final class LocalDisk implements AutoCloseable {
     }
   }
 
+  private boolean isPaused() {
+    paused = paused && System.nanoTime() - pausedSince < pauseNs;
+    return paused;
+  }
+
   private Segment withRoom(int length) throws IOException {
     while (bytes + length > bytesMax) {
       drop(segments.peekFirst());
     }
     long segmentBytesMax = Math.min(SEGMENT_BYTES_MAX, bytesMax / SEGMENTS_LEAST);
-    Segment last = segments.peekLast();
-    if (last == null || (last.used > 0 && last.used + length > segmentBytesMax)) {
-      last = new Segment(nameless());
-      segments.addLast(last);
+    if (open == null || (open.used > 0 && open.used + length > segmentBytesMax)) {
+      open = new Segment(nameless());
+      segments.addLast(open);
     }
-    return last;
+    return open;
   }
 
   private RandomAccessFile nameless() throws IOException {
@@ -150,7 +183,12 @@ final class LocalDisk implements AutoCloseable {
   }
 
   private void drop(Segment segment) {
-    segments.remove(segment);
+    if (!segments.remove(segment)) {
+      return;
+    }
+    if (segment == open) {
+      open = null;
+    }
     copies.keySet().removeAll(segment.blocks);
     bytes -= segment.used;
     try {

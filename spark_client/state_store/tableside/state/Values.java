@@ -53,7 +53,9 @@ final class Values {
   /** A value by its location, from memory, the local disk or the table. */
   byte[] get(long location, int length) throws IOException, InterruptedException {
     byte[] value = kept(location);
-    if (value == null) {
+    if (value != null) {
+      log.meter().cacheHits.increment();
+    } else {
       value = slice(block(Blocks.block(location)), location, length);
       keep(location, value);
     }
@@ -163,11 +165,7 @@ final class Values {
   }
 
   private synchronized byte[] kept(long location) {
-    byte[] value = values.get(location);
-    if (value != null) {
-      log.meter().cacheHits.increment();
-    }
-    return value;
+    return values.get(location);
   }
 
   private byte[] block(int number) throws IOException, InterruptedException {
@@ -190,7 +188,7 @@ final class Values {
   private Map<Integer, byte[]> fetch(Map<Integer, Blocks.Address> wanted) throws IOException, InterruptedException {
     try {
       Map<Integer, byte[]> found = log.blocks(wanted);
-      found.forEach((number, block) -> blocks.disk().put(number, block, block.length));
+      found.forEach((number, block) -> blocks.copy(number, block, block.length));
       return found;
     } catch (StateUnreadable error) {
       unreadable.run();

@@ -5,9 +5,15 @@ import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
 
@@ -17,7 +23,7 @@ final class LocalDiskCases {
 
   public static void whatIsPutComesBack(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 1 << 20)) {
+    try (LocalDisk disk = disk(directory, 1 << 20)) {
       for (int number = 1; number <= 50; number++) {
         disk.put(number, block(number, 100), 100);
       }
@@ -35,7 +41,7 @@ final class LocalDiskCases {
   /** Not even where the JVM is killed: so no file may have a name. */
   public static void nothingIsLeftBehind(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 1 << 20)) {
+    try (LocalDisk disk = disk(directory, 1 << 20)) {
       disk.put(1, block(1, 100), 100);
       Check.equal(named(directory), 0L);
       Check.equal(opened(directory).size(), 1);
@@ -45,7 +51,7 @@ final class LocalDiskCases {
 
   public static void theOldestGoWhereThereIsNoRoom(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 1_000)) {
+    try (LocalDisk disk = disk(directory, 1_000)) {
       for (int number = 1; number <= 100; number++) {
         disk.put(number, block(number, 60), 60);
         Check.that(bytes(directory) <= 1_000, "at most as many bytes as are allowed: " + bytes(directory));
@@ -63,7 +69,7 @@ final class LocalDiskCases {
 
   public static void whatIsForgottenGivesItsRoomBack(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 8_000)) {
+    try (LocalDisk disk = disk(directory, 8_000)) {
       for (int number = 1; number <= 30; number++) {
         disk.put(number, block(number, 100), 100);
       }
@@ -84,15 +90,32 @@ final class LocalDiskCases {
     }
   }
 
+  /** What is put after something was forgotten does not hold on to its room. */
+  public static void aSmallStoreTakesLittleRoom(JsonNode told) throws Exception {
+    Path directory = directory(told);
+    try (LocalDisk disk = disk(directory, 1 << 30)) {
+      for (int number = 1; number <= 1_000; number++) {
+        disk.put(number, block(number, 1_000), 1_000);
+        if (number % 10 == 0) {
+          disk.forget(IntStream.range(1, number - 10).boxed().toList());
+        }
+        Check.that(bytes(directory) <= 40_000, "some twenty blocks are needed: " + bytes(directory));
+      }
+    }
+  }
+
   public static void whatIsDamagedIsNotThere(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 8_000)) {
-      for (int number = 1; number <= 15; number++) {
+    try (LocalDisk disk = disk(directory, 8_000)) {
+      for (int number = 1; number <= 10; number++) {
         disk.put(number, block(number, 100), 100);
       }
       try (RandomAccessFile file = new RandomAccessFile(opened(directory).get(0).toFile(), "rw")) {
         file.seek(150);
         file.write(~block(2, 100)[50]);
+      }
+      for (int number = 11; number <= 15; number++) {
+        disk.put(number, block(number, 100), 100);
       }
       Check.that(disk.get(1) != null, "another block of the file is sound");
       Check.equal(disk.get(2), null);
@@ -106,7 +129,7 @@ final class LocalDiskCases {
 
   public static void whatWasCutOffIsNotThere(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 8_000)) {
+    try (LocalDisk disk = disk(directory, 8_000)) {
       disk.put(1, block(1, 100), 100);
       try (RandomAccessFile file = new RandomAccessFile(opened(directory).get(0).toFile(), "rw")) {
         file.setLength(99);
@@ -115,26 +138,86 @@ final class LocalDiskCases {
     }
   }
 
-  public static void aDiskThatCannotBeWrittenToIsNotUsed(JsonNode told) throws Exception {
+  /** What was written before is still good, and some time later it is tried again. */
+  public static void aDiskThatCannotBeWrittenToIsLeftAloneForAWhile(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory.resolve("missing"), 8_000)) {
-      disk.put(1, block(1, 100), 100);
-      Check.equal(disk.get(1), null);
-      Files.createDirectory(directory.resolve("missing"));
-      disk.put(1, block(1, 100), 100);
-      Check.equal(disk.get(1), null);
+    for (Exception fault : List.of(new IOException("no space"), new IllegalStateException("no environment"))) {
+      AtomicReference<Exception> present = new AtomicReference<>();
+      AtomicInteger tries = new AtomicInteger();
+      LocalDisk.Directory failing = () -> {
+        tries.incrementAndGet();
+        if (present.get() instanceof IOException error) {
+          throw error;
+        }
+        if (present.get() instanceof RuntimeException error) {
+          throw error;
+        }
+        return directory;
+      };
+      try (LocalDisk disk = new LocalDisk(failing, 8_000, Duration.ofSeconds(1))) {
+        disk.put(1, block(1, 1_000), 1_000);
+        present.set(fault);
+        disk.put(2, block(2, 1_000), 1_000);
+        disk.put(3, block(3, 1_000), 1_000);
+        Check.equal(tries.get(), 2);
+        Check.that(disk.get(1) != null && disk.get(2) == null && disk.get(3) == null, "only what was written is there");
+        present.set(null);
+        Thread.sleep(1_100);
+        disk.put(3, block(3, 1_000), 1_000);
+        Check.that(disk.get(1) != null && disk.get(3) != null, "it is written to again");
+      }
     }
-    LocalDisk closed = new LocalDisk(() -> directory, 8_000);
-    closed.close();
-    closed.put(1, block(1, 100), 100);
-    Check.equal(closed.get(1), null);
+  }
+
+  public static void aDiskThatIsNearlyFullIsNotUsed(JsonNode told) throws Exception {
+    Path directory = directory(told);
+    Check.equal(LocalDisk.withFree(0, directory), directory);
+    Check.says(Check.fails(() -> LocalDisk.withFree(Long.MAX_VALUE, directory)), "bytes free, of");
+  }
+
+  public static void aDiskThatIsClosedIsNotUsed(JsonNode told) throws Exception {
+    Path directory = directory(told);
+    LocalDisk disk = disk(directory, 8_000);
+    disk.put(1, block(1, 100), 100);
+    disk.close();
+    Check.equal(disk.get(1), null);
+    disk.put(1, block(1, 100), 100);
+    Check.equal(disk.get(1), null);
     Check.equal(opened(directory).size(), 0);
+  }
+
+  /** A task and maintenance read and write at once. */
+  public static void manyThreadsMayUseIt(JsonNode told) throws Exception {
+    Path directory = directory(told);
+    try (LocalDisk disk = disk(directory, 200_000)) {
+      List<CompletableFuture<Integer>> threads = new ArrayList<>();
+      for (int thread = 0; thread < 4; thread++) {
+        int first = thread;
+        threads.add(CompletableFuture.supplyAsync(() -> putAndGet(disk, first), command -> new Thread(command).start()));
+      }
+      for (CompletableFuture<Integer> thread : threads) {
+        Check.that(thread.get() > 2_000, "most are there: " + thread.get());
+      }
+    }
+  }
+
+  private static int putAndGet(LocalDisk disk, int thread) {
+    int found = 0;
+    for (int round = 0; round < 3_000; round++) {
+      int number = thread + 4 * round;
+      disk.put(number, block(number, 500), 500);
+      byte[] present = disk.get(number);
+      Check.that(present == null || Arrays.equals(present, block(number, 500)), "block " + number + " is as it was");
+      found += present == null ? 0 : 1;
+      disk.forget(List.of(number - 80));
+    }
+    return found;
   }
 
   /** Spark interrupts the tasks that it gives up; other tasks go on with the same store. */
   public static void anInterruptedThreadSpoilsNothing(JsonNode told) throws Exception {
     Path directory = directory(told);
-    try (LocalDisk disk = new LocalDisk(() -> directory, 8_000)) {
+    try (LocalDisk disk = disk(directory, 8_000)) {
       Thread.currentThread().interrupt();
       disk.put(1, block(1, 100), 100);
       Check.that(disk.get(1) != null, "it is read");
@@ -178,6 +261,10 @@ final class LocalDiskCases {
     } catch (IOException gone) {
       return false;
     }
+  }
+
+  private static LocalDisk disk(Path directory, long bytesMax) {
+    return new LocalDisk(() -> directory, bytesMax, Duration.ofMinutes(1));
   }
 
   private static Path directory(JsonNode told) {

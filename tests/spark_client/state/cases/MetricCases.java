@@ -102,7 +102,7 @@ final class MetricCases {
     }
   }
 
-  private static long value(StateStoreMetrics metrics, String name) {
+  static long value(StateStoreMetrics metrics, String name) {
     for (var each : CollectionConverters.asJava(metrics.customMetrics()).entrySet()) {
       if (each.getKey().name().equals(name)) {
         return (Long) each.getValue();
