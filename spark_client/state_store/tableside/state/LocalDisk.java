@@ -81,7 +81,7 @@ final class LocalDisk implements AutoCloseable {
 
   /** The directory. @throws IOException if fewer bytes are free on its disk: others need it too */
   static Path withFree(long bytesLeast, Path directory) throws IOException {
-    long free = Files.getFileStore(directory).getUsableSpace();
+    long free = directory.toFile().getUsableSpace(); // a FileStore has to find the mount, which a chroot may hide
     if (free < bytesLeast) {
       throw new IOException("the disk with " + directory + " has " + free + " bytes free, of " + bytesLeast);
     }
