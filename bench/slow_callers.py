@@ -3,6 +3,7 @@
 They are sockets that one thread holds, so that thousands cost little.
 """
 
+import itertools
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,9 @@ KINDS = ("silent", "head", "body", "unread", "idle")
 """Who says nothing, sends a head or a body byte by byte, reads no answer, or asks once and never again."""
 
 BYTE_S = 1.0
+SHARES = 50
+"""In how many shares of that time they send: they know nothing of each other."""
+
 RECEIVE_BYTES = 4096
 BODY_BYTES = 100_000
 
@@ -59,13 +63,16 @@ class SlowCallers:
         return b""
 
     def _drip(self) -> None:
-        while not self._done.wait(BYTE_S):
-            for kind in ("head", "body"):
-                for one in self.sockets.get(kind, ()):
-                    try:
-                        one.send(b" ")
-                    except OSError:
-                        continue  # It was let go.
+        dripping = [one for kind in ("head", "body") for one in self.sockets.get(kind, ())]
+        shares = [dripping[share::SHARES] for share in range(SHARES)]
+        for share in itertools.cycle(shares):
+            if self._done.wait(BYTE_S / SHARES):
+                return
+            for one in share:
+                try:
+                    one.send(b" ")
+                except OSError:
+                    continue  # It was let go.
 
 
 @contextmanager

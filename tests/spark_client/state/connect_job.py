@@ -1,4 +1,4 @@
-"""What `test_state_connect` runs in a process of its own: a Connect session cannot live beside a classic one."""
+"""What `test_state_connect` runs: a query whose state is kept through Spark Connect."""
 
 import sys
 from pathlib import Path

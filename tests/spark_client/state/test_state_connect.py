@@ -1,8 +1,5 @@
 """State of queries that run through Spark Connect."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ import pytest
 from running import Service
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
+from spark_client.connecting import printed_by
 
 pytestmark = pytest.mark.spark
 
@@ -19,13 +17,4 @@ def test_a_server_with_the_jar_keeps_the_state_of_sessions_that_say_where(
 ) -> None:
     ensure_jar(ensure_javac())
     job = Path(__file__).with_name("connect_job.py")
-    done = subprocess.run(
-        [sys.executable, str(job), state_service.url, str(tmp_path)],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert "state is kept through Connect" in done.stdout
+    assert "state is kept through Connect" in printed_by(job, state_service.url, tmp_path)

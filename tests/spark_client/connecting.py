@@ -1,0 +1,22 @@
+"""Programs that use Spark Connect, each in a process of its own: such a session cannot live beside a classic one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+END_MAX_S = 300
+
+
+def printed_by(job: Path, *arguments: object) -> str:
+    """Run a program to its end, and return what it printed; it has to succeed."""
+    done = subprocess.run(
+        [sys.executable, str(job), *map(str, arguments)],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=END_MAX_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done.stdout
