@@ -35,9 +35,9 @@ final class LocalDisk implements AutoCloseable {
   private static final long FREE_BYTES_LEAST = 1L << 30;
   private static final Duration PAUSE = Duration.ofMinutes(1);
 
-  /** Where there is room; asked for each segment. */
-  interface Directory {
-    Path path() throws IOException;
+  /** Gives a file for each segment, if there is room for one. */
+  interface FileSource {
+    RandomAccessFile next() throws IOException;
   }
 
   private record Copy(Segment segment, long offset, int length, long checksum) {}
@@ -52,7 +52,7 @@ final class LocalDisk implements AutoCloseable {
     }
   }
 
-  private final Directory directory;
+  private final FileSource files;
   private final long pauseNs;
   private final Map<Integer, Copy> copies = new HashMap<>();
   private final Deque<Segment> segments = new ArrayDeque<>();
@@ -66,8 +66,8 @@ final class LocalDisk implements AutoCloseable {
    * @param bytesMax of all segments; with 0 nothing is kept
    * @param pause how long nothing is written after that has failed
    */
-  LocalDisk(Directory directory, long bytesMax, Duration pause) {
-    this.directory = directory;
+  LocalDisk(FileSource files, long bytesMax, Duration pause) {
+    this.files = files;
     this.bytesMax = bytesMax;
     this.pauseNs = pause.toNanos();
   }
@@ -76,7 +76,17 @@ final class LocalDisk implements AutoCloseable {
   static LocalDisk ofSpark(SparkConf conf, long bytesMax) {
     boolean encrypted = conf.getBoolean("spark.io.encryption.enabled", false);
     return new LocalDisk(
-        () -> withFree(FREE_BYTES_LEAST, Path.of(Utils.getLocalDir(conf))), encrypted ? 0 : bytesMax, PAUSE);
+        () -> nameless(withFree(FREE_BYTES_LEAST, Path.of(Utils.getLocalDir(conf)))), encrypted ? 0 : bytesMax, PAUSE);
+  }
+
+  /** A file that is gone when it is closed. */
+  static RandomAccessFile nameless(Path directory) throws IOException {
+    Path path = Files.createTempFile(directory, "tableside-state-", null);
+    try {
+      return new RandomAccessFile(path.toFile(), "rw");
+    } finally {
+      Files.delete(path);
+    }
   }
 
   /** The directory. @throws IOException if fewer bytes are free on its disk: others need it too */
@@ -102,10 +112,8 @@ final class LocalDisk implements AutoCloseable {
       segment.used += length;
       bytes += length;
     } catch (Exception error) { // whatever it is: it is only a copy
-      LOG.warn("the local disk cannot be written to: what is not there is read from the table", error);
-      open = null;
-      paused = true;
-      pausedSince = System.nanoTime();
+      LOG.warn("the local disk is not written to for a while; what is not there is read from the table: {}", error.toString());
+      pause();
     }
   }
 
@@ -156,6 +164,15 @@ final class LocalDisk implements AutoCloseable {
     }
   }
 
+  private void pause() {
+    if (open != null && open.blocks.isEmpty()) {
+      drop(open);
+    }
+    open = null;
+    paused = true;
+    pausedSince = System.nanoTime();
+  }
+
   private boolean isPaused() {
     paused = paused && System.nanoTime() - pausedSince < pauseNs;
     return paused;
@@ -167,19 +184,10 @@ final class LocalDisk implements AutoCloseable {
     }
     long segmentBytesMax = Math.min(SEGMENT_BYTES_MAX, bytesMax / SEGMENTS_LEAST);
     if (open == null || (open.used > 0 && open.used + length > segmentBytesMax)) {
-      open = new Segment(nameless());
+      open = new Segment(files.next());
       segments.addLast(open);
     }
     return open;
-  }
-
-  private RandomAccessFile nameless() throws IOException {
-    Path path = Files.createTempFile(directory.path(), "tableside-state-", null);
-    try {
-      return new RandomAccessFile(path.toFile(), "rw");
-    } finally {
-      Files.delete(path);
-    }
   }
 
   private void drop(Segment segment) {

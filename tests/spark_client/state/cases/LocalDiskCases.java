@@ -141,31 +141,42 @@ final class LocalDiskCases {
   /** What was written before is still good, and some time later it is tried again. */
   public static void aDiskThatCannotBeWrittenToIsLeftAloneForAWhile(JsonNode told) throws Exception {
     Path directory = directory(told);
-    for (Exception fault : List.of(new IOException("no space"), new IllegalStateException("no environment"))) {
-      AtomicReference<Exception> present = new AtomicReference<>();
+    List<LocalDisk.FileSource> failing =
+        List.of(
+            () -> LocalDisk.nameless(directory.resolve("missing")),
+            () -> readOnly(directory),
+            () -> {
+              throw new IllegalStateException("no environment");
+            });
+    for (LocalDisk.FileSource fault : failing) {
+      AtomicReference<LocalDisk.FileSource> present = new AtomicReference<>(() -> LocalDisk.nameless(directory));
       AtomicInteger tries = new AtomicInteger();
-      LocalDisk.Directory failing = () -> {
+      LocalDisk.FileSource files = () -> {
         tries.incrementAndGet();
-        if (present.get() instanceof IOException error) {
-          throw error;
-        }
-        if (present.get() instanceof RuntimeException error) {
-          throw error;
-        }
-        return directory;
+        return present.get().next();
       };
-      try (LocalDisk disk = new LocalDisk(failing, 8_000, Duration.ofSeconds(1))) {
+      try (LocalDisk disk = new LocalDisk(files, 8_000, Duration.ofSeconds(1))) {
         disk.put(1, block(1, 1_000), 1_000);
         present.set(fault);
         disk.put(2, block(2, 1_000), 1_000);
         disk.put(3, block(3, 1_000), 1_000);
         Check.equal(tries.get(), 2);
+        Check.equal(opened(directory).size(), 1);
         Check.that(disk.get(1) != null && disk.get(2) == null && disk.get(3) == null, "only what was written is there");
-        present.set(null);
+        present.set(() -> LocalDisk.nameless(directory));
         Thread.sleep(1_100);
         disk.put(3, block(3, 1_000), 1_000);
         Check.that(disk.get(1) != null && disk.get(3) != null, "it is written to again");
       }
+    }
+  }
+
+  private static RandomAccessFile readOnly(Path directory) throws IOException {
+    Path path = Files.createTempFile(directory, "tableside-state-", null);
+    try {
+      return new RandomAccessFile(path.toFile(), "r");
+    } finally {
+      Files.delete(path);
     }
   }
 
@@ -264,7 +275,7 @@ final class LocalDiskCases {
   }
 
   private static LocalDisk disk(Path directory, long bytesMax) {
-    return new LocalDisk(() -> directory, bytesMax, Duration.ofMinutes(1));
+    return new LocalDisk(() -> LocalDisk.nameless(directory), bytesMax, Duration.ofMinutes(1));
   }
 
   private static Path directory(JsonNode told) {
