@@ -112,7 +112,7 @@ final class LocalDisk implements AutoCloseable {
       segment.used += length;
       bytes += length;
     } catch (Exception error) { // whatever it is: it is only a copy
-      LOG.warn("the local disk is not written to for a while; what is not there is read from the table: {}", error.toString());
+      LOG.warn("the local disk is not written to for a while: {}", error.toString());
       pause();
     }
   }
