@@ -123,7 +123,8 @@ def _entered(image: Image, run: Run) -> list[str]:
     user, _, group = (run.user or image.config["User"]).partition(":")
     places = [str(part) for place, source in run.mounts.items() for part in (source, place)]
     powerless = [f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
-    powerless += ["--bounding-set=-all", "--inh-caps=-all", "--"]
+    # Whoever changes users loses what `--kill-child` has set: it is set anew, after that.
+    powerless += ["--bounding-set=-all", "--inh-caps=-all", "--pdeathsig=KILL", "--"]
     environment = [*image.config["Env"], *(f"{name}={value}" for name, value in run.environment.items())]
     program = image.config["Entrypoint"] if run.entrypoint is None else run.entrypoint
     command = [*program, *(image.config["Cmd"] if run.command is None else run.command)]

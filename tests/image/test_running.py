@@ -149,6 +149,12 @@ def test_with_a_volume_that_it_may_not_write_to_it_does_not_start(tableside_imag
     assert "cannot be made: Permission denied" in refused.stdout
 
 
+def test_it_is_killed_when_nobody_needs_it_any_more(tableside_image: Built, tmp_path: Path) -> None:
+    with served(tableside_image, Place(tmp_path), {**LOCAL, "auth": AUTH}) as (container, _):
+        assert not is_dead(container.pid)
+    until(lambda: is_dead(container.pid))
+
+
 @contextmanager
 def served(
     image: Built, place: Place, configuration: Mapping[str, object], *options: str, user: str | None = None
@@ -169,6 +175,14 @@ def ready(client: httpx.Client) -> bool:
         return client.get("/readyz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def is_dead(pid: int) -> bool:
+    """Whether a process has ended; where nobody asks for its exit code it may still be listed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def said(container: Container, name: str) -> list[str]:
