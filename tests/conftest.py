@@ -1,4 +1,4 @@
-"""What tests share: a running service, and the servers of the stores that are elsewhere."""
+"""Fixtures that every folder uses: a running service and the servers of the remote stores."""
 
 import os
 import sys
@@ -21,12 +21,14 @@ __all__ = [
     "service",
 ]
 
-# Spark's workers are to be this Python, whichever way the tests are started.
+pytest_plugins = ["plugins.selection"]
+
+# Spark's workers use the Python that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service on RocksDB that makes tables as they are written to; tests use table names of their own."""
+    """A service on RocksDB that creates tables on their first write; tests use table names of their own."""
     with running(tmp_path_factory.mktemp("service")) as started:
         yield started

@@ -84,7 +84,7 @@ def test_a_kept_service_runs_on(tmp_path: Path) -> None:
         started.stop()
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 @pytest.mark.parametrize("store", ["redis", "postgres", "dynamodb"])
 def test_another_store_gives_the_same_figures(store: str) -> None:
     command = [sys.executable, "-m", "demo", "--store", store, "--port", str(free_port())]
@@ -112,7 +112,7 @@ def test_what_does_not_go_together_is_refused(options: list[str], named: str) ->
     assert named in done.stderr
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 @pytest.mark.parametrize(
     ("actual", "differing"),
     [

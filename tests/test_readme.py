@@ -90,7 +90,7 @@ def test_every_verb_of_the_command_line_is_shown() -> None:
     assert "`tableside serve`" in README
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 def test_the_spark_example_runs(demonstration: Demonstration) -> None:
     [example] = blocks("python")
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", value=False).getOrCreate()

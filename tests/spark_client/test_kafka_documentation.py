@@ -14,7 +14,7 @@ from spark_client.kafka_sessions import kafka_session
 from spark_client.kafka_streams import fill, held, stream_of
 from tableside_spark import default_partition
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "multicast.md").read_text(encoding="utf-8")
 ALERTS = [("EU", "storm"), ("US", "fog"), ("all", "strike"), (None, "noise"), ("Asia", "heat"), ("EU", "ice")]

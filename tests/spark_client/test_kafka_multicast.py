@@ -17,7 +17,7 @@ from spark_client.kafka_sessions import kafka_session
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
 from tableside_spark import BROADCAST, DEFAULT, DROP, StreamPartitioner, default_partition, multicast
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 NINE = [(f"key {number}", f"value {number}") for number in range(9)]
 MANY = 4_000

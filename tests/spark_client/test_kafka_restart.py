@@ -16,7 +16,7 @@ from spark_client.kafka_sessions import kafka_session
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
 from tableside_spark import multicast
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 BATCH = 100
 ATTEMPTS = 2

@@ -17,7 +17,7 @@ from spark_client.sessions import session
 from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner, multicast
 from tableside_spark.multicasting import PARTITIONS_MAX
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pyspark.sql.functions import col, lit
 from spark_client.sessions import session
 from tableside_spark import StreamPartitioner, multicast
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(scope="module")

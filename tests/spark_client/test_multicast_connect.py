@@ -6,7 +6,7 @@ import pytest
 
 from spark_client.connecting import printed_by
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.jvm
 
 
 def test_multicast_works_through_connect(tmp_path: Path) -> None:

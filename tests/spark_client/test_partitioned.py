@@ -26,7 +26,7 @@ from tableside_spark import (
     progress,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 PARTITIONS, ROWS = 4, 400
 

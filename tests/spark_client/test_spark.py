@@ -18,7 +18,7 @@ from spark_client.sessions import session
 from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
 from tableside_spark.retries import Retries
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(scope="module")

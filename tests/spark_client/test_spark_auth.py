@@ -12,7 +12,7 @@ from spark_client.sessions import session
 from tableside_spark import Table, register
 from tableside_spark.errors import TableError
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SECRETS = {name: f"tableside_{name}-s3cr3t" for name in ("all", "writer", "none")}
 

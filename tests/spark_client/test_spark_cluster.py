@@ -15,7 +15,7 @@ from spark_client.sessions import session
 from tableside_spark import Table, writes
 from tableside_spark.sending import Sending
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 ROWS = 4_000
 KEYS = 200

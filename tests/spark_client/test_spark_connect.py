@@ -7,7 +7,7 @@ import pytest
 from running import Service
 from spark_client.connecting import printed_by
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.jvm
 
 
 def test_every_verb_works_through_connect(service: Service, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from spark_client.sessions import session
 from tableside_spark import Table, TableClient, TableError, progress
 from tableside_spark.micro_batch import query_id_in
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 FILES, ROWS, KEYS = 3, 200, 20
 

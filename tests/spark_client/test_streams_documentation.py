@@ -15,7 +15,7 @@ from running import Service
 from spark_client.sessions import session
 from tableside_spark import Table, TableClient
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 TEXT = (Path(__file__).parents[2] / "docs" / "streaming.md").read_text(encoding="utf-8")
 COUNTING, EACH_BATCH, CHANGES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

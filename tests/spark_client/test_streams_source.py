@@ -13,7 +13,7 @@ from running import Service
 from spark_client.sessions import session
 from tableside_spark import TableClient
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 ROWS, KEYS = 12_000, 7_000
 """More keys than a chunk has rows, so that a key stands in several chunks of a task, and in one of them twice."""

@@ -14,7 +14,7 @@ from servers.redis import redis
 from spark_client.sessions import session
 from tableside_spark import Table, TableClient, TableError
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(scope="module")

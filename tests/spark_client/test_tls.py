@@ -237,7 +237,7 @@ def spark() -> Iterator[SparkSession]:
         yield started
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_executors_use_the_files_that_the_table_and_the_format_name(spark: SparkSession, site: Site) -> None:
     options = files(site, site.client)
@@ -251,7 +251,7 @@ def test_executors_use_the_files_that_the_table_and_the_format_name(spark: Spark
     assert spark.read.format("tableside").options(**told).load().count() == 20
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_an_executor_that_lacks_a_file_names_it(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     gone = tmp_path / "ca.pem"

