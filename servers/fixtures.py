@@ -1,55 +1,81 @@
-"""The servers as pytest fixtures: each starts when a test first asks for it, and ends with the test run.
+"""The servers as pytest fixtures. Each starts when a test first needs it and stops when the run ends.
 
-Tests share them, so each takes table names, key prefixes or schemas of its own.
+All test processes of a run share them, so each test uses table names, key prefixes or schemas of its own.
 """
 
-from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
+from xdist.workermanage import WorkerController
 
-from .dynamodb import dynalite, dynamodb_local
-from .kafka import kafka
-from .postgres import postgres
-from .redis import redis, redis_cluster
+from .shared import Address, Connected, Servers, listening, servers
+
+STACK = pytest.StashKey[ExitStack]()
+OWNED = pytest.StashKey[Servers]()
+SOCKET = pytest.StashKey[tuple[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Own the servers, unless this is a worker process of a run: then its controller owns them."""
+    if not hasattr(config, "workerinput"):
+        stack = config.stash[STACK] = ExitStack()
+        config.stash[OWNED] = stack.enter_context(servers())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Give a new worker process the address of the servers' owner."""
+    stash = node.config.stash
+    if SOCKET not in stash:
+        stash[SOCKET] = stash[STACK].enter_context(listening(stash[OWNED]))
+    node.workerinput["servers"] = stash[SOCKET]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the servers."""
+    if STACK in config.stash:
+        config.stash[STACK].close()
 
 
 @pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def shared_servers(pytestconfig: pytest.Config) -> Servers | Connected:
+    """The servers of the run."""
+    if OWNED in pytestconfig.stash:
+        return pytestconfig.stash[OWNED]
+    return Connected(*pytestconfig.workerinput["servers"])  # type: ignore[attr-defined] # set by pytest-xdist
+
+
+@pytest.fixture(scope="session")
+def redis_url(shared_servers: Servers) -> Address:
     """The URL of a Redis."""
-    with redis(tmp_path_factory.mktemp("redis")) as url:
-        yield url
+    return shared_servers.address("redis")
 
 
 @pytest.fixture(scope="session")
-def redis_cluster_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def redis_cluster_urls(shared_servers: Servers) -> Address:
     """The URLs of the three masters of a Redis Cluster."""
-    with redis_cluster(tmp_path_factory.mktemp("redis-cluster")) as urls:
-        yield urls
+    return shared_servers.address("cluster")
 
 
 @pytest.fixture(scope="session")
-def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_dsn(shared_servers: Servers) -> Address:
     """The connection string of a PostgreSQL."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as dsn:
-        yield dsn
+    return shared_servers.address("postgres")
 
 
 @pytest.fixture(scope="session")
-def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def dynamodb_url(shared_servers: Servers) -> Address:
     """The endpoint of Amazon's DynamoDB Local."""
-    with dynamodb_local(tmp_path_factory.mktemp("dynamodb")) as url:
-        yield url
+    return shared_servers.address("dynamodb")
 
 
 @pytest.fixture(scope="session")
-def dynalite_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def dynalite_url(shared_servers: Servers) -> Address:
     """The endpoint of dynalite."""
-    with dynalite(tmp_path_factory.mktemp("dynalite")) as url:
-        yield url
+    return shared_servers.address("dynalite")
 
 
 @pytest.fixture(scope="session")
-def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def kafka_address(shared_servers: Servers) -> Address:
     """The address of a Kafka broker, `host:port`."""
-    with kafka(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
+    return shared_servers.address("kafka")

@@ -8,20 +8,10 @@ import pytest
 
 from released import released
 from running import Service, running
-from servers.fixtures import dynalite_url, dynamodb_url, kafka_address, postgres_dsn, redis_cluster_urls, redis_url
 
-__all__ = [
-    "dynalite_url",
-    "dynamodb_url",
-    "kafka_address",
-    "postgres_dsn",
-    "redis_cluster_urls",
-    "redis_url",
-    "released",
-    "service",
-]
+__all__ = ["released", "service"]
 
-pytest_plugins = ["plugins.selection"]
+pytest_plugins = ["plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]
 
 # Spark's workers use the Python that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

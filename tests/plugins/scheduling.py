@@ -1,0 +1,39 @@
+"""How the cases are divided among worker processes: by file, files that take long first.
+
+The cases of a file share its fixtures, so they stay together. Files with the same `xdist_group` mark share more, such
+as a Spark session, and stay together too.
+"""
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
+
+HEAVY = ("xdist_group", "jvm", "browser", "server")
+"""Marks of files that take long: a group first, a file without any of them last."""
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc] # pytest-xdist has no types
+    """Like `--dist loadgroup`, but cases without a group stay with their file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group = str(super()._split_scope(nodeid))
+        return group.split("::", 1)[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
+    return FileScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files that take long first, so that no worker process starts one when the others are done."""
+    ranks: dict[str, int] = {}
+    for item in items:
+        file = item.nodeid.split("::", 1)[0]
+        ranks[file] = min(ranks.get(file, len(HEAVY)), _rank(item))
+    items.sort(key=lambda item: ranks[item.nodeid.split("::", 1)[0]])
+
+
+def _rank(item: pytest.Item) -> int:
+    return next((rank for rank, name in enumerate(HEAVY) if item.get_closest_marker(name)), len(HEAVY))
