@@ -11,7 +11,7 @@ from running import Service, running
 
 __all__ = ["released", "service"]
 
-pytest_plugins = ["plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]
+pytest_plugins = ["plugins.narrowing", "plugins.scheduling", "plugins.selection", "plugins.slowest", "servers.fixtures"]
 
 # Spark's workers use the Python that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -77,9 +77,32 @@ def test_continuous_integration_runs_the_test_command_and_nothing_else() -> None
     assert lines == ["set -euo pipefail", 'exec "$(dirname "${BASH_SOURCE[0]}")/../scripts/test"']
 
 
-@pytest.mark.parametrize("check", ["ruff check", "ruff format --check", "mypy", 'exec pytest "$@"'])
-def test_the_test_command_checks(check: str) -> None:
-    assert f"\n  {check}" in (ROOT / "scripts" / "test").read_text()
+@pytest.mark.parametrize("arguments", [[], ["--quick"], ["--full"]])
+def test_the_test_command_checks_style_and_types_and_runs_every_case(tmp_path: Path, arguments: list[str]) -> None:
+    lines = run_by_test_command(tmp_path, *arguments).splitlines()
+    assert lines == [
+        "  ruff check",
+        "  ruff format --check",
+        "  mypy",
+        '  exec pytest --numprocesses 3 "$@"',
+        "test",
+        *arguments,
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["tests/test_scripts.py"], ["-k", "two words"], ["--full", "tests/hostile"]])
+def test_the_test_command_gives_a_selection_to_pytest_alone(tmp_path: Path, arguments: list[str]) -> None:
+    assert run_by_test_command(tmp_path, *arguments).splitlines() == ["pytest", *arguments]
+
+
+def run_by_test_command(folder: Path, *arguments: str) -> str:
+    """Return what `scripts/test` runs in the virtual environment, an argument per line."""
+    scripts = folder / "scripts"
+    scripts.mkdir()
+    shutil.copy(ROOT / "scripts" / "test", scripts)
+    (scripts / "run").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (scripts / "run").chmod(0o755)
+    return run([str(scripts / "test"), *arguments]).stdout.removeprefix("sh\n-euc\n\n")
 
 
 def test_no_tracked_file_names_a_registry() -> None:

@@ -1,4 +1,4 @@
-"""Which cases run: `--full` adds the soak tests and full sizes; marks say what a case starts."""
+"""Which cases run: `--full` adds those for a release, `--quick` leaves out those that start something."""
 
 import pytest
 
@@ -14,9 +14,13 @@ SERVERS = {
 }
 """Fixtures that start a server, or a process as heavy as one."""
 
+STARTING = {"browser", "jvm", "server"}
+"""Marks of cases that are not part of a quick run."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the soak tests, and every test at its full size")
+    parser.addoption("--quick", action="store_true", help="leave out cases that start a server, a JVM or a browser")
 
 
 @pytest.fixture(scope="session")
@@ -27,16 +31,17 @@ def full(pytestconfig: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the cases that use a server's fixture, so that `-m` can leave them out."""
+    """Mark the cases that use a server's fixture."""
     if SERVERS.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("server")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases of a full run, unless this is one."""
-    if not config.getoption("--full"):
-        left_out = [item for item in items if item.get_closest_marker("full")]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if not item.get_closest_marker("full")]
+    """Deselect the cases that are not part of this run."""
+    excluded = set() if config.getoption("--full") else {"full"}
+    if config.getoption("--quick"):
+        excluded |= STARTING
+    deselected = [item for item in items if any(mark.name in excluded for mark in item.iter_markers())]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in set(deselected)]

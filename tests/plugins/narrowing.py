@@ -1,0 +1,79 @@
+"""`-k` without reading every file: files whose cases cannot match are not collected.
+
+The names of all cases are kept in pytest's cache. They are used as long as neither their file nor a support module of
+the tests has changed.
+"""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+CACHED = "tableside/cases"
+WORD = re.compile(r"[^\s()]+")
+OPERATORS = {"and", "or"}
+FIRST_WORKER = "gw0"
+
+Cases = dict[str, tuple[int, str]]
+"""Of each file, relative to the tests: when it or a support module last changed, and the names of its cases."""
+
+WORDS = pytest.StashKey[set[str]]()
+KNOWN = pytest.StashKey[Cases]()
+SUPPORT_CHANGED = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    words = set(WORD.findall(config.getoption("keyword").lower()))
+    # "not word" matches cases of any file.
+    config.stash[WORDS] = set() if "not" in words else words - OPERATORS
+    support = (file for file in _tests(config).rglob("*.py") if not file.name.startswith("test_"))
+    config.stash[SUPPORT_CHANGED] = max(map(_changed, support), default=0)
+    config.stash[KNOWN] = {file: (changed, names) for file, (changed, names) in _cache(config).get(CACHED, {}).items()}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over a file if none of the words is part of the name of a case in it."""
+    words = config.stash[WORDS]
+    if not words or collection_path.suffix != ".py" or not collection_path.is_relative_to(_tests(config)):
+        return None
+    changed, names = config.stash[KNOWN].get(_name(collection_path, config), (0, ""))
+    return True if changed == _stamp(collection_path, config) and not any(word in names for word in words) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remember the names of the cases, unless only a part of a file was requested."""
+    if any("::" in argument for argument in config.args) or _worker(config) != FIRST_WORKER:
+        return
+    found: dict[Path, list[str]] = defaultdict(list)
+    for item in items:
+        if item.path.is_relative_to(_tests(config)):
+            found[item.path].append(" ".join([item.nodeid, *(mark.name for mark in item.iter_markers())]).lower())
+    named = {_name(file, config): (_stamp(file, config), "\n".join(names)) for file, names in found.items()}
+    _cache(config).set(CACHED, config.stash[KNOWN] | named)
+
+
+def _tests(config: pytest.Config) -> Path:
+    return config.rootpath / "tests"
+
+
+def _name(file: Path, config: pytest.Config) -> str:
+    return str(file.relative_to(_tests(config)))
+
+
+def _stamp(file: Path, config: pytest.Config) -> int:
+    return max(_changed(file), config.stash[SUPPORT_CHANGED])
+
+
+def _changed(file: Path) -> int:
+    return file.stat().st_mtime_ns
+
+
+def _worker(config: pytest.Config) -> str:
+    return str(getattr(config, "workerinput", {}).get("workerid", FIRST_WORKER))
+
+
+def _cache(config: pytest.Config) -> pytest.Cache:
+    assert config.cache is not None
+    return config.cache

@@ -1,0 +1,76 @@
+"""The suite's own plugins: which cases run, in which order, and in which process."""
+
+import os
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling
+
+from plugins.scheduling import FileScheduling
+
+pytest_plugins = ["pytester"]
+
+OPTIONS = ["-q", *(f"-p{name}" for name in ("plugins.narrowing", "plugins.selection", "plugins.scheduling"))]
+MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n full\n"
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A suite of two files, one of which starts a server."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    folder = pytester.mkdir("tests")
+    (folder / "test_apple.py").write_text("def test_red(): pass\ndef test_green(): pass\n")
+    (folder / "test_pear.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.server\ndef test_yellow(): pass\n"
+        "@pytest.mark.full\ndef test_brown(full): assert full\n"
+        "def test_green(): pass\n"
+    )
+    (folder / "colors.py").write_text("")
+    pytester.makeini(MARKS)
+    return pytester
+
+
+def collected(suite: pytest.Pytester, *options: str) -> list[str]:
+    """Return the cases that a run would run, in order."""
+    lines = suite.runpytest(*OPTIONS, "--collect-only", *options).outlines
+    return [line.removeprefix("tests/test_").replace(".py::test_", " ") for line in lines if "::" in line]
+
+
+def test_files_that_start_something_come_first(suite: pytest.Pytester) -> None:
+    assert collected(suite) == ["pear yellow", "pear green", "apple red", "apple green"]
+
+
+def test_a_full_run_has_all_cases_and_a_quick_run_no_servers(suite: pytest.Pytester) -> None:
+    assert "pear brown" in collected(suite, "--full")
+    assert collected(suite, "--quick") == ["apple red", "apple green", "pear green"]
+    assert suite.runpytest(*OPTIONS, "--full").parseoutcomes() == {"passed": 5}
+
+
+def test_a_word_collects_only_files_that_can_match(suite: pytest.Pytester) -> None:
+    collected(suite)
+    assert collected(suite, "-k", "red") == ["apple red"]
+    assert deselected(suite, "red") == 1
+    assert deselected(suite, "green") == 3
+    assert deselected(suite, "not red") == 2
+    assert deselected(suite, "server") == 2
+
+
+@pytest.mark.parametrize("changed", ["test_pear.py", "colors.py"])
+def test_a_changed_file_is_collected_again(suite: pytest.Pytester, changed: str) -> None:
+    collected(suite)
+    file = suite.path / "tests" / changed
+    os.utime(file, ns=(file.stat().st_mtime_ns + 10**10,) * 2)
+    assert deselected(suite, "red") > 1
+
+
+def deselected(suite: pytest.Pytester, words: str) -> int:
+    """Return how many cases were collected in vain."""
+    return int(suite.runpytest(*OPTIONS, "-k", words).parseoutcomes().get("deselected", 0))
+
+
+def test_cases_stay_with_their_file_or_their_group() -> None:
+    scope = FileScheduling._split_scope
+    scheduling = FileScheduling.__new__(FileScheduling)
+    assert issubclass(FileScheduling, LoadGroupScheduling)
+    assert scope(scheduling, "tests/a.py::TestX::test_y[x@z]") == "tests/a.py"
+    assert scope(scheduling, "tests/a.py::test_y[x]@spark") == "spark"
