@@ -2,36 +2,23 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
-from store_contract import StoreContract, Time, put
+from store_contract import PolicyContract, Time, put
 from tableside.errors import Overloaded
 from tableside.operations import Get, Operation, Outcome, Written
 from tableside.policies.bulkhead import Bulkhead, Metrics
-from tableside.store import Page, Scan, Store, TableSpec
-from tableside.stores.memory import MemoryStore
+from tableside.store import Page, Policy, Scan, Store
 from virtual_time import in_virtual_time, now
 
 
-class TestBulkhead(StoreContract):
-    concurrency_max = 64
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            yield Bulkhead(MemoryStore(spec, time.now_ms), self.concurrency_max)
-
-        return opened()
-
-
-class TestBulkheadOfOne(TestBulkhead):
-    concurrency_max = 1
+class TestBulkheadOfOne(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return Bulkhead(inner, 1)
 
 
 def slow(takes_s: float = 1.0) -> Scripted:

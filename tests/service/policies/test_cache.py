@@ -4,21 +4,18 @@ import asyncio
 import math
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from cache_site import Site
-from store_contract import StoreContract, Time, put, text, update
+from store_contract import PolicyContract, Time, put, text, update
 from tableside.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
 from tableside.operations import Delete, Get, Key, Operation, Outcome, Record, Written
 from tableside.policies.cache import Cache
 from tableside.policies.cache.kept import Kept
-from tableside.store import Policy, Scan, Store, TableSpec
-from tableside.stores.memory import MemoryStore
+from tableside.store import Policy, Scan, Store
 from virtual_time import in_virtual_time, now
 
 ROOMY = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
@@ -51,19 +48,11 @@ class Turns(Policy):
             await asyncio.sleep(0)
 
 
-class Contract(StoreContract):
+class Contract(PolicyContract):
     configuration: dict[str, Any]
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            inner = self.around(MemoryStore(spec, time.now_ms))
-            yield Cache(inner, clock=time.now_ms, monotonic=lambda: time.now_ms() / 1000, **self.configuration)
-
-        return opened()
-
-    def around(self, store: Store) -> Store:
-        return store
+    def around(self, inner: Store, time: Time) -> Policy:
+        return Cache(inner, clock=time.now_ms, monotonic=lambda: time.now_ms() / 1000, **self.configuration)
 
 
 class TestRoomy(Contract):
@@ -78,18 +67,15 @@ class TestThrough(Contract):
     configuration = CONFIGURATIONS["through"]
 
 
-class TestThroughFewBytesSlowly(Contract):
-    configuration = CONFIGURATIONS["few bytes, through"]
-
-    def around(self, store: Store) -> Store:
-        return Turns(store, random.Random(8))
-
-
 class TestFewBytesSlowly(Contract):
     configuration = CONFIGURATIONS["few bytes"]
 
-    def around(self, store: Store) -> Store:
-        return Turns(store, random.Random(7))
+    def around(self, inner: Store, time: Time) -> Policy:
+        return super().around(Turns(inner, random.Random(7)), time)
+
+
+class TestThroughFewBytesSlowly(TestFewBytesSlowly):
+    configuration = CONFIGURATIONS["few bytes, through"]
 
 
 def n(number: int) -> bytes:

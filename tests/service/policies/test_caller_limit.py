@@ -1,33 +1,26 @@
 """Each caller has a limit of his own, in operations as he asked them, and nobody's is another's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
-from store_contract import StoreContract, Time, put
+from store_contract import PolicyContract, Time, put
 from tableside.caller import CALLER
 from tableside.errors import Throttled
 from tableside.operations import Get, Operation, Outcome, Written
 from tableside.policies.cache import Cache
 from tableside.policies.rate_limit import CallerLimit, CallerMetrics, Rate
 from tableside.policies.rate_limit.callers import Buckets
-from tableside.store import Policy, Store, TableSpec
-from tableside.stores.memory import MemoryStore
+from tableside.store import Policy, Store
 from virtual_time import in_virtual_time, now
 
 
-class TestCallerLimit(StoreContract):
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            yield CallerLimit(MemoryStore(spec, time.now_ms), read=Rate(1e5, 20), write=Rate(1e5, 3))
-
-        return opened()
+class TestCallerLimit(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return CallerLimit(inner, read=Rate(1e5, 20), write=Rate(1e5, 3))
 
 
 async def asked(policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10) -> list[Outcome]:

@@ -3,15 +3,13 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from store_contract import StoreContract, Time, put, update
+from store_contract import PolicyContract, Time, put, update
 from tableside import values
 from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
@@ -20,19 +18,13 @@ from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 
 
-class Suite(StoreContract):
-    """The shared suite, with what a subclass says."""
+class Suite(PolicyContract):
+    """The contract, with what a subclass says."""
 
     options: ClassVar[dict[str, Any]]
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            store = Coalesce(MemoryStore(spec, time.now_ms), **self.options)
-            yield store
-            await store.close()
-
-        return opened()
+    def around(self, inner: Store, time: Time) -> Policy:
+        return Coalesce(inner, **self.options)
 
 
 class TestOneTurn(Suite):

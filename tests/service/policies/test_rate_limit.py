@@ -4,49 +4,28 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
-from store_contract import StoreContract, Time, put
+from store_contract import PolicyContract, Time, put
 from tableside.errors import Throttled
 from tableside.operations import Get, Operation, Outcome, Written
 from tableside.policies.rate_limit import Metrics, Rate, RateLimit
 from tableside.policies.rate_limit.bucket import Bucket
-from tableside.store import Store, TableSpec
-from tableside.stores.memory import MemoryStore
+from tableside.store import Policy, Store
 from virtual_time import in_virtual_time, now
 
 
-class TestRateLimit(StoreContract):
-    read: Rate | None = Rate(1e6)
-    write: Rate | None = Rate(1e6)
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            yield RateLimit(MemoryStore(spec, time.now_ms), read=self.read, write=self.write)
-
-        return opened()
+class TestRateLimitThatDividesCalls(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return RateLimit(inner, read=Rate(1e5, 100), write=Rate(2e5, 1))
 
 
-class TestRateLimitThatDividesCalls(TestRateLimit):
-    read = Rate(1e5, 100)
-    write = Rate(2e5, 1)
-
-
-class TestRateLimitOfWritesOnly(TestRateLimit):
-    read = None
-    write = Rate(1e5, 50)
-
-
-class TestNoRateLimit(TestRateLimit):
-    read = None
-    write = None
+class TestRateLimitOfWritesOnly(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return RateLimit(inner, read=None, write=Rate(1e5, 50))
 
 
 def gets(count: int, name: str = "k") -> list[Operation]:

@@ -3,39 +3,25 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from scripted import Scripted
 from spans import Spans
-from store_contract import StoreContract, Time, put, update
+from store_contract import PolicyContract, Time, put, update
 from tableside.errors import Throttled
 from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from tableside.policies.rate_limit import Cost, Rate, RateLimit
 from tableside.policies.rate_limit.bucket import Bucket
-from tableside.store import Store, TableSpec
+from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from virtual_time import in_virtual_time, now
 
 
-class TestRateLimitWithCosts(StoreContract):
-    cost = Cost(get=0.5, put=2, update=1.5, delete=0, kib=0.25)
-    rate = Rate(1e5, 50)
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            yield RateLimit(MemoryStore(spec, time.now_ms), read=self.rate, write=self.rate, cost=self.cost)
-
-        return opened()
-
-
-class TestRateLimitWhereReadsAreFree(TestRateLimitWithCosts):
-    cost = Cost(get=0)
-    rate = Rate(1e5, 3)
+class TestRateLimitWithCosts(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        cost = Cost(get=0.5, put=2, update=1.5, delete=0, kib=0.25)
+        return RateLimit(inner, read=Rate(1e5, 50), write=Rate(1e5, 50), cost=cost)
 
 
 def value(size_bytes: int) -> bytes:

@@ -4,9 +4,7 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Fault, Scripted
 from spans import Spans
-from store_contract import StoreContract, Time, put, same, update
+from store_contract import PolicyContract, Time, put, same, update
 from tableside import values
 from tableside.errors import (
     Contended,
@@ -34,45 +32,30 @@ from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.policies.retry import Attempts, Metrics, Retry, RetryBudget
 from tableside.policies.timeout import Timeout
-from tableside.store import Store, TableSpec
+from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.table import Table
 from virtual_time import in_virtual_time, now
 
 
-class TestRetry(StoreContract):
-    def around(self, store: Store) -> Store:
-        return retry(store)
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            yield self.around(MemoryStore(spec, time.now_ms))
-
-        return opened()
+class TestRetry(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return retry(inner)
 
 
-class TestRetryOfAStoreThatOftenFails(TestRetry):
+class TestRetryOfAStoreThatOftenFails(PolicyContract):
     """Most operations fail a few times before they are done."""
 
-    def around(self, store: Store) -> Store:
+    def around(self, inner: Store, time: Time) -> Policy:
         chance = random.Random(4)
-        failing = Scripted(store)
+        failing = Scripted(inner)
 
         def fault(operation: Operation, call: int) -> Fault:
             kind = chance.choice([None, None, Throttled, StoreUnavailable, Contended])
             return kind("it may pass") if kind else None
 
         failing.fault = fault
-        budget = RetryBudget(share=100)
-        return retry(failing, 99, backoff="none", budget=budget)
-
-
-class TestTheStackAroundAStore(TestRetry):
-    def around(self, store: Store) -> Store:
-        timed = Timeout(store, read_s=5, write_s=6)
-        limited = RateLimit(Bulkhead(timed, 4), read=Rate(1e6), write=Rate(1e6))
-        return retry(limited)
+        return retry(failing, 99, backoff="none", budget=RetryBudget(share=100))
 
 
 def failing(kind: type[TableError] = StoreUnavailable, times: float = math.inf, **rest: Any) -> Scripted:

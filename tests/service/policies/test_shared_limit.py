@@ -5,7 +5,7 @@ import itertools
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from servers.process import free_port
 from servers.proxy import FaultProxy
 from servers.redis import redis
 from spans import Spans
-from store_contract import StoreContract, Time, put
+from store_contract import PolicyContract, Time, put
 from tableside.errors import Throttled
 from tableside.operations import Get, Operation, Outcome, Put
 from tableside.policies.rate_limit import Cost, Metrics, Rate, RateLimit
@@ -92,19 +92,14 @@ def most_above(passed: list[tuple[float, int]], per_s: float) -> float:
     return most
 
 
-class TestSharedRateLimit(StoreContract):
+class TestSharedRateLimit(PolicyContract):
     @pytest.fixture(autouse=True)
-    def _server(self, redis_url: str) -> None:
-        self.url = redis_url
+    async def credit(self, redis_url: str) -> AsyncIterator[None]:
+        async with shared(redis_url) as self.shared:
+            yield
 
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            async with shared(self.url) as credit:
-                inner = MemoryStore(spec, time.now_ms)
-                yield RateLimit(inner, read=Rate(1e7), write=Rate(1e7, 1e7), cost=Cost(put=1.5), shared=credit)
-
-        return opened()
+    def around(self, inner: Store, time: Time) -> Policy:
+        return RateLimit(inner, read=Rate(1e7), write=Rate(1e7, 1e7), cost=Cost(put=1.5), shared=self.shared)
 
 
 async def test_two_replicas_together_keep_the_rate(redis_url: str, table: str) -> None:

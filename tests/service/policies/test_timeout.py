@@ -2,46 +2,29 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
-from store_contract import StoreContract, Time, put, update
+from store_contract import PolicyContract, Time, put, update
 from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.operations import Get, Operation, Outcome, Record, Written
 from tableside.policies.timeout import GRACE_S, Metrics, Timeout
-from tableside.store import Store, TableSpec
-from tableside.stores.memory import MemoryStore
+from tableside.store import Policy, Store
 from tableside.table import Table
 from virtual_time import in_virtual_time, now
 
 
-class TestTimeout(StoreContract):
-    times: tuple[float | None, float | None] = (5.0, 5.0)
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Store]:
-            read_s, write_s = self.times
-            yield Timeout(MemoryStore(spec, time.now_ms), read_s=read_s, write_s=write_s)
-
-        return opened()
+class TestTimeout(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return Timeout(inner, read_s=60, write_s=60)
 
 
-class TestTimeoutOfReadsAndWritesApart(TestTimeout):
-    times = (5.0, 7.0)
-
-
-class TestTimeoutOfReadsOnly(TestTimeout):
-    times = (5.0, None)
-
-
-class TestNoTimeout(TestTimeout):
-    times = (None, None)
+class TestTimeoutOfReadsAndWritesApart(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return Timeout(inner, read_s=60, write_s=70)
 
 
 def error(outcome: object, kind: type[TableError], applied: str) -> TableError:

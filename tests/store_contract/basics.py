@@ -1,0 +1,164 @@
+"""One outcome per operation, in order, each by itself, however many."""
+
+import asyncio
+
+from tableside import values
+from tableside.errors import InvalidOperation, RecordNotFound
+from tableside.operations import Delete, Get, Operation, Record, Written
+
+from .opening import Open, Opens
+from .words import etag, one, put, record, refused, same, update, value, written
+
+
+class Basics(Opens):
+    """Promises 1, 3, 4 and 7: one outcome per operation, in order, each by itself, however many."""
+
+    async def test_no_operations_have_no_outcomes(self, open_store: Open) -> None:
+        store = await open_store()
+        assert await store.apply([]) == []
+
+    async def test_get_of_nothing_is_none(self, open_store: Open) -> None:
+        store = await open_store()
+        assert await one(store, Get("absent")) is None
+
+    async def test_a_record_is_found_as_it_was_put(self, open_store: Open) -> None:
+        store = await open_store()
+        acknowledged = await written(store, put("a", {"n": 1, "s": "x"}))
+        found = await record(store, "a")
+        assert same(values.decode(found.value), {"n": 1, "s": "x"})
+        assert found.etag == acknowledged.etag
+        assert found.expires_ms == 0
+        assert (acknowledged.created, acknowledged.replayed, acknowledged.value) == (False, False, None)
+
+    async def test_a_put_replaces_the_whole_value(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"x": 1, "y": {"z": 2}}))
+        await written(store, put("a", {"y": {}}))
+        assert same(await value(store, "a"), {"y": {}})
+
+    async def test_an_empty_object_is_a_value(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {}))
+        assert await value(store, "a") == {}
+
+    async def test_a_deleted_record_is_absent_and_can_be_deleted_again(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"n": 1}))
+        first = await written(store, Delete("a"))
+        assert (first.etag, first.created, first.replayed) == (None, False, False)
+        assert await one(store, Get("a")) is None
+        assert (await written(store, Delete("a"))).etag is None
+        assert refused(await one(store, update("a", {"n": 2})), RecordNotFound)
+
+    async def test_outcomes_come_in_the_order_of_operations(self, open_store: Open) -> None:
+        store = await open_store()
+        await store.apply([put(key, {"key": key}) for key in "fdb"])
+        outcomes = await store.apply(
+            [
+                Get("f"),
+                Get("e"),
+                put("c"),
+                Get("d"),
+                Delete("x"),
+                update("b", {"n": 1}),
+                update("y", {"n": 1}),
+                Get("z"),
+            ]
+        )
+        found = [
+            values.decode(outcome.value)["key"] if isinstance(outcome, Record) else outcome for outcome in outcomes
+        ]
+        assert found[0] == "f"
+        assert found[1] is None
+        assert isinstance(found[2], Written)
+        assert found[3] == "d"
+        assert isinstance(found[4], Written)
+        assert found[4].etag is None
+        assert isinstance(found[5], Written)
+        assert isinstance(found[6], RecordNotFound)
+        assert found[7] is None
+
+    async def test_one_that_fails_leaves_the_others_standing(self, open_store: Open) -> None:
+        store = await open_store()
+        await store.apply([put("full", {"rich": "data"}), put("word", {"n": "x"})])
+        outcomes = await store.apply(
+            [
+                update("full", {"$inc": {"n": 1}}),
+                update("absent", {"$inc": {"n": 1}}),
+                update("word", {"$inc": {"n": 1}}),
+                put("there", {"n": 1}),
+                update("new", {"$inc": {"n": 1}}, {"n": 10}),
+                Get("nothing"),
+            ]
+        )
+        assert isinstance(outcomes[0], Written)
+        assert refused(outcomes[1], RecordNotFound)
+        assert refused(outcomes[2], InvalidOperation)
+        assert isinstance(outcomes[3], Written)
+        assert isinstance(outcomes[4], Written)
+        assert outcomes[5] is None
+        assert await one(store, Get("absent")) is None
+        assert same(await value(store, "full"), {"rich": "data", "n": 1})
+        assert same(await value(store, "word"), {"n": "x"})
+        assert same(await value(store, "there"), {"n": 1})
+        assert same(await value(store, "new"), {"n": 11})
+
+    async def test_five_thousand_operations_in_one_call(self, open_store: Open) -> None:
+        store, count = await open_store(), 5000
+        outcomes = await store.apply([put(f"{index:05}", {"n": index}) for index in range(count)])
+        assert {type(outcome) for outcome in outcomes} == {Written}
+        mixed: list[Operation] = [
+            (Get(f"{index:05}"), update(f"{index:05}", {"$inc": {"n": 1}}, returning=True), Delete(f"{index:05}"))[
+                index % 3
+            ]
+            for index in range(count)
+        ]
+        for index, outcome in enumerate(await store.apply(mixed)):
+            match index % 3:
+                case 0:
+                    assert isinstance(outcome, Record)
+                    assert values.decode(outcome.value) == {"n": index}
+                case 1:
+                    assert isinstance(outcome, Written)
+                    assert outcome.value is not None
+                    assert values.decode(outcome.value) == {"n": index + 1}
+                case _:
+                    assert isinstance(outcome, Written)
+                    assert outcome.etag is None
+        for index, outcome in enumerate(await store.apply([Get(f"{index:05}") for index in range(count)])):
+            kept = values.decode(outcome.value)["n"] if isinstance(outcome, Record) else outcome
+            assert kept == (index, index + 1, None)[index % 3]
+
+    async def test_many_bytes_in_one_call(self, open_store: Open) -> None:
+        store = await open_store()
+        long = "x" * 60_000
+        outcomes = await store.apply([put(f"{index}", {"long": long, "n": index}) for index in range(400)])
+        assert {type(outcome) for outcome in outcomes} == {Written}
+        found = await store.apply([Get(f"{index}") for index in range(400)])
+        assert [values.decode(one_found.value)["n"] for one_found in found if isinstance(one_found, Record)] == [
+            *range(400)
+        ]
+
+    async def test_calls_side_by_side_do_not_disturb_each_other(self, open_store: Open) -> None:
+        store = await open_store()
+
+        async def own(worker: int) -> None:
+            for turn in range(10):
+                keys = [f"{worker}-{index}" for index in range(5)]
+                await store.apply([put(key, {"w": worker, "t": turn}) for key in keys])
+                for outcome in await store.apply([Get(key) for key in keys]):
+                    assert isinstance(outcome, Record)
+                    assert values.decode(outcome.value) == {"w": worker, "t": turn}
+
+        await asyncio.gather(*(own(worker) for worker in range(8)))
+
+    async def test_a_value_is_returned_where_it_is_asked_for(self, open_store: Open) -> None:
+        store = await open_store()
+        made = await written(store, put("a", {"n": 1}, returning=True))
+        assert made.value is not None
+        assert same(values.decode(made.value), {"n": 1})
+        changed = await written(store, update("a", {"m": None, "k": "x"}, returning=True))
+        assert changed.value is not None
+        assert same(values.decode(changed.value), {"n": 1, "k": "x"})
+        assert changed.etag == await etag(store, "a")
+        assert (await written(store, update("a", {}))).value is None

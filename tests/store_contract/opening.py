@@ -1,0 +1,95 @@
+"""How a store is opened for the contract, and the time that passes in it."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tableside.keys import KeySchema
+from tableside.store import Store, TableSpec, now_ms
+
+from .words import STRINGS
+
+Open = Callable[..., Awaitable[Store]]
+"""Opens the store of a table: `await open_store()`, `await open_store(key=INTEGERS, ttl_s=60)`."""
+
+
+class Time:
+    """A clock that goes on only when a test says so, or for stores that ask another, the real one."""
+
+    def __init__(self, *, real: bool) -> None:
+        self._real = real
+        self._now_ms = 1_700_000_000_000
+        self._owed_s = 0.0
+
+    def now_ms(self) -> int:
+        return now_ms() if self._real else self._now_ms
+
+    @property
+    def short_s(self) -> float:
+        """A time to live that is over soon; a second where that takes no time, for stores that count in seconds."""
+        return 0.3 if self._real else 1.0
+
+    async def goes_on(self, seconds: float) -> None:
+        """Let time pass within the life of a record; a real clock makes up for most of it when time next passes."""
+        if self._real:
+            self._owed_s += seconds
+            await asyncio.sleep(0.02)
+        else:
+            await self.passes(seconds)
+
+    async def passes(self, seconds: float) -> None:
+        if not self._real:
+            self._now_ms += round(seconds * 1000)
+        elif seconds > 5:
+            pytest.skip("the store's clock cannot be set, and the time is too long to wait for")
+        else:
+            await asyncio.sleep(self._owed_s + seconds + 0.1)
+            self._owed_s = 0.0
+
+
+def needs(store: Store, *capabilities: str) -> None:
+    for name in capabilities:
+        if not getattr(store.capabilities, name):
+            pytest.skip(f"the store has no {name}")
+
+
+NEEDED = {"Preconditions": ["if_match"], "Expiry": ["ttl"], "Tokens": ["tokens"]}
+"""What a store must be able to do for a part of the contract."""
+
+
+class Opens(ABC):
+    """How a store is opened; what every part of the contract needs."""
+
+    clock_can_be_set = True
+    splits_have_several_parts = True
+    """Whether a table of a thousand records is divided when several parts are asked for."""
+    key_parts_max = 8
+
+    @abstractmethod
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        """Return a store with no records; it is closed with the context."""
+
+    @pytest.fixture
+    def time(self) -> Time:
+        return Time(real=not self.clock_can_be_set)
+
+    @pytest.fixture
+    async def open_store(self, time: Time, tmp_path: Path) -> AsyncIterator[Open]:
+        async with AsyncExitStack() as stack:
+
+            async def open_one(key: KeySchema = STRINGS, ttl_s: float | None = None) -> Store:
+                return await stack.enter_async_context(self.opened(TableSpec("t", key, None, ttl_s), time, tmp_path))
+
+            yield open_one
+
+    @pytest.fixture
+    async def store(self, open_store: Open, request: pytest.FixtureRequest) -> Store:
+        """A store that can do what the part of the contract is about."""
+        store = await open_store()
+        part = request.function.__qualname__.partition(".")[0]
+        needs(store, *NEEDED.get(part, ()))
+        return store

@@ -1,0 +1,157 @@
+"""Scans in pages, and the splits of a table."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tableside import values
+from tableside.keys import KeyField, KeySchema
+from tableside.operations import Delete, Key
+from tableside.store import Page, Scan, Store
+
+from .opening import Open, Opens, needs
+from .words import COMPOSITE, INTEGERS, STRINGS, UNUSUAL_KEYS, met_once, one, pages, put, record, same, scanned
+
+
+class Scans(Opens):
+    """A scan meets every record, in pages of a bounded size; splits divide a table."""
+
+    @staticmethod
+    async def filled(open_store: Open, keys: Sequence[Key], key: KeySchema = STRINGS) -> Store:
+        store = await open_store(key=key)
+        await store.apply([put(one_key, {"i": index}) for index, one_key in enumerate(keys)])
+        return store
+
+    async def test_a_scan_of_nothing_is_an_empty_last_page(self, open_store: Open) -> None:
+        store = await open_store()
+        assert await store.scan(Scan(10)) == Page([], None)
+
+    async def test_pages_hold_every_record_once(self, open_store: Open) -> None:
+        keys = [f"{index * 7919 % 101:03}" for index in range(101)]
+        store = await self.filled(open_store, keys)
+        for limit in (1, 7, 100, 101, 102, 10_000):
+            found = await pages(store, Scan(limit))
+            assert all(len(page.records) <= limit for page in found)
+            met = [key for page in found for key, _ in page.records]
+            assert met_once(met, store) == sorted(keys)
+            if store.capabilities.sorted_scan:
+                assert met == sorted(keys)
+
+    async def test_a_scan_answers_what_a_get_does(self, open_store: Open) -> None:
+        store = await open_store()
+        ttls = (None, 100) if store.capabilities.ttl else (None,)
+        await store.apply([put(f"{index}", {"n": index}, ttl_s=ttls[index % len(ttls)]) for index in range(10)])
+        [page] = await pages(store, Scan(100))
+        for key, found in page.records:
+            gotten = await record(store, key)
+            assert (found.etag, found.expires_ms) == (gotten.etag, gotten.expires_ms)
+            assert same(values.decode(found.value), values.decode(gotten.value))
+
+    async def test_keys_are_scanned_in_the_order_of_their_bytes(self, open_store: Open) -> None:
+        store = await self.filled(open_store, UNUSUAL_KEYS)
+        needs(store, "sorted_scan")
+        assert await scanned(store, limit=3) == sorted(UNUSUAL_KEYS, key=lambda key: key.encode())
+
+    async def test_a_prefix_limits_a_scan(self, open_store: Open) -> None:
+        keys = ["a", "ab", "abc", "abd", "ac", "b", "A", "a\x7f", "aü", "aÿ", "\U0010ffff", "\U0010ffffx"]
+        store = await self.filled(open_store, keys)
+        needs(store, "prefix_scan")
+        for prefix in ("", "a", "ab", "abc", "abcd", "x", "ü", "aü", "\U0010ffff", "A"):
+            met = await scanned(store, prefix=prefix, limit=2)
+            assert met_once(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
+
+    async def test_a_partition_limits_a_scan(self, open_store: Open) -> None:
+        keys: list[Key] = [(user, day) for user in ("u", "u1", "ü", "a") for day in (-5, 10, 9, 0)]
+        store = await self.filled(open_store, keys, COMPOSITE)
+        for user in ("u", "u1", "ü", "nobody"):
+            met = await scanned(store, partition=user, limit=3)
+            assert set(met) == {key for key in keys if key[0] == user}  # type: ignore[index]  # composite
+            if store.capabilities.sorted_scan:
+                assert met == sorted(met)
+
+    async def test_a_prefix_and_a_partition_together_limit_a_scan(self, open_store: Open) -> None:
+        schema = KeySchema((KeyField("n", "integer"), KeyField("s", "string")))
+        keys: list[Key] = [(n, s) for n in (-1, 0, 255, 2**63 - 1) for s in ("a", "ab", "b")]
+        store = await self.filled(open_store, keys, schema)
+        needs(store, "prefix_scan")
+        for n in (-1, 0, 255, 2**63 - 1, 7):
+            for prefix in ("", "a", "ab", "c"):
+                met = await scanned(store, partition=n, prefix=prefix, limit=2)
+                assert set(met) == {key for key in keys if key[0] == n and key[1].startswith(prefix)}  # type: ignore[index,union-attr]  # composite
+
+    async def test_a_page_ends_where_its_bytes_do(self, open_store: Open) -> None:
+        store = await open_store()
+        await store.apply([put(f"{index:02}", {"long": "x" * 1000}) for index in range(40)])
+        found = await pages(store, Scan(1000, bytes_max=5000))
+        assert len(found) >= 6
+        assert all(sum(len(one_found.value) for _, one_found in page.records) <= 5000 + 1100 for page in found)
+        assert sorted(str(key) for page in found for key, _ in page.records) == [f"{index:02}" for index in range(40)]
+
+    async def test_a_record_that_stays_is_met_while_others_come_and_go(self, open_store: Open) -> None:
+        staying = [f"{index:03}" for index in range(0, 100, 2)]
+        store = await self.filled(open_store, staying)
+        met: list[Key] = []
+        scan = Scan(5)
+        for turn in range(1000):
+            page = await store.scan(scan)
+            met += [key for key, _ in page.records]
+            if page.position is None:
+                break
+            await one(store, put(f"{(turn * 37) % 100 // 2 * 2 + 1:03}"))
+            await one(store, Delete(f"{(turn * 11) % 100 // 2 * 2 + 1:03}"))
+            scan = msgspec.structs.replace(scan, position=page.position)
+        assert set(staying) <= set(met)
+
+    async def test_splits_are_disjoint_and_cover_the_table(self, open_store: Open) -> None:
+        keys = [f"user-{index * 7919 % 1000:04}" for index in range(1000)]
+        store = await self.filled(open_store, keys)
+        needs(store, "splits")
+        divisions = {count_max: await store.splits(count_max) for count_max in (1, 2, 3, 8, 64)}
+        for count_max, parts in divisions.items():
+            assert 1 <= len(parts) <= count_max
+            assert len(set(parts)) == len(parts)
+            if self.splits_have_several_parts and count_max > 1:
+                assert len(parts) > 1, count_max
+            met = [key for part in parts for key in await scanned(store, split=part, limit=97)]
+            assert met_once(met, store) == sorted(keys), count_max
+        later = ["a", "user", "user-0500x", "user-9999", "zzz", "\U0010ffff"]
+        await store.apply([put(key) for key in later])
+        for count_max, parts in divisions.items():
+            met = [key for part in parts for key in await scanned(store, split=part, limit=97)]
+            assert met_once(met, store) == sorted(keys + later), count_max
+
+    async def test_splits_of_few_records_cover_them(self, open_store: Open) -> None:
+        store = await open_store()
+        needs(store, "splits")
+        for keys in ([], ["a"], ["a", "b"], ["a", "a\x01", "aa"], ["x" * 1024, "x" * 1023]):
+            await store.apply([put(key) for key in keys])
+            parts = await store.splits(8)
+            assert 1 <= len(parts) <= 8
+            met = [key for part in parts for key in met_once(await scanned(store, split=part), store)]
+            assert sorted(met) == sorted(keys)
+            await store.apply([Delete(key) for key in keys])
+
+    async def test_splits_of_integer_keys_cover_them(self, open_store: Open) -> None:
+        keys: list[Key] = [*range(-300, 300), 2**63 - 1, -(2**63)]
+        store = await self.filled(open_store, keys, INTEGERS)
+        needs(store, "splits")
+        parts = await store.splits(5)
+        met = [key for part in parts for key in await scanned(store, split=part, limit=100)]
+        assert len(met_once(met, store)) == len(keys)
+        assert set(met) == set(keys)
+
+    async def test_splits_of_composite_keys_cover_them(self, open_store: Open) -> None:
+        keys: list[Key] = [(f"u{index % 3}", index) for index in range(-100, 100)]
+        store = await self.filled(open_store, keys, COMPOSITE)
+        needs(store, "splits")
+        met = [key for part in await store.splits(4) for key in await scanned(store, split=part, limit=30)]
+        assert len(met_once(met, store)) == len(keys)
+        assert set(met) == set(keys)
+
+    async def test_a_split_can_be_limited_by_a_prefix(self, open_store: Open) -> None:
+        keys = [f"{letter}{index:02}" for letter in "abc" for index in range(50)]
+        store = await self.filled(open_store, keys)
+        needs(store, "splits", "prefix_scan")
+        parts = await store.splits(4)
+        met = [key for part in parts for key in await scanned(store, split=part, prefix="b", limit=11)]
+        assert met_once(met, store) == [key for key in keys if key.startswith("b")]

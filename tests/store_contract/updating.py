@@ -1,0 +1,128 @@
+"""An update is one atomic step, with or without a default."""
+
+import asyncio
+from typing import Any
+
+from tableside.errors import InvalidOperation, RecordNotFound
+from tableside.operations import Delete, Get, Written
+
+from .opening import Open, Opens
+from .words import etag, one, put, refused, same, update, value, written
+
+REFUSED: list[Any] = [
+    {"$inc": {"word": 1}},
+    {"$inc": {"big": 1}},
+    [{"$inc": {"n": 1.7e308}}, {"$inc": {"n": 1.7e308}}],
+    {"$push": {"n": 1}},
+    {"$max": {"word": 1}},
+    {"$set": {"list.x": 1}},
+    [{"$set": {"n": 99}}, {"$inc": {"word": 1}}],
+    [{"n": 99, "list": None}, {"$addToSet": {"word": 1}}],
+]
+"""Updates that do not fit the record that they are tried on."""
+
+
+class Updates(Opens):
+    """Promise 6: an update is one atomic step, with or without a default."""
+
+    async def test_an_update_of_nothing_is_refused_and_makes_nothing(self, open_store: Open) -> None:
+        store = await open_store()
+        assert refused(await one(store, update("a", {"n": 1})), RecordNotFound)
+        assert refused(await one(store, update("a", {})), RecordNotFound)
+        assert await one(store, Get("a")) is None
+
+    async def test_an_update_of_nothing_starts_from_its_default(self, open_store: Open) -> None:
+        store = await open_store()
+        made = await written(store, update("a", {"$inc": {"n": 5}}, {"n": 10, "kept": True}))
+        assert made.created
+        assert made.etag == await etag(store, "a")
+        assert same(await value(store, "a"), {"n": 15, "kept": True})
+
+    async def test_the_default_is_not_looked_at_where_there_is_a_record(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"n": 1}))
+        assert not (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 100, "x": 1}))).created
+        assert same(await value(store, "a"), {"n": 2})
+
+    async def test_an_empty_update_inserts_the_default(self, open_store: Open) -> None:
+        store = await open_store()
+        assert (await written(store, update("a", {}, {"n": 1}))).created
+        assert (await written(store, update("b", [], {"n": 1}))).created
+        assert same(await value(store, "a"), {"n": 1})
+        assert not (await written(store, update("a", {}, {"n": 2}))).created
+        assert same(await value(store, "a"), {"n": 1})
+
+    async def test_a_default_that_the_update_does_not_fit_makes_nothing(self, open_store: Open) -> None:
+        store = await open_store()
+        assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {"n": "x"})), InvalidOperation)
+        assert await one(store, Get("a")) is None
+
+    async def test_a_deleted_record_starts_from_the_default_again(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}))
+        await written(store, Delete("a"))
+        assert (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 0}))).created
+        assert same(await value(store, "a"), {"n": 1})
+
+    async def test_a_merge_patch_and_every_operator(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"x": {"y": 1, "z": 2}, "n": 1, "s": "m", "l": [1], "gone": 1}))
+        await written(store, update("a", {"x": {"y": None, "w": [1]}}))
+        await written(
+            store,
+            update(
+                "a",
+                [
+                    {"$set": {"x.v": {"deep": []}}, "$unset": ["gone"], "$inc": {"n": 2, "x.count": 1}},
+                    {
+                        "$min": {"s": "a"},
+                        "$max": {"n": 10},
+                        "$push": {"l": 1},
+                        "$addToSet": {"t": {"$each": [1, 1, 2]}},
+                    },
+                ],
+            ),
+        )
+        assert same(
+            await value(store, "a"),
+            {"x": {"z": 2, "w": [1], "v": {"deep": []}, "count": 1}, "n": 10, "s": "a", "l": [1, 1], "t": [1, 2]},
+        )
+
+    async def test_a_refused_update_leaves_the_record_exactly_as_it_was(self, open_store: Open) -> None:
+        store = await open_store()
+        before = {"n": 1, "word": "x", "big": 2**63 - 1, "list": [1]}
+        await written(store, put("a", before))
+        version = await etag(store, "a")
+        for document in REFUSED:
+            assert refused(await one(store, update("a", document)), InvalidOperation), document
+            assert same(await value(store, "a"), before), document
+            assert await etag(store, "a") == version, document
+
+    async def test_first_updates_at_the_same_time_use_the_default_once(self, open_store: Open) -> None:
+        store = await open_store()
+        for turn in range(3):
+            operation = update(f"k{turn}", {"$inc": {"n": 1}, "$push": {"seen": turn}}, {"n": 100})
+            outcomes = await asyncio.gather(*(one(store, operation) for _ in range(64)))
+            assert all(isinstance(outcome, Written) for outcome in outcomes), outcomes
+            assert [outcome.created for outcome in outcomes if isinstance(outcome, Written)].count(True) == 1
+            assert same(await value(store, f"k{turn}"), {"n": 164, "seen": [turn] * 64})
+
+    async def test_updates_of_one_record_at_the_same_time_all_count(self, open_store: Open) -> None:
+        store = await open_store()
+        await written(store, put("a", {"n": 0}))
+        increments = [update("a", {"$inc": {"n": 1}, "$set": {f"m{index}": index}}) for index in range(64)]
+        outcomes = await asyncio.gather(*(one(store, increment) for increment in increments))
+        assert all(isinstance(outcome, Written) for outcome in outcomes)
+        assert len({outcome.etag for outcome in outcomes if isinstance(outcome, Written)}) == 64
+        assert same(await value(store, "a"), {"n": 64, **{f"m{index}": index for index in range(64)}})
+
+    async def test_puts_and_deletes_among_updates_lose_nothing_that_follows(self, open_store: Open) -> None:
+        store = await open_store()
+        await asyncio.gather(
+            *(one(store, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(20)),
+            one(store, Delete("a")),
+            *(one(store, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(20)),
+        )
+        await written(store, put("a", {"n": 0}))
+        await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {"n": 1000})) for _ in range(20)))
+        assert same(await value(store, "a"), {"n": 20})
