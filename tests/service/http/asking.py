@@ -8,11 +8,22 @@ from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
+import pytest
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 MERGE_PATCH = "application/merge-patch+json"
 PROBLEM = "application/problem+json"
+
+STORES = {
+    "memory": "{kind: memory}",
+    "rocksdb": "{kind: rocksdb, path: ./data}",
+    "partitioned": "{kind: partitioned, partitions: [one, other]}\n  one: {kind: memory}\n"
+    "  other: {kind: rocksdb, path: ./data}",
+}
+
+ON_EVERY_STORE = pytest.mark.parametrize("asking", list(STORES), indirect=True)
+"""For tests of what stores do. What the service refuses before it asks a store needs only one of them."""
 
 Result: TypeAlias = dict[str, Any]
 

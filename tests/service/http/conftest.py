@@ -1,20 +1,15 @@
 """A service on each store, with tables of every kind of key and small limits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import httpx
 import pytest
 
 from running import running
-from service.http.asking import Asking
-
-STORES = {
-    "memory": "{kind: memory}",
-    "rocksdb": "{kind: rocksdb, path: ./data}",
-    "partitioned": "{kind: partitioned, partitions: [one, other]}\n  one: {kind: memory}\n"
-    "  other: {kind: rocksdb, path: ./data}",
-}
+from service.http.asking import STORES, Asking
 
 CONFIG = """
 stores:
@@ -31,11 +26,24 @@ limits: {body_bytes_max: 262144, operations_max: 200, response_bytes_max: 65536}
 """
 
 
-@pytest.fixture(scope="session", params=list(STORES))
-def asking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    """A client of a service on one store; what it asserts holds on every store."""
-    directory: Path = tmp_path_factory.mktemp(request.param)
-    config = directory / "tableside.yaml"
-    config.write_text(CONFIG % STORES[request.param])
-    with running(directory, config) as started, httpx.Client(base_url=started.url, timeout=30) as client:
-        yield Asking(client, partitioned=request.param == "partitioned")
+@pytest.fixture(scope="session")
+def asking_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Asking]]:
+    """Clients of services, each on one store, which start with their first test and run until the last."""
+    with ExitStack() as stack:
+
+        @cache
+        def start(store: str) -> Asking:
+            directory: Path = tmp_path_factory.mktemp(store)
+            config = directory / "tableside.yaml"
+            config.write_text(CONFIG % STORES[store])
+            started = stack.enter_context(running(directory, config))
+            client = stack.enter_context(httpx.Client(base_url=started.url, timeout=30))
+            return Asking(client, partitioned=store == "partitioned")
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def asking(request: pytest.FixtureRequest, asking_on: Callable[[str], Asking]) -> Asking:
+    """A client of a service on memory, or on each store for tests with `ON_EVERY_STORE`."""
+    return asking_on(getattr(request, "param", "memory"))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.http.asking import ARROW, JSON, Asking, check_refused, fresh, read, statuses, stream
+from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, read, statuses, stream
 from tableside.wire.arrow_buffers import decompressed_bytes
 
 T = "arrow"
@@ -26,6 +26,7 @@ PART = pa.struct([("partition", pa.int32()), *ANSWER.items()])
 OF_PARTITIONS = {"partitions": pa.list_(PART), "dropped": pa.bool_()}
 
 
+@ON_EVERY_STORE
 def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(asking: Asking) -> None:
     key, absent = fresh(), fresh()
     asking.put(T, key, {"n": 1})
@@ -41,6 +42,7 @@ def test_the_answer_has_one_row_per_operation_and_the_columns_of_the_contract(as
         assert table.num_rows == len(keys)
 
 
+@ON_EVERY_STORE
 def test_a_record_that_is_found_and_one_that_is_not(asking: Asking) -> None:
     key = fresh()
     etag = asking.put(T, key, {"n": 1}).headers["ETag"].strip('"')
@@ -60,6 +62,7 @@ def test_a_record_that_is_found_and_one_that_is_not(asking: Asking) -> None:
     assert absent["detail"]
 
 
+@ON_EVERY_STORE
 def test_expiries_are_shown_where_there_are_any(asking: Asking) -> None:
     keys = [fresh(), fresh()]
     asking.put(T, keys[0], {}, params={"ttl_s": 100})
@@ -69,6 +72,7 @@ def test_expiries_are_shown_where_there_are_any(asking: Asking) -> None:
     assert second["expires_at"] is None
 
 
+@ON_EVERY_STORE
 def test_every_operation_in_columns(asking: Asking) -> None:
     a, b, c, d = (fresh() for _ in range(4))
     etag = asking.put(T, a, {"n": 1}).headers["ETag"].strip('"')
@@ -215,6 +219,7 @@ def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
     check_refused(asking.post(T, stream({"key": ["a"] * 201}), ARROW, params={"op": "get"}), 413, "too_large")
 
 
+@ON_EVERY_STORE
 def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Asking) -> None:
     keys = [fresh() for _ in range(4)]
     for key in keys:
@@ -237,6 +242,7 @@ def test_return_false_is_as_if_not_given(asking: Asking) -> None:
     assert statuses(asking.rows(T, {"key": [fresh()], "value": ["{}"]}, op="put", **{"return": "false"})) == [204]
 
 
+@ON_EVERY_STORE
 def test_a_deadline_that_is_over_ends_each_operation(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     body = stream({"key": [fresh(), fresh(), ""]})

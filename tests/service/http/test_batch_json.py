@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from service.http.asking import Asking, check_problem, check_refused, fresh, statuses
+from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, statuses
 
 T = "batches"
 
 
+@ON_EVERY_STORE
 def test_one_result_per_operation_in_its_order_as_the_single_request_would_answer(asking: Asking) -> None:
     a, b, c, d, e = (fresh() for _ in range(5))
     asking.put(T, a, {"n": 1, "m": 2})
@@ -36,6 +37,7 @@ def test_a_batch_of_none_answers_none(asking: Asking) -> None:
     assert asking.batch(T) == []
 
 
+@ON_EVERY_STORE
 def test_failures_stand_in_their_places_and_leave_the_others(asking: Asking) -> None:
     key, absent = fresh(), fresh()
     results = asking.batch(
@@ -199,6 +201,7 @@ def test_a_huge_integer_is_refused_by_itself(asking: Asking, digits: int) -> Non
 # Operations on one key
 
 
+@ON_EVERY_STORE
 def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(asking: Asking) -> None:
     key = fresh()
     increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
@@ -223,6 +226,7 @@ def test_operations_on_one_key_take_effect_in_their_order_and_see_the_earlier(as
     assert asking.value(T, key) == {"n": 30}
 
 
+@ON_EVERY_STORE
 def test_keys_are_independent_though_their_operations_are_mixed(asking: Asking) -> None:
     keys = [fresh() for _ in range(10)]
     increments = [
@@ -235,6 +239,7 @@ def test_keys_are_independent_though_their_operations_are_mixed(asking: Asking) 
     assert [result["value"] for result in results] == [{"l": [0, 1, 2, 3, 4]}] * 10
 
 
+@ON_EVERY_STORE
 def test_one_of_several_updates_that_does_not_fit_leaves_the_others_standing(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
@@ -244,6 +249,7 @@ def test_one_of_several_updates_that_does_not_fit_leaves_the_others_standing(ask
     assert asking.value(T, key) == {"n": 4}
 
 
+@ON_EVERY_STORE
 def test_the_etags_of_a_batch_tell_versions_apart(asking: Asking) -> None:
     key = fresh()
     results = asking.batch(T, *({"op": "put", "key": key, "value": {"n": n}} for n in range(3)))
@@ -265,6 +271,7 @@ def test_if_match_on_an_absent_record_fails_default_or_not(asking: Asking, if_ma
     assert statuses(results) == [412] * 3
 
 
+@ON_EVERY_STORE
 def test_star_matches_any_version_of_a_record_that_is_there(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {})
@@ -277,6 +284,7 @@ def test_star_matches_any_version_of_a_record_that_is_there(asking: Asking) -> N
     assert statuses(results) == [204, 200, 204]
 
 
+@ON_EVERY_STORE
 def test_replays_in_a_batch_say_so(asking: Asking) -> None:
     key, token = fresh(), {"writer": "w", "sequence": 1}
     increment = {"op": "update", "key": key, "update": {"$inc": {"n": 1}}, "default": {"n": 0}, "token": token}
@@ -305,6 +313,7 @@ def test_fields_choose_the_members_of_any_value_that_is_answered(asking: Asking)
 # The whole
 
 
+@ON_EVERY_STORE
 def test_a_deadline_that_is_over_ends_each_operation_and_the_whole_is_200(asking: Asking) -> None:
     key = fresh()
     results = asking.batch(
@@ -331,6 +340,7 @@ def test_a_batch_has_at_most_so_many_operations(asking: Asking) -> None:
     assert "200" in check_refused(response, 413, "too_large")["detail"]
 
 
+@ON_EVERY_STORE
 def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Asking) -> None:
     keys = [fresh() for _ in range(4)]
     for key in keys:
@@ -342,6 +352,7 @@ def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Ask
     assert asking.batch(T, {"op": "get", "key": keys[3]})[0]["status"] == 200
 
 
+@ON_EVERY_STORE
 def test_a_write_whose_value_exceeds_the_answer_is_done_and_the_value_left_out(asking: Asking) -> None:
     length = 10_000 if asking.partitioned else 20_000  # the value stands beside that of the one partition
     puts = [{"op": "put", "key": fresh(), "value": {"t": "x" * length}, "return": True} for _ in range(4)]

@@ -13,7 +13,18 @@ import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
-from service.http.asking import ARROW, JSON, PROBLEM, Asking, check_problem, check_refused, fresh, path_of, statuses
+from service.http.asking import (
+    ARROW,
+    JSON,
+    ON_EVERY_STORE,
+    PROBLEM,
+    Asking,
+    check_problem,
+    check_refused,
+    fresh,
+    path_of,
+    statuses,
+)
 from tableside.app import create_app
 from tableside.entry import Entry
 from tableside.errors import (
@@ -187,6 +198,7 @@ def test_no_detail_holds_a_value(asking: Asking) -> None:
 # The service itself
 
 
+@ON_EVERY_STORE
 def test_probes_answer(asking: Asking) -> None:
     assert asking.client.get("/livez").json() == {"status": "alive"}
     ready = asking.client.get("/readyz")
@@ -195,6 +207,7 @@ def test_probes_answer(asking: Asking) -> None:
     assert ready.json()["stores"] == {store: {"ready": True, "detail": None} for store in stores}
 
 
+@ON_EVERY_STORE
 def test_tables_are_described(asking: Asking) -> None:
     tables = {table["name"]: table for table in asking.client.get("/v1/tables").json()["tables"]}
     assert list(tables) == sorted(tables)
@@ -218,6 +231,7 @@ def counted(asking: Asking, table: str, operation: str, outcome: str) -> float:
     return float(found[1]) if found else 0.0
 
 
+@ON_EVERY_STORE
 def test_metrics_count_operations_by_table_operation_and_outcome(asking: Asking) -> None:
     table = fresh("counted")
     keys = [fresh() for _ in range(5)]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.http.asking import Asking, check_refused, fresh
+from service.http.asking import ON_EVERY_STORE, Asking, check_refused, fresh
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -16,6 +16,7 @@ def expires_in_s(text: str) -> float:
     return (datetime.fromisoformat(text) - datetime.now(UTC)).total_seconds()
 
 
+@ON_EVERY_STORE
 def test_ttl_s_sets_the_expiry_and_reads_show_it(asking: Asking) -> None:
     key = fresh()
     assert asking.put(T, key, {}, params={"ttl_s": "100.5"}).status_code == 204
@@ -26,6 +27,7 @@ def test_ttl_s_sets_the_expiry_and_reads_show_it(asking: Asking) -> None:
     assert record["expires_at"] == result["expires_at"]
 
 
+@ON_EVERY_STORE
 def test_the_table_s_default_holds_where_a_put_gives_no_ttl(asking: Asking) -> None:
     key = fresh()
     for ttl_s in (None, "null"):
@@ -35,12 +37,14 @@ def test_the_table_s_default_holds_where_a_put_gives_no_ttl(asking: Asking) -> N
         assert 3590 < expires_in_s(asking.get("hour", key).headers["Tableside-Expires-At"]) < 3601
 
 
+@ON_EVERY_STORE
 def test_minus_one_is_no_expiry(asking: Asking) -> None:
     key = fresh()
     asking.put("hour", key, {}, params={"ttl_s": "-1"})
     assert "Tableside-Expires-At" not in asking.get("hour", key).headers
 
 
+@ON_EVERY_STORE
 def test_a_put_without_ttl_takes_an_expiry_away(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {}, params={"ttl_s": 100})
@@ -48,6 +52,7 @@ def test_a_put_without_ttl_takes_an_expiry_away(asking: Asking) -> None:
     assert "Tableside-Expires-At" not in asking.get(T, key).headers
 
 
+@ON_EVERY_STORE
 def test_an_update_keeps_the_expiry_unless_it_gives_one(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {}, params={"ttl_s": 100})
@@ -61,6 +66,7 @@ def test_an_update_keeps_the_expiry_unless_it_gives_one(asking: Asking) -> None:
     assert "Tableside-Expires-At" not in asking.get(T, key).headers
 
 
+@ON_EVERY_STORE
 def test_a_record_made_from_a_default_gets_the_table_s_expiry(asking: Asking) -> None:
     key = fresh()
     asking.update("hour", key, {"update": {}, "default": {}})
@@ -82,6 +88,7 @@ def test_a_ttl_may_be_any_double_above_0(asking: Asking, ttl_s: str) -> None:
     assert asking.put(T, fresh(), {}, params={"ttl_s": ttl_s}).status_code == 204
 
 
+@ON_EVERY_STORE
 def test_an_expired_record_is_absent_for_reads_preconditions_and_defaults(asking: Asking) -> None:
     keys = [fresh() for _ in range(6)]
     for key in keys:
@@ -97,6 +104,7 @@ def test_an_expired_record_is_absent_for_reads_preconditions_and_defaults(asking
     assert asking.walk(T, prefix=keys[5]) == []
 
 
+@ON_EVERY_STORE
 def test_a_value_that_is_answered_after_a_write_shows_its_expiry(asking: Asking) -> None:
     response = asking.put(T, fresh(), {}, params={"ttl_s": 100}, headers=REPRESENTATION)
     assert 95 < expires_in_s(response.headers["Tableside-Expires-At"]) < 101

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.http.asking import Asking, check_problem, check_refused, fresh, path_of, statuses
+from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, path_of, statuses
 
 T = "keys"
 
@@ -64,6 +64,7 @@ def test_the_keys_that_clients_resolve_away_are_sent_in_a_batch(asking: Asking, 
     assert asking.rows(T, {"key": [key]}, op="get")[0]["status"] == 200
 
 
+@ON_EVERY_STORE
 def test_keys_that_look_alike_are_different_keys(asking: Asking) -> None:
     keys = ["a/b", "a%2Fb", "a%252Fb", "A/b", "a/b ", "a/b/", "é", "e\u0301"]
     assert (
@@ -111,6 +112,7 @@ def test_a_lone_surrogate_in_a_key_is_refused_by_the_parser(asking: Asking) -> N
 
 
 @pytest.mark.parametrize("key", [0, 1, -1, 42, 2**63 - 1, -(2**63)])
+@ON_EVERY_STORE
 def test_an_integer_key_is_decimal_in_a_path(asking: Asking, key: int) -> None:
     assert asking.put("numbers", key, {"n": 1}).status_code == 204
     assert asking.value("numbers", key) == {"n": 1}
@@ -140,6 +142,7 @@ def test_what_is_no_integer_is_refused_in_a_batch(asking: Asking, key: object) -
     check_problem(refused["error"], 422, "invalid_operation")
 
 
+@ON_EVERY_STORE
 def test_integer_keys_are_in_numeric_order(asking: Asking) -> None:
     keys = [10, 9, -1, -10, 0, 2**63 - 1, -(2**63), 1000]
     for key in keys:
@@ -165,6 +168,7 @@ def test_a_composite_key_has_one_segment_per_part(asking: Asking, key: tuple[str
     assert row["status"] == 200
 
 
+@ON_EVERY_STORE
 def test_a_composite_key_of_a_string_and_an_integer(asking: Asking) -> None:
     assert asking.put("pages", ("book", -3), {"n": 1}).status_code == 204
     assert asking.value("pages", "book", "-3") == {"n": 1}
@@ -172,6 +176,7 @@ def test_a_composite_key_of_a_string_and_an_integer(asking: Asking) -> None:
     assert asking.rows("pages", {"key": [{"book": "book", "page": -3}]}, op="get")[0]["status"] == 200
 
 
+@ON_EVERY_STORE
 def test_parts_are_not_confused_with_their_neighbours(asking: Asking) -> None:
     for first, second in (("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")):
         asking.put("visits", (first, second), {"k": [first, second]})

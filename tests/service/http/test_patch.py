@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.http.asking import JSON, MERGE_PATCH, Asking, check_refused, fresh, path_of
+from service.http.asking import JSON, MERGE_PATCH, ON_EVERY_STORE, Asking, check_refused, fresh, path_of
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -77,12 +77,14 @@ def test_an_update_that_does_not_fit_leaves_the_record_as_it_was(asking: Asking,
     assert asking.get(T, key).headers["ETag"] == etag
 
 
+@ON_EVERY_STORE
 def test_an_update_of_an_absent_record_without_a_default_is_not_found(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     check_refused(asking.merge(T, fresh(), {"n": 1}), 404, "record_not_found")
     check_refused(asking.update(T, fresh(), {"update": {"$inc": {"n": 1}}}), 404, "record_not_found")
 
 
+@ON_EVERY_STORE
 def test_a_default_is_where_an_absent_record_starts(asking: Asking) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 10}}
     assert asking.update(T, key, body).status_code == 201
@@ -90,6 +92,7 @@ def test_a_default_is_where_an_absent_record_starts(asking: Asking) -> None:
     assert asking.value(T, key) == {"n": 12}
 
 
+@ON_EVERY_STORE
 def test_an_empty_update_inserts_the_default(asking: Asking) -> None:
     key = fresh()
     made = asking.update(T, key, {"update": {}, "default": {"n": 1}}, headers=REPRESENTATION)
@@ -105,6 +108,7 @@ def test_a_default_that_cannot_be_written_is_the_outcome(asking: Asking, default
     check_refused(asking.get(T, key), 404, "record_not_found")
 
 
+@ON_EVERY_STORE
 def test_an_update_answers_the_value_if_asked(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1})
@@ -114,6 +118,7 @@ def test_an_update_answers_the_value_if_asked(asking: Asking) -> None:
     assert response.headers["Preference-Applied"] == "return=representation"
 
 
+@ON_EVERY_STORE
 def test_if_match_guards_an_update(asking: Asking) -> None:
     key = fresh()
     etag = asking.put(T, key, {"n": 1}).headers["ETag"]

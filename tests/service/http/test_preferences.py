@@ -2,12 +2,13 @@
 
 import pytest
 
-from service.http.asking import Asking, check_refused, fresh, path_of
+from service.http.asking import ON_EVERY_STORE, Asking, check_refused, fresh, path_of
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
 
 
+@ON_EVERY_STORE
 def test_a_deadline_that_is_over_ends_every_request(asking: Asking) -> None:
     key, now = fresh(), {"Prefer": "wait=0"}
     asking.put(T, key, {"n": 1})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.http.asking import JSON, Asking, check_refused, fresh, path_of
+from service.http.asking import JSON, ON_EVERY_STORE, Asking, check_refused, fresh, path_of
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -13,6 +13,7 @@ REPRESENTATION = {"Prefer": "return=representation"}
 # GET and HEAD
 
 
+@ON_EVERY_STORE
 def test_a_record_is_answered_with_its_value_and_etag(asking: Asking) -> None:
     key = fresh()
     etag = asking.put(T, key, {"n": 1, "s": "ü"}).headers["ETag"]
@@ -24,6 +25,7 @@ def test_a_record_is_answered_with_its_value_and_etag(asking: Asking) -> None:
     assert "Tableside-Expires-At" not in response.headers
 
 
+@ON_EVERY_STORE
 def test_an_absent_record_is_not_found(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     assert check_refused(asking.get(T, fresh()), 404, "record_not_found")["retriable"] is False
@@ -102,6 +104,7 @@ def test_fields_choose_top_level_members(asking: Asking, fields: str, expected: 
 # PUT
 
 
+@ON_EVERY_STORE
 def test_a_put_answers_204_and_the_new_etag_whether_or_not_the_record_was_there(asking: Asking) -> None:
     key = fresh()
     first, second = asking.put(T, key, {"n": 1}), asking.put(T, key, {"n": 2})
@@ -111,6 +114,7 @@ def test_a_put_answers_204_and_the_new_etag_whether_or_not_the_record_was_there(
     assert asking.value(T, key) == {"n": 2}
 
 
+@ON_EVERY_STORE
 def test_a_put_replaces_all_of_the_value(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"a": 1})
@@ -118,6 +122,7 @@ def test_a_put_replaces_all_of_the_value(asking: Asking) -> None:
     assert asking.value(T, key) == {"b": 1}
 
 
+@ON_EVERY_STORE
 def test_an_etag_never_comes_again(asking: Asking) -> None:
     key, etags = fresh(), []
     for number in range(5):
@@ -126,6 +131,7 @@ def test_an_etag_never_comes_again(asking: Asking) -> None:
     assert len(set(etags)) == 5
 
 
+@ON_EVERY_STORE
 def test_if_none_match_star_makes_a_record_once(asking: Asking) -> None:
     key, only_new = fresh(), {"If-None-Match": "*"}
     made = asking.put(T, key, {"n": 1}, headers=only_new)
@@ -154,6 +160,7 @@ def test_if_match_refuses_another_version_a_weak_etag_and_a_quoted_star(asking: 
 
 
 @pytest.mark.parametrize("etag", ["*", '"x"'])
+@ON_EVERY_STORE
 def test_no_version_of_an_absent_record_matches(asking: Asking, etag: str) -> None:
     key = fresh()
     for response in (
@@ -178,6 +185,7 @@ def test_if_none_match_means_nothing_to_an_update_or_a_delete(asking: Asking) ->
 
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 200), ({"If-None-Match": "*"}, 201)], ids=["replaces", "makes"])
+@ON_EVERY_STORE
 def test_a_put_answers_the_value_if_asked(asking: Asking, headers: dict[str, str], status: int) -> None:
     response = asking.put(T, fresh(), {"n": 1.0}, headers={**REPRESENTATION, **headers})
     assert response.status_code == status
@@ -195,6 +203,7 @@ def test_return_minimal_and_unknown_preferences_change_nothing(asking: Asking) -
 # DELETE
 
 
+@ON_EVERY_STORE
 def test_a_delete_answers_204_whether_or_not_the_record_was_there(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {})
@@ -204,6 +213,7 @@ def test_a_delete_answers_204_whether_or_not_the_record_was_there(asking: Asking
     check_refused(asking.get(T, key), 404, "record_not_found")
 
 
+@ON_EVERY_STORE
 def test_if_match_guards_a_delete(asking: Asking) -> None:
     key = fresh()
     etag = asking.put(T, key, {}).headers["ETag"]

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.http.asking import Asking, Result, fresh
+from service.http.asking import ON_EVERY_STORE, Asking, Result, fresh
 
 TYPES = {
     "key": pa.utf8(),
@@ -80,19 +81,21 @@ placed = st.tuples(operations, st.none() | choices.map(lambda chosen: (chosen,))
 )
 """Operations that may say their partitions; what says nothing is not the same as null."""
 
+RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 
-@settings(
-    max_examples=120,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(batch=st.lists(operations, max_size=12), returning=st.booleans())
-def test_random_batches_end_the_same_in_json_and_in_arrow(
-    asking: Asking, batch: list[dict[str, Any]], returning: bool
-) -> None:
-    """Each goes to a table of its own, and then all that is left there is compared."""
+
+@ON_EVERY_STORE
+def test_random_batches_end_the_same_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
+    @settings(RANDOM, max_examples=120 if full else 40)
+    @given(batch=st.lists(operations, max_size=12), returning=st.booleans())
+    def check(batch: list[dict[str, Any]], returning: bool) -> None:
+        check_outcomes(asking, batch, returning)
+
+    check()
+
+
+def check_outcomes(asking: Asking, batch: list[dict[str, Any]], returning: bool) -> None:
+    """Send each form to a table of its own, and compare the outcomes and all that is left there."""
     tables = fresh("json"), fresh("arrow")
     for table in tables:
         asking.put(table, "c", {"n": 1, "l": [1], "s": "x"})
@@ -102,18 +105,19 @@ def test_random_batches_end_the_same_in_json_and_in_arrow(
     assert left(asking, tables[0]) == left(asking, tables[1])
 
 
-@settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(batch=st.lists(placed, max_size=10), returning=st.booleans())
-def test_random_batches_for_partitions_end_the_same_in_json_and_in_arrow(
-    asking: Asking, batch: list[dict[str, Any]], returning: bool
-) -> None:
+@pytest.mark.parametrize("asking", ["memory", "partitioned"], indirect=True)
+def test_random_batches_for_partitions_end_the_same_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
     """Where a table has none, each that says some is refused the same. A column says it of every row."""
+
+    @settings(RANDOM, max_examples=150 if full else 60)
+    @given(batch=st.lists(placed, max_size=10), returning=st.booleans())
+    def check(batch: list[dict[str, Any]], returning: bool) -> None:
+        check_outcomes_in_partitions(asking, batch, returning)
+
+    check()
+
+
+def check_outcomes_in_partitions(asking: Asking, batch: list[dict[str, Any]], returning: bool) -> None:
     if any("partitions" in one for one in batch):
         batch = [{"partitions": [None], **one} for one in batch]
     tables = fresh("json"), fresh("arrow")

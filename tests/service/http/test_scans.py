@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.http.asking import ARROW, JSON, Asking, check_refused, fresh, read
+from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, read
 
 COUNT = 137
 
@@ -28,6 +28,7 @@ def keys(records: list[dict[str, Any]]) -> list[Any]:
     return [record["key"] for record in records]
 
 
+@ON_EVERY_STORE
 def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None:
     response = asking.scan(filled, prefix="record-00", limit=3)
     assert response.status_code == 200
@@ -48,6 +49,7 @@ def test_a_page_holds_keys_values_and_etags(asking: Asking, filled: str) -> None
 
 
 @pytest.mark.parametrize("limit", [1, 10, 50, COUNT + 5, COUNT + 6, COUNT + 7, 1_000_000])
+@ON_EVERY_STORE
 def test_pages_walk_through_every_record_once(asking: Asking, filled: str, limit: int) -> None:
     records = asking.walk(filled, limit=limit)
     assert len(records) == COUNT + 6
@@ -56,6 +58,7 @@ def test_pages_walk_through_every_record_once(asking: Asking, filled: str, limit
     assert len(set(keys(records))) == COUNT + 6
 
 
+@ON_EVERY_STORE
 def test_the_last_page_has_no_cursor(asking: Asking, filled: str) -> None:
     response = asking.scan(filled, prefix="z")
     assert response.json()["cursor"] is None
@@ -66,6 +69,7 @@ def test_the_last_page_has_no_cursor(asking: Asking, filled: str) -> None:
     ("prefix", "count"),
     [("record-", COUNT), ("record-13", 7), ("record", COUNT + 2), ("ü", 1), ("x", 0), ("", COUNT + 6)],
 )
+@ON_EVERY_STORE
 def test_a_prefix_limits_the_scan(asking: Asking, filled: str, prefix: str, count: int) -> None:
     for limit in (5, 1000):
         records = asking.walk(filled, prefix=prefix, limit=limit)
@@ -78,6 +82,7 @@ def test_fields_choose_members(asking: Asking, filled: str) -> None:
     assert record["value"] == {"m": -7}
 
 
+@ON_EVERY_STORE
 def test_a_record_written_or_deleted_beside_a_scan_does_not_disturb_it(asking: Asking) -> None:
     table = fresh("moving")
     for n in range(20):
@@ -91,6 +96,7 @@ def test_a_record_written_or_deleted_beside_a_scan_does_not_disturb_it(asking: A
     assert len(set(seen)) == len(seen)
 
 
+@ON_EVERY_STORE
 def test_an_empty_table_is_one_empty_page(asking: Asking) -> None:
     table = fresh("emptied")
     asking.put(table, "a", {})
@@ -101,6 +107,7 @@ def test_an_empty_table_is_one_empty_page(asking: Asking) -> None:
 # Composite keys
 
 
+@ON_EVERY_STORE
 def test_a_partition_is_scanned_in_the_order_of_its_parts(asking: Asking) -> None:
     user = fresh("user")
     for day in ("2026-11-02", "2026-10-30", "2026-11-10"):
@@ -114,6 +121,7 @@ def test_a_partition_is_scanned_in_the_order_of_its_parts(asking: Asking) -> Non
     assert len(asking.walk("visits", prefix=user)) == 5
 
 
+@ON_EVERY_STORE
 def test_integers_within_a_partition_are_in_numeric_order(asking: Asking) -> None:
     book = fresh("book")
     for page in (10, 9, -1, 2**63 - 1, -(2**63), 0):
@@ -159,6 +167,7 @@ def test_a_changed_cursor_is_malformed(asking: Asking, filled: str) -> None:
         check_refused(asking.scan(filled, cursor=changed), 400, "malformed_request")
 
 
+@ON_EVERY_STORE
 def test_the_cursor_of_another_scan_is_malformed(asking: Asking, filled: str) -> None:
     cursor = asking.scan(filled, limit=1, prefix="record").json()["cursor"]
     other = fresh("other")
@@ -173,6 +182,7 @@ def test_the_cursor_of_another_scan_is_malformed(asking: Asking, filled: str) ->
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 50, 1000])
+@ON_EVERY_STORE
 def test_splits_are_disjoint_and_cover_the_table(asking: Asking, filled: str, count: int) -> None:
     response = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": count})
     splits = response.json()["splits"]
@@ -185,6 +195,7 @@ def test_splits_are_disjoint_and_cover_the_table(asking: Asking, filled: str, co
         assert max(map(len, parts)) < 3 * (COUNT + 6) / count
 
 
+@ON_EVERY_STORE
 def test_splits_of_every_kind_of_key_cover_the_table(asking: Asking) -> None:
     for n in range(30):
         asking.put("numbers", n * 7919 - 100_000, {})
@@ -195,6 +206,7 @@ def test_splits_of_every_kind_of_key_cover_the_table(asking: Asking) -> None:
         assert sorted(parts) == sorted(keys(asking.walk(table)))
 
 
+@ON_EVERY_STORE
 def test_a_record_written_after_the_splits_were_made_is_in_one_of_them(asking: Asking) -> None:
     table = fresh("growing")
     asking.put(table, "m", {})
@@ -210,6 +222,7 @@ def test_a_record_written_after_the_splits_were_made_is_in_one_of_them(asking: A
     ]
 
 
+@ON_EVERY_STORE
 def test_a_split_and_a_prefix_hold_together(asking: Asking, filled: str) -> None:
     splits = asking.client.get(f"/v1/tables/{filled}/splits", params={"count": 5}).json()["splits"]
     found = [key for split in splits for key in keys(asking.walk(filled, split=split, prefix="record-1"))]
@@ -243,6 +256,7 @@ def arrow_page(asking: Asking, table: str, **query: Any) -> tuple[Any, str | Non
     return page, response.headers.get("Tableside-Cursor")
 
 
+@ON_EVERY_STORE
 def test_arrow_pages_hold_what_json_pages_hold(asking: Asking, filled: str) -> None:
     rows, cursor = arrow_page(asking, filled, limit=10)
     pages = 1
@@ -261,6 +275,7 @@ def test_arrow_pages_hold_what_json_pages_hold(asking: Asking, filled: str) -> N
     assert [{**row, "value": json.loads(row["value"])} for row in records] == asking.walk(filled)
 
 
+@ON_EVERY_STORE
 def test_an_empty_arrow_page_has_its_columns(asking: Asking, filled: str) -> None:
     page, cursor = arrow_page(asking, filled, prefix="nothing")
     assert cursor is None
@@ -276,6 +291,7 @@ def test_keys_in_arrow_pages_have_the_types_of_the_table(asking: Asking) -> None
     assert page.column("key").to_pylist() == [{"book": "typed", "page": 3}]
 
 
+@ON_EVERY_STORE
 def test_arrow_pages_show_expiries_and_choose_fields(asking: Asking) -> None:
     table = fresh("expiring")
     asking.put(table, "a", {"n": 1, "m": 2}, params={"ttl_s": 100})

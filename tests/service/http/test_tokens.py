@@ -2,12 +2,13 @@
 
 import pytest
 
-from service.http.asking import Asking, check_refused, fresh
+from service.http.asking import ON_EVERY_STORE, Asking, check_refused, fresh
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
 
 
+@ON_EVERY_STORE
 def test_a_write_with_a_token_is_applied_once(asking: Asking) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
     first = asking.update(T, key, body, headers={"Tableside-Token": "w/1"})
@@ -20,6 +21,7 @@ def test_a_write_with_a_token_is_applied_once(asking: Asking) -> None:
     assert asking.value(T, key) == {"n": 1}
 
 
+@ON_EVERY_STORE
 def test_a_lower_sequence_is_a_replay_and_a_higher_one_or_another_writer_is_not(asking: Asking) -> None:
     key = fresh()
     for token, replayed in (
@@ -35,6 +37,7 @@ def test_a_lower_sequence_is_a_replay_and_a_higher_one_or_another_writer_is_not(
     assert asking.value(T, key) == {"token": "v/1"}
 
 
+@ON_EVERY_STORE
 def test_a_replay_answers_the_value_of_now_if_asked(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
@@ -45,6 +48,7 @@ def test_a_replay_answers_the_value_of_now_if_asked(asking: Asking) -> None:
     assert again.headers["ETag"] == asking.get(T, key).headers["ETag"]
 
 
+@ON_EVERY_STORE
 def test_the_token_is_looked_at_before_preconditions_absence_and_the_update(asking: Asking) -> None:
     key, token = fresh(), {"Tableside-Token": "w/1"}
     asking.put(T, key, {"s": ""}, headers=token)
@@ -59,6 +63,7 @@ def test_the_token_is_looked_at_before_preconditions_absence_and_the_update(aski
     assert asking.value(T, key) == {"s": ""}
 
 
+@ON_EVERY_STORE
 def test_a_delete_with_a_token_keeps_the_memory(asking: Asking) -> None:
     key = fresh()
     asking.put(T, key, {"n": 1}, headers={"Tableside-Token": "w/1"})
@@ -78,6 +83,7 @@ def test_a_delete_with_a_token_keeps_the_memory(asking: Asking) -> None:
     assert made.status_code == 201
 
 
+@ON_EVERY_STORE
 def test_a_record_remembers_eight_writers(asking: Asking) -> None:
     key = fresh()
     for writer in range(9):
@@ -88,6 +94,7 @@ def test_a_record_remembers_eight_writers(asking: Asking) -> None:
     assert "Tableside-Replayed" not in forgotten.headers
 
 
+@ON_EVERY_STORE
 def test_a_write_that_failed_is_not_remembered(asking: Asking) -> None:
     key, token = fresh(), {"Tableside-Token": "w/1"}
     check_refused(asking.put(T, key, {}, headers={**token, "If-Match": "*"}), 412, "precondition_failed")
