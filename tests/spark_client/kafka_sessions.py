@@ -1,28 +1,37 @@
-"""Spark sessions that can read from Kafka and write to it."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""The Spark that modules of a process share, which can read from Kafka and write to it."""
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from servers.spark_kafka import spark_kafka_jars
-from spark_client.sessions import session
+from spark_client.sessions import is_running, start, stop
+
+ATTEMPTS = 2
+"""How often a task is tried."""
+
+_shared: SparkSession | None = None
+_gateway: object = None
 
 
-@contextmanager
-def kafka_session(master: str) -> Iterator[SparkSession]:
-    """A session whose JVM was started with Spark's connector to Kafka, as a program's is that names it when it starts.
+def shared_session() -> SparkSession:
+    """A session with a configuration and temporary views of its own, in the Spark that is shared.
 
-    A JVM that sessions before have left in this process does not know the connector, and is ended.
+    Spark is started where it does not run. Its JVM is started with Spark's connector to Kafka, as a program's is that
+    names it when it starts; a JVM that sessions before have left does not know the connector, and is ended.
     """
-    end_jvm()
-    with session(master, {"spark.jars": ",".join(map(str, spark_kafka_jars()))}) as started:
-        yield started
+    global _shared, _gateway
+    if _shared is None or not is_running(_shared):
+        if SparkContext._gateway is None or SparkContext._gateway is not _gateway:
+            end_jvm()
+        stop()
+        _shared = start(f"local[2,{ATTEMPTS}]", {"spark.jars": ",".join(map(str, spark_kafka_jars()))})
+        _gateway = SparkContext._gateway
+    return _shared.newSession()
 
 
 def end_jvm() -> None:
-    """End the JVM that stopped sessions of this process have left; the next session starts one."""
+    """End the JVM of this process, and the Spark that runs in it; the next session starts one."""
+    stop()
     gateway = SparkContext._gateway
     if gateway is None:
         return

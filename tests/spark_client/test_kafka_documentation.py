@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_topics import create_topic
-from spark_client.kafka_sessions import kafka_session
 from spark_client.kafka_streams import fill, held, stream_of
 from tableside_spark import default_partition
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "multicast.md").read_text(encoding="utf-8")
 ALERTS = [("EU", "storm"), ("US", "fog"), ("all", "strike"), (None, "noise"), ("Asia", "heat"), ("EU", "ice")]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with kafka_session("local[2]") as started:
-        yield started
 
 
 def test_the_program_sends_each_alert_where_the_page_says(

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,18 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from kafka_topics import Received, create_topic, read, send
 from spark_client.kafka_placement.keys import placed
-from spark_client.kafka_sessions import kafka_session
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
 from tableside_spark import BROADCAST, DEFAULT, DROP, StreamPartitioner, default_partition, multicast
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 NINE = [(f"key {number}", f"value {number}") for number in range(9)]
 MANY = 4_000
 PARTITIONS = 7
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with kafka_session("local[2]") as started:
-        yield started
 
 
 def always(answer: Any) -> StreamPartitioner:

@@ -1,7 +1,6 @@
 """Queries that multicast to a real broker and are started again from their checkpoint."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from kafka_topics import create_topic
-from spark_client.kafka_sessions import kafka_session
+from spark_client.kafka_sessions import ATTEMPTS
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
 from tableside_spark import multicast
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 BATCH = 100
-ATTEMPTS = 2
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with kafka_session(f"local[2,{ATTEMPTS}]") as started:
-        started.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH // 10)
-        yield started
+def spark(spark: SparkSession) -> SparkSession:
+    """Several batches of Arrow precede a failure at the end of a micro-batch."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH // 10)
+    return spark
 
 
 def records(start: int, end: int) -> list[tuple[str | None, str]]:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
 from spark_client.kafka_placement.keys import placed
-from spark_client.sessions import session
 from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner, multicast
 from tableside_spark.multicasting import PARTITIONS_MAX
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2,4]") as started:
-        yield started
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 def answers() -> list[tuple[Any, str, list[int | None]]]:

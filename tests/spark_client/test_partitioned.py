@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
 from running import Service, running
-from spark_client.sessions import session
 from tableside_spark import (
     BROADCAST,
     DEFAULT,
@@ -26,15 +25,13 @@ from tableside_spark import (
     progress,
 )
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 PARTITIONS, ROWS = 4, 400
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2,4]") as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,14 @@ from pyspark.sql.functions import col, lit
 
 from running import Service
 from servers.process import free_port
-from spark_client.sessions import session
 from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
 from tableside_spark.retries import Retries
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2,4]") as started:
-        yield started
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 def stored(service: Service, table: str) -> dict[Any, Any]:

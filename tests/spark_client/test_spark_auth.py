@@ -8,23 +8,20 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from running import Service, running
-from spark_client.sessions import session
 from tableside_spark import Table, register
 from tableside_spark.errors import TableError
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 SECRETS = {name: f"tableside_{name}-s3cr3t" for name in ("all", "writer", "none")}
 
 
 def digest(name: str) -> str:
     return sha256(SECRETS[name].encode()).hexdigest()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2]") as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

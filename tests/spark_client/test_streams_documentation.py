@@ -3,7 +3,6 @@
 import json
 import re
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit
 
 from running import Service
-from spark_client.sessions import session
 from tableside_spark import Table, TableClient
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 TEXT = (Path(__file__).parents[2] / "docs" / "streaming.md").read_text(encoding="utf-8")
 COUNTING, EACH_BATCH, CHANGES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2]") as started:
-        yield started
 
 
 def run(program: str, service: Service, directory: Path, **names: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from running import Service
-from spark_client.sessions import session
 from tableside_spark import TableClient
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 ROWS, KEYS = 12_000, 7_000
 """More keys than a chunk has rows, so that a key stands in several chunks of a task, and in one of them twice."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2,4]") as started:
-        yield started
 
 
 @pytest.fixture

@@ -11,16 +11,13 @@ from pyspark.sql.functions import lit
 
 from running import Service, running
 from servers.redis import redis
-from spark_client.sessions import session
 from tableside_spark import Table, TableClient, TableError
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2]") as started:
-        yield started
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 from certificates import Authority, Signed
 from running import Service
 from spark_client.secured import secured
-from spark_client.sessions import session
 from tableside_spark import Table, TableClient, TableError, register
 from tableside_spark.errors import TLS_REFUSED, UNREACHABLE
 from tableside_spark.retries import Retries
@@ -229,12 +228,6 @@ def test_the_command_line_takes_the_files_as_options_and_from_the_environment(si
 def tableside(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tableside", *arguments]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("local[2]") as started:
-        yield started
 
 
 @pytest.mark.jvm
