@@ -38,9 +38,9 @@ REFUSED: dict[str, tuple[object, str]] = {
 }
 
 
-def test_12_000_keys_are_placed_where_kafkas_producer_places_them() -> None:
+def test_500_keys_are_placed_where_kafkas_producer_places_them() -> None:
     table = placed_by_kafka()
-    assert len(table) == 12_000
+    assert len(table) == 500
     for row in table:
         encoded = row.key if isinstance(row.key, bytes) else row.key.encode()
         assert murmur2(encoded) == row.hash

@@ -22,12 +22,13 @@ def test_kafkas_own_examples_have_its_hashes() -> None:
     }
 
 
-def test_12_000_keys_are_placed_where_kafkas_producer_places_them() -> None:
+def test_500_keys_are_placed_where_kafkas_producer_places_them() -> None:
     table = placed()
-    assert len(table) == 12_000
+    assert len(table) == 500
+    assert {row.num_partitions for row in table} == set(range(1, 98))
     assert {len(row.key) for row in table if isinstance(row.key, bytes)} == set(range(200))
     assert {len(row.key) for row in table if isinstance(row.key, str)} == set(range(40))
-    assert sum(isinstance(row.key, str) and not row.key.isascii() for row in table) > 3_000
+    assert sum(isinstance(row.key, str) and not row.key.isascii() for row in table) > 150
     for row in table:
         assert murmur2(row.key if isinstance(row.key, bytes) else row.key.encode()) == row.hash
         assert default_partition(row.key, row.num_partitions) == row.partition

@@ -226,11 +226,11 @@ def test_what_is_dropped_is_counted(shards: Asking) -> None:
 
 def test_records_are_where_kafkas_producer_would_place_them(shards: Asking) -> None:
     texts = [row.key for row in placed_by_kafka() if isinstance(row.key, str) and row.key and "\0" not in row.key]
-    keys = [*dict.fromkeys(texts)][:1500] + [f"key-{n}" for n in range(1500)]
+    keys = [*dict.fromkeys(texts)] + [f"key-{n}" for n in range(1500)]
     results = shards.batch("t", *({"op": "put", "key": key, "value": {}} for key in keys))
     places = [part["partition"] for result in results for part in result["partitions"]]
     assert places == [default_partition(key, COUNT) for key in keys]
-    assert all(places.count(index) > 700 for index in range(COUNT))
+    assert all(places.count(index) > len(keys) // 4 for index in range(COUNT))
 
 
 def test_integers_are_placed_as_text_and_composite_keys_by_their_first_part(shards: Asking) -> None:

@@ -1,13 +1,14 @@
-// Writes kafka_placement.tsv: where Kafka's own producer (org.apache.kafka:kafka-clients 4.1.0) puts 12,000 keys.
+// Writes kafka_placement.tsv: where Kafka's own producer (org.apache.kafka:kafka-clients 4.1.0) puts 500 keys.
 //
 //   mvn dependency:copy -Dartifact=org.apache.kafka:kafka-clients:4.1.0 -DoutputDirectory=jars
 //   mvn dependency:copy -Dartifact=org.slf4j:slf4j-api:2.0.17 -DoutputDirectory=jars
 //   java -cp "jars/*" KafkaPlacement.java > kafka_placement.tsv
 //
-// Keys are made from their number, here and in keys.py, so that the table need not hold them: 8,000 of any bytes,
-// 0 to 199 long, and 4,000 of text, 0 to 39 characters long, most of them not ASCII.
+// Keys are made from their number, here and in keys.py, so that the table need not hold them: 300 of any bytes,
+// 0 to 199 long, and 200 of text, 0 to 39 characters long, most of them not ASCII.
 
 import java.security.MessageDigest;
+import java.util.stream.IntStream;
 import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.common.utils.Utils;
@@ -17,7 +18,7 @@ public class KafkaPlacement {
 
     public static void main(String[] arguments) throws Exception {
         StringBuilder lines = new StringBuilder();
-        for (int number = 0; number < 12_000; number++) {
+        for (int number : IntStream.concat(IntStream.range(0, 300), IntStream.range(8_000, 8_200)).toArray()) {
             byte[] key = number < 8_000 ? bytes(number) : new StringSerializer().serialize("", text(number));
             int partitions = 1 + number % 97;
             int partition = BuiltInPartitioner.partitionForKey(key, partitions);
