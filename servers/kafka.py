@@ -64,7 +64,7 @@ def _settings(port: int, controller_port: int, log: Path) -> dict[str, str]:
 def _format(properties: Path) -> None:
     """Make the folder for the data a new cluster's."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [*_java(), "kafka.tools.StorageTool", "format", "--config", str(properties), "--cluster-id", cluster]
+    command = [*_java(), "kafka.tools.StorageTool", "format", "--config", str(properties), f"--cluster-id={cluster}"]
     made = subprocess.run(  # noqa: S603 - our own command line
         command, env=plain_java(), capture_output=True, text=True, timeout=FORMAT_MAX_S, check=False
     )
