@@ -3,20 +3,51 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.connect.client.core import ChannelBuilder
 from pyspark.sql.functions import col, lit
 
-from tableside_spark import Table, TableWriteError, progress
+from tableside_spark import (
+    BROADCAST,
+    DEFAULT,
+    StreamPartitioner,
+    Table,
+    TableWriteError,
+    multicast,
+    progress,
+)
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # The default one starts two processes for each file on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
+}
 
 
-def main(url: str, directory: Path) -> None:
-    """Every verb, the format and a stream, through Spark Connect."""
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+def main(url: str, directory: Path, port: int) -> None:
+    """All that works through Spark Connect, in one session of one server."""
+    ChannelBuilder.default_port = staticmethod(lambda: port)
+    builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
+    for name, setting in SETTINGS.items():
+        builder = builder.config(name, setting)
+    spark = builder.getOrCreate()
+    verbs(spark, url, directory / "verbs")
+    print("every verb works through Connect", flush=True)
+    copies(spark, directory / "copies")
+    print("multicast works through Connect", flush=True)
+    spark.stop()
+
+
+def verbs(spark: SparkSession, url: str, directory: Path) -> None:
+    """Every verb, the format and a stream."""
     table = Table("connect", url, in_flight_max=1)
     rows = spark.range(1_000).select((col("id") % 50).cast("string").alias("k"), col("id").alias("n"))
     for fold in (True, False):
@@ -49,8 +80,6 @@ def main(url: str, directory: Path) -> None:
 
     assert table.delete(rows, "k").applied == 1_000
     assert table.join(rows, "k", how="left_semi").count() == 0
-    spark.stop()
-    print("every verb works through Connect")
 
 
 def streams(spark: SparkSession, url: str, directory: Path) -> None:
@@ -85,5 +114,41 @@ def streams(spark: SparkSession, url: str, directory: Path) -> None:
     assert found.agg(F.sum("n")).collect()[0][0] == 2_000
 
 
+class Thirds(StreamPartitioner):
+    """A third of the rows to every partition, a third dropped, a third left to Kafka."""
+
+    def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Any:
+        return (BROADCAST, [], DEFAULT)[int(value) % 3]
+
+
+def copies(spark: SparkSession, directory: Path) -> None:
+    """Multicast by a partitioner, by a column and in a stream."""
+    rows = spark.range(300).select(lit("k").alias("key"), col("id").cast("string").alias("value"), "id")
+    in_columns = F.expr("case id % 3 when 0 then array(-1) when 1 then array() else array(null) end")
+    expected = {0: 100, 1: 100, None: 100}
+    counts = {"rows": 300, "dropped": 100, "records": 300}
+    for partitions in (Thirds(), in_columns):
+        observed = Observation()
+        copied = multicast(rows, partitions, num_partitions=2, topic="t", observed=observed)
+        assert {row.partition: row["count"] for row in copied.groupBy("partition").count().collect()} == expected
+        assert observed.get == counts, observed.get
+    for wrong in (lambda *_: [2], F.array(lit(2))):
+        with pytest.raises(Exception, match="partitions are 0 to 1, or -1 alone for all of them; a record is for 2"):
+            multicast(rows, wrong, num_partitions=2, topic="t").collect()
+
+    rows.write.parquet(str(directory / "in"))
+    stream = spark.readStream.schema(rows.schema).parquet(str(directory / "in"))
+    copied = multicast(stream, Thirds(), num_partitions=2, topic="t")
+    query = copied.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
+    started = query.trigger(availableNow=True).start(str(directory / "out"))
+    started.awaitTermination()
+    out = spark.read.parquet(str(directory / "out"))
+    assert {row.partition: row["count"] for row in out.groupBy("partition").count().collect()} == expected
+    last = started.lastProgress
+    assert last is not None
+    # Through Connect, what was observed comes as a row of values and a schema.
+    assert list(last["observedMetrics"]["multicast_t"]["values"]) == [300, 100, 300]
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,21 +1,27 @@
-"""Writes from executors in processes of their own, where tasks fail after they have sent."""
+"""Writes and copies on executors in processes of their own: tasks fail after they have sent, an executor is lost."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
 from running import Service
 from spark_client.sessions import session
-from tableside_spark import Table, writes
+from tableside_spark import StreamPartitioner, Table, multicast, writes
 from tableside_spark.sending import Sending
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 ROWS = 4_000
 KEYS = 200
@@ -59,3 +65,57 @@ def test_tasks_that_fail_after_sending_change_nothing_twice_and_count_once(
     assert tuple(total) == (ROWS, sum(range(ROWS)), ROWS // KEYS, ROWS // KEYS)
     deleted = table.delete(frame, "k")
     assert (deleted.operations, deleted.sent, deleted.replayed) == (KEYS, ROWS, ROWS)
+
+
+def executor_finder() -> Callable[[], psutil.Process]:
+    """What finds the process that runs a task; made in a function, so that it travels by value as a program's does."""
+
+    def find() -> psutil.Process:
+        found = psutil.Process().parents()[1]
+        assert any("CoarseGrainedExecutorBackend" in word for word in found.cmdline())
+        return found
+
+    return find
+
+
+def noting(asked: Path) -> StreamPartitioner:
+    executor = executor_finder()
+
+    class Noting(StreamPartitioner):
+        def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> list[int]:
+            self.executor = getattr(self, "executor", None) or executor().pid
+            with asked.open("a", encoding="ascii") as file:
+                file.write(f"{self.executor}\n")
+            return [0, 1] if int(value) % 4 else []
+
+    return Noting()
+
+
+def losing_its_executor_once(asked: Path, lost: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Kill the process that runs the task, if an earlier task asked there and left what it made for this stage."""
+    executor = executor_finder()
+
+    def lose(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not lost.exists() and str(executor().pid) in asked.read_text(encoding="ascii").split():
+                lost.touch()
+                executor().kill()
+            yield batch
+
+    return lose
+
+
+def test_rows_are_counted_once_when_an_executor_is_lost_with_what_it_had_done(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    asked, lost, observed = tmp_path / "asked", tmp_path / "lost", Observation()
+    rows = spark.range(0, 1_000, numPartitions=4).select(lit("k").alias("key"), col("id").cast("string").alias("value"))
+    copies = multicast(rows, noting(asked), num_partitions=2, topic="t", observed=observed)
+    # What multicast gave goes to a second stage; when that loses it, the first is run again in part.
+    schema = "key string, value string, partition int"
+    later = copies.repartition(2, "value").mapInArrow(losing_its_executor_once(asked, lost), schema)
+    counts = later.groupBy("partition").agg(F.count("*").alias("rows"), F.count_distinct("value").alias("values"))
+    assert sorted(tuple(row) for row in counts.collect()) == [(0, 750, 750), (1, 750, 750)]
+    assert lost.exists()
+    assert len(asked.read_text(encoding="ascii").split()) > 1_000
+    assert observed.get == {"rows": 1_000, "dropped": 250, "records": 1_500}

@@ -5,11 +5,22 @@ from pathlib import Path
 import pytest
 
 from running import Service
+from servers.process import free_port
 from spark_client.connecting import printed_by
 
 pytestmark = pytest.mark.jvm
 
 
-def test_every_verb_works_through_connect(service: Service, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def printed(service: Service, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the program printed that uses Connect, and ended well."""
     job = Path(__file__).with_name("connect_job.py")
-    assert "every verb works through Connect" in printed_by(job, service.url, tmp_path)
+    return printed_by(job, service.url, tmp_path_factory.mktemp("connect"), free_port())
+
+
+def test_every_verb_works_through_connect(printed: str) -> None:
+    assert "every verb works through Connect" in printed
+
+
+def test_multicast_works_through_connect(printed: str) -> None:
+    assert "multicast works through Connect" in printed

@@ -15,7 +15,11 @@ from tableside_spark import Table, TableClient
 from tableside_spark.errors import TableError
 from waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 OLD, NEW = "tableside_old-s3cr3t", "tableside_new-s3cr3t"
 
