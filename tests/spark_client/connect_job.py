@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.connect.client.core import ChannelBuilder
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.functions import col, lit
 
 from tableside_spark import (
@@ -34,7 +34,7 @@ SETTINGS = {
 
 def main(url: str, directory: Path, port: int) -> None:
     """All that works through Spark Connect, in one session of one server."""
-    ChannelBuilder.default_port = staticmethod(lambda: port)
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
     builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
     for name, setting in SETTINGS.items():
         builder = builder.config(name, setting)

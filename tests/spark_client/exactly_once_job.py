@@ -49,6 +49,9 @@ CALM = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # The default one starts two processes for each file on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
 }
 ROUGH = {
     "spark.task.maxFailures": "1000",
@@ -72,7 +75,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class Job:
-    """What one run of the program is told; `rough` is the share of task attempts that fail; half as many dawdle."""
+    """What one run of the program is told; `rough` is the share of task attempts that fail; half as many dawdle.
+
+    Unless it is 0, the first attempt at the first task of each micro-batch always fails.
+    """
 
     run: int
     seed: int
@@ -142,7 +148,7 @@ class Faulty:
         dice = random.Random(f"{self.seed} {self.noting.run} {self.sending.table} {at}")
         if dice.random() < self.share / 2:
             time.sleep(DAWDLE_S)
-        if dice.random() < self.share:
+        if dice.random() < self.share or (self.share and at["partition"] == at["attempt"] == 0):
             self.noting("failed", **facts)
             raise RuntimeError("failed on purpose, after sending")
         self.noting("ended", **facts)

@@ -1,9 +1,9 @@
 """Every event of a topic counts once, whatever is killed while streams count them.
 
 Five streams of one program count the same events, each in a table of its own: four stores, and one of them once more
-without tokens. How much is read, and how much is killed, is enough here to see every kind of blow land. The
-environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events (500000, say), and has ten drivers killed;
-`TABLESIDE_SOAK_SEED` deals the same blows again.
+without tokens. How much is read, and how much is killed, is enough here to see every kind of blow land once; a full run
+has more of each. The environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events (500000, say), and has
+ten drivers killed; `TABLESIDE_SOAK_SEED` deals the same blows again.
 """
 
 import importlib.util
@@ -22,8 +22,7 @@ from kinds import Kind, kind
 from servers.spark_kafka import spark_kafka_jars
 from spark_client.disturbance import Cut, Disturbed, Size, drawn
 from spark_client.exactly_once_job import Job, Stream
-from spark_client.flight_topic import Aircraft, counted_by_spark, counted_in_table, fill
-from spark_client.kafka_sessions import end_jvm, kafka_session
+from spark_client.flight_topic import Aircraft, counted, counted_in_table, fill, flight_events
 from spark_client.restarted_service import RestartedService
 from spark_client.stream_notes import Checkpoint, Notes
 
@@ -35,9 +34,9 @@ pytestmark = [
 
 SOAK = os.environ.get("TABLESIDE_SOAK_EVENTS")
 SEED = os.environ.get("TABLESIDE_SOAK_SEED")
-USUAL = Size(60_000, micro_batches=12, drivers=4, services=2, executors=1, python_workers=3)
+USUAL = Size(3_000, micro_batches=5, drivers=1, services=1, executors=1, python_workers=1)
+FULL = Size(60_000, micro_batches=12, drivers=4, services=2, executors=1, python_workers=3)
 SOAKED = Size(int(SOAK or 0), micro_batches=40, drivers=10, services=6, executors=3, python_workers=15)
-SIZE = SOAKED if SOAK else USUAL
 ROUGH = 0.2
 """The share of task attempts that fail after they have sent; half as many dawdle before."""
 
@@ -50,6 +49,7 @@ WITHOUT_TOKENS = "without_tokens"
 class Trial:
     """What came of the streams that were disturbed: what was done to them, and what the tables hold."""
 
+    size: Size
     disturbed: Disturbed
     expected: Aircraft
     counted: dict[str, Aircraft]
@@ -73,37 +73,38 @@ class Trial:
     def say(self) -> None:
         """Print the numbers."""
         notes = self.disturbed.notes
-        print(f"{SIZE.events} events of {len(self.expected)} aircraft; killed: {dict(self.disturbed.dealt)}")
+        print(f"{self.size.events} events of {len(self.expected)} aircraft; killed: {dict(self.disturbed.dealt)}")
         for table in self.counted:
             print(f"{table}: {self.flights(table)} flights, {self.replayed(table)} rows replayed")
             cut = [each.batch for each in self.cut(table)]
             print(f"  cut: {cut}; {dict(notes.times(table))}, {notes.side_by_side(table)} side by side")
-        over = self.flights(WITHOUT_TOKENS) - SIZE.events
-        print(f"without tokens {over} of {SIZE.events} events counted again", flush=True)
+        over = self.flights(WITHOUT_TOKENS) - self.size.events
+        print(f"without tokens {over} of {self.size.events} events counted again", flush=True)
 
 
 @pytest.fixture(scope="module")
-def trial(kafka_address: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+def trial(
+    full: bool, kafka_address: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Trial:
     """Every stream, each in a table of its own, run to the end while everything is killed."""
     directory = tmp_path_factory.mktemp("exactly-once")
-    with kafka_session("local[2]") as spark:
-        topic = fill(spark, kafka_address, SIZE.events, directory)
-        expected = counted_by_spark(spark, kafka_address, topic)
-    end_jvm()
+    size = SOAKED if SOAK else FULL if full else USUAL
+    events = list(flight_events(size.events, directory))
+    topic = fill(kafka_address, events)
     kinds = {store: kind(store, request, directory) for store in STORES}
     config = directory / "tableside.yaml"
     config.write_text(json.dumps(configuration(kinds)))
     environment = {name: each for used in kinds.values() for name, each in used.environment.items()}
     with RestartedService(directory / "service", config, environment) as service:
-        whole = job(directory, kafka_address, topic, service.url)
-        disturbed = run_disturbed(whole, directory, service)
-        counted = {stream.table: counted_in_table(service.url, stream.table) for stream in whole.streams}
-    done = Trial(disturbed, expected, counted)
+        whole = job(size, directory, kafka_address, topic, service.url)
+        disturbed = run_disturbed(size, whole, directory, service)
+        in_tables = {stream.table: counted_in_table(service.url, stream.table) for stream in whole.streams}
+    done = Trial(size, disturbed, counted(events), in_tables)
     done.say()
     return done
 
 
-def job(directory: Path, kafka: str, topic: str, url: str) -> Job:
+def job(size: Size, directory: Path, kafka: str, topic: str, url: str) -> Job:
     """What the program is to do, but for what differs from run to run."""
     return Job(
         run=0,
@@ -112,7 +113,7 @@ def job(directory: Path, kafka: str, topic: str, url: str) -> Job:
         url=url,
         kafka=kafka,
         topic=topic,
-        offsets_max=SIZE.events // SIZE.micro_batches,
+        offsets_max=size.events // size.micro_batches,
         streams=tuple(
             Stream(table, str(directory / "checkpoints" / table), at_least_once=table == WITHOUT_TOKENS)
             for table in (*STORES, WITHOUT_TOKENS)
@@ -123,12 +124,12 @@ def job(directory: Path, kafka: str, topic: str, url: str) -> Job:
     )
 
 
-def run_disturbed(whole: Job, directory: Path, service: RestartedService) -> Disturbed:
+def run_disturbed(size: Size, whole: Job, directory: Path, service: RestartedService) -> Disturbed:
     """Run the streams to their end; the numbers that are drawn depend on the seed alone."""
-    print(f"\nseed {whole.seed}, {SIZE}", flush=True)
+    print(f"\nseed {whole.seed}, {size}", flush=True)
     checkpoints = {stream.table: Checkpoint(Path(stream.checkpoint)) for stream in whole.streams}
     dice = random.Random(whole.seed)
-    blows = drawn(SIZE, dice)
+    blows = drawn(size, dice)
     disturbed = Disturbed(partial(one_run, whole), directory, service, Notes(Path(whole.notes)), checkpoints, dice)
     disturbed.run(blows)
     return disturbed
@@ -149,9 +150,9 @@ def one_run(whole: Job, run: int, rough: bool) -> str:
 
 
 def test_everything_was_killed_as_often_as_was_meant(trial: Trial) -> None:
-    dealt = trial.disturbed.dealt
-    assert (dealt["driver"], dealt["service"]) == (SIZE.drivers, SIZE.services)
-    assert (dealt["executor"], dealt["python worker"]) == (SIZE.executors, SIZE.python_workers)
+    dealt, size = trial.disturbed.dealt, trial.size
+    assert (dealt["driver"], dealt["service"]) == (size.drivers, size.services)
+    assert (dealt["executor"], dealt["python worker"]) == (size.executors, size.python_workers)
     assert max(len(trial.runs_of(each.table, each.batch)) for each in trial.disturbed.cut) > 1
 
 
@@ -168,13 +169,13 @@ def test_tasks_failed_after_they_had_sent_and_micro_batches_that_were_cut_ran_ag
 @pytest.mark.parametrize("store", STORES)
 def test_every_event_counts_once_whatever_is_killed(trial: Trial, store: str) -> None:
     assert trial.replayed(store) > 0
-    assert trial.flights(store) == SIZE.events
+    assert trial.flights(store) == trial.size.events
     assert trial.counted[store] == trial.expected
 
 
 def test_without_tokens_the_same_counts_some_events_again(trial: Trial) -> None:
     assert trial.replayed(WITHOUT_TOKENS) == 0
-    assert trial.flights(WITHOUT_TOKENS) > SIZE.events
+    assert trial.flights(WITHOUT_TOKENS) > trial.size.events
     for aircraft, figures in trial.counted[WITHOUT_TOKENS].items():
         assert figures["flights"] >= trial.expected[aircraft]["flights"]
         assert figures["destinations"] == trial.expected[aircraft]["destinations"]
