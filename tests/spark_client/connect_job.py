@@ -34,7 +34,7 @@ SETTINGS = {
 
 def main(url: str, directory: Path, port: int) -> None:
     """All that works through Spark Connect, in one session of one server."""
-    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
     builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
     for name, setting in SETTINGS.items():
         builder = builder.config(name, setting)

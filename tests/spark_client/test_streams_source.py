@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-ROWS, KEYS = 12_000, 7_000
+ROWS, KEYS = 5_500, 5_100
 """More keys than a chunk has rows, so that a key stands in several chunks of a task, and in one of them twice."""
 
 
