@@ -1,11 +1,13 @@
-"""What runs the cases in Java, one process for all of them, and what queries are compared with."""
+"""What runs the cases in Java, one process for all of them; what queries are compared with; settings of programs."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from spark_client.state import java as cases_in_java
 from spark_client.state.oracle import Oracle
+from spark_client.state.providers import SESSION
 from spark_client.state.suite import state_service, told
 
 __all__ = ["java", "state_service", "told"]
@@ -16,6 +18,15 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cases_in_java.Jav
     """Runs a case: `java.run("SomeCases", "method", name=…)`."""
     with cases_in_java.java(tmp_path_factory.mktemp("java")) as runner:
         yield runner
+
+
+@pytest.fixture
+def small_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the programs that a test starts, which choose no settings of this kind, a Spark for few rows."""
+    (tmp_path / "conf").mkdir()
+    lines = [f"{name} {setting}" for name, setting in {**SESSION, "spark.ui.enabled": "false"}.items()]
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join(lines))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped] # it has no types
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from scripts.state_jar import ensure_jar
@@ -42,6 +44,9 @@ SESSION: Settings = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 
+_with_jar: JavaGateway | None = None
+"""The way to the JVM of this process, if it was started with the jar."""
+
 
 def ours(url: str, table: str, checkpoint_format: int, *more: Settings) -> Settings:
     """The settings of our provider, in a table of a service."""
@@ -56,10 +61,17 @@ def ours(url: str, table: str, checkpoint_format: int, *more: Settings) -> Setti
 def state_session(master: str, more: Settings | None = None) -> Iterator[SparkSession]:
     """A session that can use any of the providers, as soon as its configuration says so.
 
-    Its JVM is started with the jar, as a program's is: one that sessions before have left in this process is ended.
+    Its JVM is started with the jar, as a program's is. The next session of this kind uses the same JVM, which by then
+    has loaded and compiled most of Spark. A JVM that other sessions have left in this process is ended.
     """
-    end_jvm()
-    with session(master, {**SESSION, "spark.jars": str(ensure_jar(ensure_javac())), **(more or {})}) as spark:
+    global _with_jar
+    settings = {**SESSION, "spark.jars": str(ensure_jar(ensure_javac()))}
+    if SparkContext._gateway is None or SparkContext._gateway is not _with_jar:
+        end_jvm()
+        # `more` is for this session alone: with what a JVM is started, all its sessions have
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+        _with_jar = SparkContext._gateway
+    with session(master, {**settings, **(more or {})}) as spark:
         yield spark
 
 

@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import DataFrame
 
 from spark_client.exactly_once_job import end_with_parent
 from spark_client.sessions import session
-from spark_client.state.providers import SESSION, configured
+from spark_client.state.providers import SESSION
 from spark_client.state.shape_runs import Run, Trial
-from spark_client.state.shapes import Shape, named
+from spark_client.state.shapes import named
 from spark_client.state.trouble import slow
 
 ROW_MS = 30
@@ -63,15 +62,11 @@ class Noting(dict[int, list[str]]):
 def main(job: Job) -> None:
     """Run all shapes to the end of the input."""
     with session("local[2]", {**SESSION, "spark.jars": job.jar}) as spark:
-        queries = [_start(spark, job, shape) for shape in named(*job.shapes)]
+        trial = Trial(spark, Path(job.folder), {}, _slow, more=job.shapes)
+        shapes = named(*job.shapes)
+        queries = [trial.start(shape, Run(batches=Noting(job.notes / shape.name))) for shape in shapes]
         for query in queries:
             query.awaitTermination()
-
-
-def _start(spark: SparkSession, job: Job, shape: Shape) -> StreamingQuery:
-    trial = Trial(spark, Path(job.folder), job.shapes[shape.name], _slow)
-    with configured(spark, trial.settings):
-        return trial.start(shape, Run(batches=Noting(job.notes / shape.name)))
 
 
 def _slow(batch: DataFrame) -> DataFrame:

@@ -43,6 +43,8 @@ class Trial:
     """What is done to each micro-batch before it is looked at, in the stage that keeps the state."""
     reads: Inputs | None = None
     """What they read, if it is not in the folder."""
+    more: Mapping[str, Settings] = field(default_factory=dict)
+    """Settings that one shape has on top of those of all."""
 
     def run(self, shapes: Sequence[Shape]) -> dict[str, Run]:
         """Run them over all files; the state that the JVM holds is forgotten half-way, or after each file."""
@@ -83,13 +85,16 @@ class Trial:
 
     def go(self, shapes: Iterable[Shape], runs: Runs) -> None:
         """Run them side by side until each has read what there is, or has failed."""
-        with configured(self.spark, self.settings):
-            queries = [(self.start(shape, runs[shape.name]), runs[shape.name]) for shape in shapes]
+        queries = [(self.start(shape, runs[shape.name]), runs[shape.name]) for shape in shapes]
         for query, run in queries:
             _end(query, run)
 
     def start(self, shape: Shape, run: Run) -> StreamingQuery:
         """Start one, which notes its micro-batches."""
+        with configured(self.spark, {**self.settings, **self.more.get(shape.name, {})}):
+            return self._started(shape, run)
+
+    def _started(self, shape: Shape, run: Run) -> StreamingQuery:
 
         def note(batch: DataFrame, number: int) -> None:
             run.batches[number] = shape.taken(self.trouble(batch))

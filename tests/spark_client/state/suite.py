@@ -64,7 +64,15 @@ CROWDED = {**BOUNDED, "disk_bytes_max": "600"}
 IN_MEMORY = [Subject(OURS, 1, {"memory": "all"}), Subject(OURS, 2, {"memory": "all"})]
 FETCHING = [Subject(OURS, 1, BOUNDED), Subject(OURS, 2, BOUNDED)]
 ON_DISK = Subject(OURS, 2, COPIED)
-TABLESIDE = [*IN_MEMORY, *FETCHING, Subject(OURS, 2, CROWDED)]
+TABLESIDE = [
+    pytest.param(IN_MEMORY[0], marks=pytest.mark.full),
+    IN_MEMORY[1],
+    FETCHING[0],
+    pytest.param(FETCHING[1], marks=pytest.mark.full),
+    Subject(OURS, 2, CROWDED),
+]
+"""Both formats and all ways of keeping values; a full run tries each format with each way."""
+
 HDFS = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
 ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
 

@@ -38,6 +38,7 @@ def feed(directory: Path) -> None:
 
 
 @pytest.mark.jvm
+@pytest.mark.usefixtures("small_spark")
 def test_the_programs_and_the_commands_do_what_they_say(tmp_path: Path) -> None:
     ensure_jar(ensure_javac())
     feed(tmp_path / "flights")
@@ -51,9 +52,7 @@ def test_the_programs_and_the_commands_do_what_they_say(tmp_path: Path) -> None:
             )
             return text.replace("/checkpoints", str(tmp_path)).replace("batch_id=41", "batch_id=0")
 
-        started = here(program("state.configure")).replace(
-            'appName("counts")', 'appName("counts").config("spark.ui.enabled", "false")'
-        )
+        started = here(program("state.configure"))
         started = started.replace(".json(", '.option("maxFilesPerTrigger", 1).json(')
         started = started.replace(".start()", ".trigger(availableNow=True).start()")
         script = tmp_path / "page.py"

@@ -1,7 +1,7 @@
 """Executors in processes of their own: state goes with its partition from one to the other, also when one is killed."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from running import Service
 from spark_client.driver_process import EXECUTOR, kill
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
-from spark_client.state.providers import FETCHING, ours, state_session
+from spark_client.state.providers import FETCHING, FORMAT, Settings, ours, state_session
 from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
@@ -25,6 +25,14 @@ from waiting import until
 pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SHAPES = named("counted update", "windows append", "joined left")
+BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}
+"""Both formats, one beside the other; a full run tries each format with all shapes."""
+
+VARIANTS = [
+    pytest.param({}, BY_SHAPE, id="v1 and v2"),
+    pytest.param({FORMAT: "1", **FETCHING}, {}, id="v1 fetching", marks=pytest.mark.full),
+    pytest.param({}, {}, id="v2", marks=pytest.mark.full),
+]
 ROW_MS = 30
 
 
@@ -46,17 +54,17 @@ def executors() -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("checkpoint_format", "more"), [(1, FETCHING), (2, {})], ids=["v1 fetching", "v2"])
+@pytest.mark.parametrize(("settings", "by_shape"), VARIANTS)
 def test_queries_give_the_same_when_an_executor_is_killed(
     spark: SparkSession,
     state_service: Service,
     oracle: Oracle,
     tmp_path: Path,
-    checkpoint_format: int,
-    more: dict[str, str],
+    settings: Settings,
+    by_shape: Mapping[str, Settings],
 ) -> None:
-    settings = ours(state_service.url, TABLE, checkpoint_format, more)
-    trial = Trial(spark, tmp_path, settings, partial(slow, row_ms=ROW_MS))
+    everywhere = ours(state_service.url, TABLE, 2, settings)
+    trial = Trial(spark, tmp_path, everywhere, partial(slow, row_ms=ROW_MS), more=by_shape)
     runs = {shape.name: Run() for shape in SHAPES}
     trial.files(0, HALF, SHAPES, runs)
     before = executors()

@@ -25,8 +25,8 @@ from waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-KILLS = (1, 3, 5)
-"""The micro-batches in which the driver is killed."""
+KILLS, KILLS_FULL = (2,), (1, 3, 5)
+"""The micro-batches in which the driver is killed, and those of a full run."""
 
 LATER_MAX_S = 0.4
 END_MAX_S = 240
@@ -47,7 +47,12 @@ def job(state_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Job
 
 
 @pytest.fixture(scope="module")
-def cut(job: Job) -> dict[str, set[int]]:
+def kills(full: bool) -> tuple[int, ...]:
+    return KILLS_FULL if full else KILLS
+
+
+@pytest.fixture(scope="module")
+def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
     """Run the program to its end, from which it is kept several times; return the micro-batches that were cut short."""
     dice = random.Random(SEED)
     print(f"\nseed {SEED}")
@@ -55,7 +60,7 @@ def cut(job: Job) -> dict[str, set[int]]:
     trial.inputs.give(0, FILES)
     checkpoints = {name: Checkpoint(trial.checkpoint(*named(name))) for name in job.shapes}
     found: dict[str, set[int]] = {name: set() for name in job.shapes}
-    for batch in KILLS:
+    for batch in kills:
         with driver(job) as running:
             until(lambda: reached(checkpoints, batch) or running.ended is not None, END_MAX_S)  # noqa: B023
             time.sleep(dice.uniform(0, LATER_MAX_S))
@@ -109,8 +114,8 @@ def noted(job: Job, name: str) -> dict[int, list[Rows]]:
     return found
 
 
-def test_the_driver_was_killed_in_the_middle_of_micro_batches(cut: dict[str, set[int]]) -> None:
-    assert sum(map(len, cut.values())) >= len(KILLS)
+def test_the_driver_was_killed_in_the_middle_of_micro_batches(cut: dict[str, set[int]], kills: tuple[int, ...]) -> None:
+    assert sum(map(len, cut.values())) >= len(kills)
 
 
 def test_queries_give_what_they_give_undisturbed(job: Job, cut: dict[str, set[int]], tmp_path: Path) -> None:

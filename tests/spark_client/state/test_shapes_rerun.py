@@ -1,8 +1,9 @@
 """What only some partitions have committed counts once when it runs again, by a query started anew or by new tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from running import Service
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
-from spark_client.state.providers import FETCHING, ours, query_id, state_session
+from spark_client.state.providers import FETCHING, Settings, ours, query_id, state_session
 from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
@@ -20,15 +21,22 @@ from tableside_spark.client import Record
 
 pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-VARIANTS = [pytest.param((1, {}), id="v1"), pytest.param((2, FETCHING), id="v2 fetching")]
+VARIANTS: dict[str, tuple[int, Settings]] = {"v1": (1, {}), "v2 fetching": (2, FETCHING)}
+STORES = {
+    "counted update": ("default", 0),
+    "windows update": ("default", 0),
+    "distinct in time": ("default", 1),
+    "joined for ever": ("left-keyToNumValues", 1),
+}
+"""A store of each query, and how many versions its failing task is behind: aggregations commit before their rows."""
 
-FAILING = [
-    pytest.param("counted update", "default", 0, id="counted"),
-    pytest.param("windows update", "default", 0, id="windows"),
-    pytest.param("distinct in time", "default", 1, id="distinct"),
-    pytest.param("joined for ever", "left-keyToNumValues", 1, id="joined"),
+SOME = [
+    ("v1", "counted update"),
+    ("v1", "joined for ever"),
+    ("v2 fetching", "windows update"),
+    ("v2 fetching", "distinct in time"),
 ]
-"""Queries, a store of each, how many versions the task that fails is behind: an aggregation commits before its rows."""
+"""What is tried in every run; a full one tries each query in each variant."""
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +75,25 @@ def _found(client: TableClient, place: str, item: str) -> Record | None:
         return None
 
 
-@pytest.fixture(params=VARIANTS)
-def calm(request: pytest.FixtureRequest, spark: SparkSession, state_service: Service, tmp_path: Path) -> Trial:
+def cases(names: Iterable[str]) -> list[Any]:
+    """Some queries in each variant, most of them only in a full run."""
+    every = [(variant, name) for variant in VARIANTS for name in names]
+    return [pytest.param(*case, marks=[] if case in SOME else pytest.mark.full) for case in every]
+
+
+@pytest.fixture
+def calm(variant: str, spark: SparkSession, state_service: Service, tmp_path: Path) -> Trial:
     """Queries without trouble, until it is ordered."""
-    checkpoint_format, more = request.param
+    checkpoint_format, more = VARIANTS[variant]
     order(spark, "none")
     return Trial(spark, tmp_path, ours(state_service.url, TABLE, checkpoint_format, more))
 
 
-@pytest.mark.parametrize(("name", "store", "behind"), FAILING)
+@pytest.mark.parametrize(("variant", "name"), cases(STORES))
 def test_a_micro_batch_that_failed_in_one_partition_counts_once(
-    calm: Trial, state_service: Service, oracle: Oracle, name: str, store: str, behind: int
+    calm: Trial, state_service: Service, oracle: Oracle, name: str
 ) -> None:
+    store, behind = STORES[name]
     [shape], runs = named(name), {name: Run()}
     trial = replace(calm, trouble=failing)
     trial.files(0, HALF, [shape], runs)
@@ -96,7 +111,7 @@ def test_a_micro_batch_that_failed_in_one_partition_counts_once(
     assert again == oracle.asked(calm.spark, [shape])
 
 
-@pytest.mark.parametrize("name", ["counted update", "distinct in time"])
+@pytest.mark.parametrize(("variant", "name"), cases(["counted update", "distinct in time"]))
 def test_a_task_that_is_tried_again_counts_once(calm: Trial, oracle: Oracle, name: str) -> None:
     [shape], runs = named(name), {name: Run()}
     trial = replace(calm, trouble=failing_once)

@@ -39,6 +39,11 @@ def spark() -> Iterator[SparkSession]:
         yield started
 
 
+FORMATS = [pytest.param(1, id="v1", marks=pytest.mark.full), pytest.param(2, id="v2")]
+in_the_default_format = pytest.mark.parametrize("settings", FORMATS, indirect=True)
+"""For what depends little on the format of checkpoints: a full run tries both."""
+
+
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
 def settings(state_service: Service, request: pytest.FixtureRequest) -> Settings:
     return ours(state_service.url, TABLE, request.param)
@@ -70,6 +75,7 @@ def test_state_is_read_as_a_table_like_sparks_own(
     assert expected
 
 
+@in_the_default_format
 def test_a_new_checkpoint_in_the_place_of_a_deleted_one_begins_with_nothing(
     spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
 ) -> None:
@@ -83,6 +89,7 @@ def test_a_new_checkpoint_in_the_place_of_a_deleted_one_begins_with_nothing(
     assert query_id(trial.checkpoint(shape)) != old
 
 
+@in_the_default_format
 def test_a_checkpoint_that_was_moved_goes_on(
     spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
 ) -> None:
@@ -95,6 +102,7 @@ def test_a_checkpoint_that_was_moved_goes_on(
     assert runs == oracle.asked(spark, [shape])
 
 
+@in_the_default_format
 def test_queries_that_share_a_table_keep_apart(
     spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
 ) -> None:
@@ -127,6 +135,7 @@ def counting() -> StatefulProcessor:
     return Counting()
 
 
+@in_the_default_format
 def test_transform_with_state_is_refused_by_spark_which_has_it_on_rocksdb_alone(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:

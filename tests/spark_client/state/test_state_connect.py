@@ -12,6 +12,7 @@ from spark_client.connecting import printed_by
 pytestmark = pytest.mark.jvm
 
 
+@pytest.mark.usefixtures("small_spark")
 def test_a_server_with_the_jar_keeps_the_state_of_sessions_that_say_where(
     state_service: Service, tmp_path: Path
 ) -> None:

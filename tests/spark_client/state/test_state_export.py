@@ -12,16 +12,13 @@ from pyspark.sql.functions import col
 
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
-from spark_client.kafka_sessions import end_jvm
-from spark_client.sessions import session
+from spark_client.state.providers import FORMAT, PROVIDER, state_session
 from spark_client.state.written import TABLES, Written, service
 from tableside_spark import TableClient
 from tableside_spark.state import Query, State, export, settings
 
 pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 BATCHES = [["a", "b", "a"], ["b", "c"], ["a", "d"]]
 COUNTS = [{"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 3, "b": 2, "c": 1, "d": 1}]
 
@@ -46,9 +43,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
 @pytest.fixture(scope="module")
 def spark(client: TableClient) -> Iterator[SparkSession]:
     ensure_jar(ensure_javac())
-    chosen = settings(str(client._http.base_url), "pair") | {"spark.sql.shuffle.partitions": "2"}
-    end_jvm()  # one that sessions before have left does not know the jar
-    with session("local[2]", chosen) as started:
+    with state_session("local[2]", settings(str(client._http.base_url), "pair")) as started:
         yield started
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -15,8 +16,8 @@ OF_ANY_PROVIDER = [
     for case in names(class_name)
     if case not in OF_OURS
 ]
-SEQUENCES = 50
-OF_SPARKS_OWN = 10
+SEQUENCES, SEQUENCES_FULL = 10, 50
+OF_SPARKS_OWN = 5
 
 
 @pytest.mark.parametrize(("class_name", "case"), OF_ANY_PROVIDER, ids=[case for _, case in OF_ANY_PROVIDER])
@@ -54,15 +55,11 @@ def test_maintenance_that_is_put_off_unloads_no_store(java: Java, told: dict[str
     java.run("RegistryCases", "maintenanceThatIsPutOffUnloadsNoStore", **told)
 
 
-@pytest.mark.parametrize(
-    ("told", "seed"),
-    [(subject, SEQUENCES * number) for number, subject in enumerate([HDFS, *TABLESIDE])],
-    ids=str,
-    indirect=["told"],
-)
-def test_steps_drawn_by_lot(java: Java, told: dict[str, Any], seed: int) -> None:
-    sequences = SEQUENCES if told["settings"] else OF_SPARKS_OWN
-    java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=sequences, **told)
+@pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
+def test_steps_drawn_by_lot(java: Java, told: dict[str, Any], request: pytest.FixtureRequest, full: bool) -> None:
+    ours = SEQUENCES_FULL if full else SEQUENCES
+    seed = crc32(request.node.name.encode())  # each subject has its own, the same in every run
+    java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=ours if told["settings"] else OF_SPARKS_OWN, **told)
 
 
 @pytest.mark.parametrize("told", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)

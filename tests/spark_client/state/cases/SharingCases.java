@@ -11,7 +11,7 @@ import java.util.concurrent.Future;
 
 /** Any provider: several partitions, stores and queries at once; and values of any size. */
 final class SharingCases {
-  private static final int PARTITIONS = 64;
+  private static final int PARTITIONS = 24;
   private static final int THREADS = 8;
 
   private SharingCases() {}
