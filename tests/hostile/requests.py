@@ -4,6 +4,7 @@ Every key, value and token in them holds the marker, which is to appear in no lo
 """
 
 import base64
+import functools
 import gzip
 import hashlib
 import json
@@ -30,7 +31,7 @@ class Requests:
     def __init__(self, seed: int, token: str | None) -> None:
         self._random = random.Random(seed)
         self._token = token
-        self._streams = [one for one in batches() if len(one) < 3000]
+        self._streams = _streams()
         self._bombs = _bombs()
 
     def one(self) -> bytes:
@@ -236,6 +237,12 @@ _FRAMES = (
 )
 
 
+@functools.cache
+def _streams() -> list[bytes]:
+    return [one for one in batches() if len(one) < 3000]
+
+
+@functools.cache
 def _bombs() -> list[tuple[str | None, bytes]]:
     """Return bodies that become much more: in Arrow's own compressions, and in those of HTTP, which are not read."""
     zeros = bytes(BOMB_BYTES)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from hostile.requests import MARKER, Requests
 
 SENDERS = 48
-ANSWER_WAIT_S = 0.15
+ANSWER_WAIT_S = 0.3
 """How long an answer is waited for: many of these requests have no end, and are waited for by the service."""
 
 ON_ONE_CONNECTION = 5
