@@ -1,12 +1,15 @@
 """Many sets of values, in which every two choices meet: what can be installed is far more than can be looked at."""
 
+import functools
 import random
 from itertools import combinations
 from typing import TypeAlias
 
 from chart.rendering import LOCAL, REMOTE, Values, merged
 
-ROWS = 160
+FULL_ROWS = 160
+CANDIDATES = 40
+"""How many rows are dealt for each one that is taken."""
 SEED = 7
 
 Choice: TypeAlias = "dict[str, Values]"
@@ -156,10 +159,22 @@ CHOICES: dict[str, Choice] = {
 }
 
 
+@functools.cache
 def rows() -> list[dict[str, str]]:
-    """Return which choice is taken of each kind, in every row."""
+    """Return which choice is taken of each kind, in few rows in which every two choices meet."""
+    dice, found, missing = random.Random(SEED), list[dict[str, str]](), pairs()
+    while missing:
+        dealt = [_dealt(dice) for _ in range(CANDIDATES)]
+        found.append(max(dealt, key=lambda row: len(pairs_of(row) & missing)))
+        missing -= pairs_of(found[-1])
+    return found
+
+
+@functools.cache
+def full_rows() -> list[dict[str, str]]:
+    """Return more rows, in which most choices meet by threes too."""
     dice = random.Random(SEED)
-    return [{name: dice.choice(list(of)) for name, of in CHOICES.items()} for _ in range(ROWS)]
+    return rows() + [_dealt(dice) for _ in range(FULL_ROWS - len(rows()))]
 
 
 def values_of(row: dict[str, str]) -> Values:
@@ -175,6 +190,10 @@ def pairs() -> set[tuple[tuple[str, str], tuple[str, str]]]:
     return {
         ((one, a), (other, b)) for one, other in combinations(CHOICES, 2) for a in CHOICES[one] for b in CHOICES[other]
     }
+
+
+def _dealt(dice: random.Random) -> dict[str, str]:
+    return {name: dice.choice(list(of)) for name, of in CHOICES.items()}
 
 
 def pairs_of(row: dict[str, str]) -> set[tuple[tuple[str, str], tuple[str, str]]]:

@@ -127,18 +127,18 @@ def test_the_server_is_a_real_one(api: Api) -> None:
     assert (version["major"], int(version["minor"]) >= 30) == ("1", True)
 
 
-@pytest.mark.parametrize("number", range(matrix.ROWS))
+@pytest.mark.parametrize("number", range(matrix.FULL_ROWS))
 def test_every_object_is_taken_by_the_server(api: Api, number: int) -> None:
-    row = matrix.rows()[number]
+    row = matrix.full_rows()[number]
     for one in render(matrix.values_of(row), namespace=NAMESPACE):
         if one["kind"] != "Pod":
             answer = api.apply(one)
             assert answer.status_code == 201, f"{row}\n{answer.text}"
 
 
-@pytest.mark.parametrize("number", range(0, matrix.ROWS, 4))
+@pytest.mark.parametrize("number", range(0, matrix.FULL_ROWS, 4))
 def test_every_pod_is_admitted_where_the_restricted_profile_is_enforced(api: Api, number: int) -> None:
-    values = merged(matrix.values_of(matrix.rows()[number]), {"serviceAccount": {"create": False, "name": "mine"}})
+    values = merged(matrix.values_of(matrix.full_rows()[number]), {"serviceAccount": {"create": False, "name": "mine"}})
     objects = render(values, namespace=NAMESPACE)
     for one in (as_pod(pod(objects), "tried"), *all_of(objects, "Pod")):
         answer = api.create(api.path("Pod", "v1"), one, dryRun="All", fieldValidation="Strict")

@@ -1,5 +1,6 @@
 """The chart as Helm itself renders it: values in, Kubernetes' objects out. Needs no cluster and no network."""
 
+import functools
 import json
 from typing import Any
 
@@ -26,17 +27,27 @@ LOCAL: Values = {
 
 def render(values: Values, release: str = "demo", namespace: str = "tables") -> list[Object]:
     """Return the objects that an installation would make. Raise HelmError where the chart refuses the values."""
-    with helm_python.Chart.load(CHART) as chart:
-        chart.validate_schema(values)
-        files = chart.render(values, name=release, namespace=namespace)
+    files = _files(json.dumps(values), release, namespace)
     texts = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
-    return [one for text in texts for one in yaml.safe_load_all(text) if one]
+    return [one for text in texts for one in yaml.load_all(text, yaml.CSafeLoader) if one]
 
 
 def notes(values: Values) -> str:
-    """Return what is told to whoever has installed it."""
-    with helm_python.Chart.load(CHART) as chart:
-        return chart.render(values, name="demo", namespace="tables")["tableside/templates/NOTES.txt"]
+    """Return the text that the operator sees after an installation."""
+    return _files(json.dumps(values), "demo", "tables")["tableside/templates/NOTES.txt"]
+
+
+@functools.cache
+def _files(values: str, release: str, namespace: str) -> dict[str, str]:
+    """Return what Helm makes of each template; many tests begin with the same values."""
+    chart, given = _chart(), json.loads(values)
+    chart.validate_schema(given)
+    return dict(chart.render(given, name=release, namespace=namespace))
+
+
+@functools.cache
+def _chart() -> helm_python.Chart:
+    return helm_python.Chart.load(CHART)
 
 
 def merged(*values: Values) -> Values:
