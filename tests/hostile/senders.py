@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from hostile.requests import MARKER, Requests
 
 SENDERS = 48
-ANSWER_WAIT_S = 0.3
-"""How long an answer is waited for: many of these requests have no end, and are waited for by the service."""
+BEAT_S = 0.05
+ANSWER_BEATS = 3
+"""How many beats of the pulse an answer may take: many of these requests have no end, and the service waits for it."""
 
 ON_ONE_CONNECTION = 5
 
@@ -43,24 +44,63 @@ class Answers:
                 self.wrong.append(b"%b\n--\n%b" % (request[:600], head[0] + body[:600]))
 
 
+class Pulse:
+    """Beats whenever the service has answered a plain request, however busy the machine is."""
+
+    def __init__(self) -> None:
+        self._beat = asyncio.Event()
+
+    async def run(self, host: str, port: int) -> None:
+        """Beat until cancelled."""
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            while True:
+                writer.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                data = b""
+                while not _whole(data):
+                    data += (piece := await reader.read(2**16))
+                    assert piece, "the service has hung up on a plain request"
+                await asyncio.sleep(BEAT_S)
+                self._beat.set()
+                self._beat = asyncio.Event()
+        finally:
+            writer.transport.abort()
+
+    async def read(self, reader: asyncio.StreamReader) -> bytes:
+        """Return the next bytes, or none where the connection has ended or too many beats have passed."""
+        reading = asyncio.create_task(reader.read(2**20))
+        for _ in range(ANSWER_BEATS):
+            beat = asyncio.create_task(self._beat.wait())
+            await asyncio.wait({reading, beat}, return_when=asyncio.FIRST_COMPLETED)
+            beat.cancel()
+            if reading.done():
+                return reading.result()
+        reading.cancel()
+        await asyncio.wait({reading})
+        return b""
+
+
 def send(url: str, count: int, seed: int, token: str | None = None) -> Answers:
     """Send so many requests, dealt by the seed; those with a token know it, most of the time."""
     return asyncio.run(_sent(url, count, seed, token))
 
 
 async def _sent(url: str, count: int, seed: int, token: str | None) -> Answers:
-    answers = Answers()
-    senders = [
-        _sender(url, -(-count // SENDERS), Requests(seed * 1000 + index, token), answers) for index in range(SENDERS)
-    ]
-    await asyncio.gather(*senders)
+    answers, pulse, parts = Answers(), Pulse(), urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    async with asyncio.TaskGroup() as group:
+        beating = group.create_task(pulse.run(host, port))
+        async with asyncio.TaskGroup() as senders:
+            for index in range(SENDERS):
+                requests = Requests(seed * 1000 + index, token)
+                senders.create_task(_sender(host, port, -(-count // SENDERS), requests, answers, pulse))
+        beating.cancel()
     return answers
 
 
-async def _sender(url: str, count: int, requests: Requests, answers: Answers) -> None:
-    parts = urlsplit(url)
+async def _sender(host: str, port: int, count: int, requests: Requests, answers: Answers, pulse: Pulse) -> None:
     while count > 0:
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        reader, writer = await asyncio.open_connection(host, port)
         # Ended by a reset: there are fewer ports than connections that would have to be remembered.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
         try:
@@ -69,7 +109,7 @@ async def _sender(url: str, count: int, requests: Requests, answers: Answers) ->
                 count -= 1
                 answers.sent += 1
                 writer.write(request)
-                data = await _answered(reader)
+                data = await _answered(reader, pulse)
                 answers.read(request, data)
                 if reader.at_eof() or not data:
                     break
@@ -77,10 +117,10 @@ async def _sender(url: str, count: int, requests: Requests, answers: Answers) ->
             writer.transport.abort()
 
 
-async def _answered(reader: asyncio.StreamReader) -> bytes:
+async def _answered(reader: asyncio.StreamReader, pulse: Pulse) -> bytes:
     data = b""
-    with suppress(TimeoutError, ConnectionError):
-        while piece := await asyncio.wait_for(reader.read(2**20), ANSWER_WAIT_S):
+    with suppress(ConnectionError):
+        while piece := await pulse.read(reader):
             data += piece
             if len(piece) < 2**16 and _whole(data):
                 break
