@@ -61,6 +61,6 @@ def probe(there: Pod, kind: str) -> int:
     """Ask as the kubelet would, and return the status."""
     path = container(there.objects)[f"{kind}Probe"]["httpGet"]["path"]
     try:
-        return httpx.get(there.probes + path, timeout=5).status_code
+        return httpx.get(there.probes + path, timeout=30).status_code
     except httpx.TransportError as error:
         raise ConnectionError from error
