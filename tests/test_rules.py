@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -167,19 +168,20 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
 ]
 
 
-def check(
-    folder: Path, alert: str, seen: Series, minute: int, fires: list[dict[str, Any]], rules: Path = RULES
-) -> None:
-    """Let promtool say whether exactly these alerts of that name fire in that minute."""
-    case = {
+def case(alert: str, seen: Series, minute: int, fires: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a case for promtool: exactly these alerts of that name fire in that minute."""
+    return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in seen.items()],
         "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": fires}],
     }
+
+
+def check(folder: Path, cases: list[dict[str, Any]], rules: Path = RULES) -> subprocess.CompletedProcess[str]:
+    """Let promtool check all cases in one run; it names the alert and the minute of each that fails."""
     file = folder / "tests.yaml"
-    file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [case]}))
-    done = promtool("test", "rules", file)
-    assert done.returncode == 0, done.stdout
+    file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": cases}))
+    return promtool("test", "rules", file)
 
 
 @pytest.fixture(scope="module")
@@ -193,17 +195,29 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("alert", "seen", "minute", "labels"), FIRES, ids=[case[0] for case in FIRES])
-def test_it_fires_when_it_should(
-    alert: str, seen: Series, minute: int, labels: dict[str, str], bare: Path, tmp_path: Path
-) -> None:
-    severity = ALERTS[alert]["labels"]["severity"]
-    check(tmp_path, alert, seen, minute, [{"exp_labels": {"severity": severity, **labels}}], bare)
+def firing(alert: str, labels: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"exp_labels": {"severity": ALERTS[alert]["labels"]["severity"], **labels}}]
 
 
-@pytest.mark.parametrize(("alert", "seen", "minute"), STAYS_QUIET, ids=[case[0] for case in STAYS_QUIET])
-def test_it_does_not_fire_otherwise(alert: str, seen: Series, minute: int, tmp_path: Path) -> None:
-    check(tmp_path, alert, seen, minute, [])
+def test_each_alert_fires_when_it_should(bare: Path, tmp_path: Path) -> None:
+    cases = [case(alert, seen, minute, firing(alert, labels)) for alert, seen, minute, labels in FIRES]
+    done = check(tmp_path, cases, bare)
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_alert_fires_otherwise(tmp_path: Path) -> None:
+    done = check(tmp_path, [case(alert, seen, minute, []) for alert, seen, minute in STAYS_QUIET])
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_wrong_case_is_found_among_others(bare: Path, tmp_path: Path) -> None:
+    wrong = [case(alert, seen, minute, []) for alert, seen, minute, _ in FIRES]
+    right = [case(alert, seen, minute, []) for alert, seen, minute in STAYS_QUIET]
+    done = check(tmp_path, [*wrong, *right], bare)
+    assert done.returncode == 1
+    assert re.findall(r"alertname: (\w+), time: (\d+)m", done.stdout) == [
+        (alert, str(minute)) for alert, _, minute, _ in FIRES
+    ]
 
 
 def test_what_is_said_of_an_alert_has_its_numbers(tmp_path: Path) -> None:
@@ -214,12 +228,13 @@ def test_what_is_said_of_an_alert_has_its_numbers(tmp_path: Path) -> None:
     }
     seen = operations("found", "0+600x60") | operations("store_unavailable", "0+60x60")
     labels = {"severity": "critical", "job": "tableside", "table": "t"}
-    check(tmp_path, "TablesideFailures", seen, 12, [{"exp_labels": labels, "exp_annotations": said}])
+    done = check(tmp_path, [case("TablesideFailures", seen, 12, [{"exp_labels": labels, "exp_annotations": said}])])
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_alert_is_seen_to_fire_and_to_stay_quiet() -> None:
-    assert {case[0] for case in FIRES} == ALERTS.keys()
-    assert {case[0] for case in STAYS_QUIET} == ALERTS.keys()
+    assert {alert for alert, *_ in FIRES} == ALERTS.keys()
+    assert {alert for alert, *_ in STAYS_QUIET} == ALERTS.keys()
 
 
 def test_prometheus_reads_the_rules() -> None:
