@@ -16,6 +16,8 @@ import pytest
 from scripts import auditing
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.server
+
 NOTHING_KNOWN = "no known vulnerabilities in the locked packages\n"
 FIXED = {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99"}]}]}
 
@@ -95,6 +97,7 @@ def test_where_the_service_is_away_nothing_is_known() -> None:
     assert_unreachable(audit("--osv-url", "http://127.0.0.1:1/v1/query"))
 
 
+@pytest.mark.full
 def test_the_locked_packages_are_audited_where_the_service_can_be_reached() -> None:
     done = audit()
     if done.returncode == auditing.UNREACHABLE:
