@@ -19,6 +19,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 total[file] += report.duration
                 fixtures[file] += report.duration if report.when != "call" else 0
                 cases[file].add(report.nodeid)
+    if not total:
+        return
     terminalreporter.section(f"{ROWS} slowest files")
     terminalreporter.write_line("seconds  in fixtures  cases  file")
     for file in sorted(total, key=total.__getitem__, reverse=True)[:ROWS]:
