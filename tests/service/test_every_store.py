@@ -27,11 +27,9 @@ from tableside.stack import Metrics
 from tableside.store import Scan
 from tableside.table import Table
 
-ROUNDS = 20
 RACERS = 64
 FIRST = {"update": {"$inc": {"n": 1}}, "default": {"n": 0, "made": True}}
 
-UPDATES = 2000
 RECORDS = 40
 AT_ONCE = 100
 
@@ -41,53 +39,42 @@ def every(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     return kind(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=REMOTE)
-def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    return kind(request.param, request, tmp_path)
-
-
-@contextlib.contextmanager
-def serving(directory: Path, used: Kind, configuration: dict[str, Any], workers: int = 1) -> Iterator[Service]:
+@pytest.fixture(scope="module", params=EVERY)
+def replicas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]:
+    """A service with a worker; and where processes can share the store, another replica of it with two."""
+    directory = tmp_path_factory.mktemp(request.param)
+    used = kind(request.param, request, directory)
     config = directory / "tableside.yaml"
-    directory.mkdir(exist_ok=True)
-    config.write_text(json.dumps(configuration))
-    with running(directory, config, environment=used.environment, workers=workers) as service:
-        yield service
+    config.write_text(json.dumps(used.configuration()))
+    with contextlib.ExitStack() as started:
+        yield [
+            started.enter_context(running(directory, config, environment=used.environment, workers=workers))
+            for workers in ((1, 2) if request.param in REMOTE else (1,))
+        ]
 
 
 @asynccontextmanager
 async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
     limits = httpx.Limits(max_connections=RACERS, max_keepalive_connections=RACERS)
-    async with httpx.AsyncClient(base_url=f"{service.url}/v1/tables/t", limits=limits, timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=f"{service.url}/v1/tables/t", limits=limits, timeout=60) as opened:
         yield opened
 
 
-async def test_first_updates_that_race_use_one_default_and_all_count(every: Kind, tmp_path: Path) -> None:
-    with serving(tmp_path, every, every.configuration()) as service:
-        async with client(service) as http:
-            for turn in range(ROUNDS):
-                await race([http], f"/records/first-{turn}")
+async def test_first_updates_that_race_use_one_default_and_all_count(replicas: list[Service], full: bool) -> None:
+    async with client(replicas[0]) as http:
+        for turn in range(20 if full else 3):
+            await race([http], f"/records/first-{turn}")
 
 
-async def test_first_updates_that_race_in_two_replicas_use_one_default_and_all_count(
-    remote: Kind, tmp_path: Path
+async def test_first_updates_that_race_in_replicas_and_workers_use_one_default_and_all_count(
+    replicas: list[Service], full: bool
 ) -> None:
-    configuration = remote.configuration()
-    with (
-        serving(tmp_path / "one", remote, configuration) as one,
-        serving(tmp_path / "other", remote, configuration) as other,
-    ):
-        async with client(one) as http, client(other) as other_http:
-            for turn in range(5):
-                await race([http, other_http], f"/records/first-{turn}")
-
-
-async def test_first_updates_that_race_in_two_workers_use_one_default_and_all_count(
-    remote: Kind, tmp_path: Path
-) -> None:
-    with serving(tmp_path, remote, remote.configuration(), workers=2) as service:
-        async with client(service) as http:
-            await race([http], "/records/first")
+    if len(replicas) == 1:
+        pytest.skip("the store belongs to one process")
+    one, other = replicas
+    async with client(one) as http, client(other) as other_http:
+        for turn in range(5 if full else 2):
+            await race([http, other_http], f"/records/shared-{turn}")
 
 
 async def race(replicas: list[httpx.AsyncClient], path: str) -> None:
@@ -102,17 +89,16 @@ async def race(replicas: list[httpx.AsyncClient], path: str) -> None:
         assert found.headers["ETag"] in {answer.headers["ETag"] for answer in answers}
 
 
-async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(every: Kind, tmp_path: Path) -> None:
+async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(replicas: list[Service]) -> None:
     keys = [f"k{index}" for index in range(10)]
     update = {"op": "update", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
     body = {"operations": [{**update, "key": key} for key in keys for _ in range(3)]}
-    with serving(tmp_path, every, every.configuration()) as service:
-        async with client(service) as http:
-            answers = await asyncio.gather(*(http.post("/batch", json=body) for _ in range(16)))
-            statuses = [result["status"] for answer in answers for result in answer.json()["results"]]
-            assert (statuses.count(201), statuses.count(204)) == (len(keys), len(keys) * 47)
-            found = await http.post("/batch", json={"operations": [{"op": "get", "key": key} for key in keys]})
-            assert [result["value"] for result in found.json()["results"]] == [{"n": 48}] * len(keys)
+    async with client(replicas[0]) as http:
+        answers = await asyncio.gather(*(http.post("/batch", json=body) for _ in range(16)))
+        statuses = [result["status"] for answer in answers for result in answer.json()["results"]]
+        assert (statuses.count(201), statuses.count(204)) == (len(keys), len(keys) * 47)
+        found = await http.post("/batch", json={"operations": [{"op": "get", "key": key} for key in keys]})
+        assert [result["value"] for result in found.json()["results"]] == [{"n": 48}] * len(keys)
 
 
 # The same updates on every store
@@ -130,10 +116,10 @@ async def table(used: Kind, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ta
 
 
 async def test_the_same_random_updates_leave_the_same_values(
-    every: Kind, monkeypatch: pytest.MonkeyPatch, reference: tuple[list[str], dict[str, Any]]
+    every: Kind, monkeypatch: pytest.MonkeyPatch, updates_count: int, reference: tuple[list[str], dict[str, Any]]
 ) -> None:
     async with table(every, monkeypatch) as changed:
-        told = await all_applied(changed)
+        told = await all_applied(changed, updates_count)
         left = await everything(changed)
     wanted_told, wanted_left = reference
     assert told == wanted_told
@@ -142,20 +128,25 @@ async def test_the_same_random_updates_leave_the_same_values(
         assert same(left[key], value), key
 
 
+@pytest.fixture(scope="session")
+def updates_count(full: bool) -> int:
+    return 2000 if full else 600
+
+
 @pytest.fixture(scope="module")
-async def reference() -> tuple[list[str], dict[str, Any]]:
+async def reference(updates_count: int) -> tuple[list[str], dict[str, Any]]:
     """What the memory store answers and what is left in it."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         async with table(Kind({"kind": "memory"}), monkeypatch) as changed:
-            return await all_applied(changed), await everything(changed)
+            return await all_applied(changed, updates_count), await everything(changed)
 
 
-async def all_applied(changed: Table) -> list[str]:
+async def all_applied(changed: Table, count: int) -> list[str]:
     """Apply the same operations in the same batches, and return what became of each."""
     chance = random.Random(20261121)
-    operations = [operation(chance) for _ in range(UPDATES)]
+    operations = [operation(chance) for _ in range(count)]
     told = []
-    for start in range(0, UPDATES, AT_ONCE):
+    for start in range(0, count, AT_ONCE):
         told += [word(outcome) for outcome in await changed.batch(operations[start : start + AT_ONCE])]
     assert len(set(told)) > 3
     return told
