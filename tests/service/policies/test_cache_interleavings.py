@@ -32,22 +32,23 @@ WRITE: ContextVar[int] = ContextVar("write")
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a channel"])
 @pytest.mark.parametrize("writes", ["around", "through"])
-def test_no_get_is_older_than_an_acknowledged_write_in_ten_thousand_interleavings(
-    configuration: str, replicas: int, writes: str
+def test_no_get_is_older_than_an_acknowledged_write_in_thousands_of_interleavings(
+    configuration: str, replicas: int, writes: str, full: bool
 ) -> None:
-    """Together they are more, and of each mode ten thousand."""
+    """In a full run they are ten thousand of each mode."""
+    seeds = 1700 if full else 300
 
     @in_virtual_time
     async def test() -> int:
         kept = 0
-        for seed in range(1700):
+        for seed in range(seeds):
             interleaving = Interleaving(seed, replicas, {**CONFIGURATIONS[configuration], "writes": writes})
             await interleaving.run()
             kept += interleaving.read_what_was_written
         return kept
 
     kept = test()
-    assert kept > 1000 if writes == "through" else kept < 200
+    assert kept > seeds * 0.6 if writes == "through" else kept < seeds * 0.12
 
 
 class Interleaving(Policy):

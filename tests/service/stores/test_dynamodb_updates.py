@@ -55,13 +55,13 @@ async def store(dynamodb_client: Client) -> AsyncIterator[DynamodbStore]:
         yield await opened(dynamodb_client, name)
 
 
-def test_expressions_do_what_the_language_says(aws_credentials: None, dynamodb_url: str) -> None:
+def test_expressions_do_what_the_language_says(aws_credentials: None, dynamodb_url: str, full: bool) -> None:
     with asyncio.Runner() as runner:
         client, name = Client(client_settings(dynamodb_url)), a_name()
         runner.run(make(client, name, {"id": "S"}))
         store = runner.run(opened(client, name))
 
-        @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=5 if full else 3, deadline=None, suppress_health_check=list(HealthCheck))
         @given(pairs=st.lists(st.tuples(objects, documents.filter(legal)), min_size=20, max_size=40))
         def agrees(pairs: list[tuple[Any, Any]]) -> None:
             runner.run(check(store, pairs))
@@ -160,8 +160,8 @@ async def test_an_update_by_expression_is_one_call(store: DynamodbStore, monkeyp
 @pytest.mark.parametrize(
     "document", [{"$inc": {"n": 1}}, {"$push": {"seen": 1}}, {"$inc": {"n": 1}, "$push": {"seen": 1}}], ids=str
 )
-async def test_first_updates_at_the_same_time_lose_nothing(store: DynamodbStore, document: Any) -> None:
-    for turn in range(3):
+async def test_first_updates_at_the_same_time_lose_nothing(store: DynamodbStore, document: Any, full: bool) -> None:
+    for turn in range(3 if full else 1):
         key = f"{document} {turn}"
         asked = update(key, document, {"n": 100, "seen": []})
         outcomes = await asyncio.gather(*(one(store, asked) for _ in range(64)))
@@ -180,7 +180,7 @@ async def test_updates_of_several_replicas_lose_nothing(dynamodb_client: Client)
         assert await value(stores[0], "a") == {"n": 64}
 
 
-def test_the_store_does_what_the_naive_table_does(aws_credentials: None, dynamodb_url: str) -> None:
+def test_the_store_does_what_the_naive_table_does(aws_credentials: None, dynamodb_url: str, full: bool) -> None:
     class DynamodbMachine(Machine):
         async def opened(self) -> Backend:
             self.client = Client(client_settings(dynamodb_url))
@@ -194,5 +194,10 @@ def test_the_store_does_what_the_naive_table_does(aws_credentials: None, dynamod
                 self.run(self.client.call("delete_table", {"TableName": self.name}))
             super().teardown()
 
-    bounds = settings(max_examples=6, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    bounds = settings(
+        max_examples=6 if full else 3,
+        stateful_step_count=20,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
     run_state_machine_as_test(DynamodbMachine, settings=bounds)

@@ -383,9 +383,9 @@ class PostgresMachine(Machine):
         return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
 
 
-def test_it_does_what_the_naive_table_does(postgres_dsn: str) -> None:
+def test_it_does_what_the_naive_table_does(postgres_dsn: str, full: bool) -> None:
     PostgresMachine.dsn = postgres_dsn
     few = hypothesis_settings(
-        max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=12 if full else 4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(PostgresMachine, settings=few)

@@ -109,10 +109,10 @@ class ColumnsMachine(Machine):
         return await PostgresBackend.open(settings(self.dsn, sweep_every_s=0.05), lambda: self.now)
 
 
-def test_it_does_what_the_naive_table_does(postgres_dsn: str) -> None:
+def test_it_does_what_the_naive_table_does(postgres_dsn: str, full: bool) -> None:
     ColumnsMachine.dsn = postgres_dsn
     few = hypothesis_settings(
-        max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=8 if full else 3, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(ColumnsMachine, settings=few)
 
