@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -39,6 +40,8 @@ def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSessio
         "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": "ready_daemon",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).with_name("python_workers")),
         "spark.driver.extraJavaOptions": QUICK_START,
         "spark.executor.extraJavaOptions": QUICK_START,
         **(settings or {}),
