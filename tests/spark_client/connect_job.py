@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.functions import col, lit
 
+from spark_client.sessions import LEAN
 from tableside_spark import (
     BROADCAST,
     DEFAULT,
@@ -22,14 +23,7 @@ from tableside_spark import (
     progress,
 )
 
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # The default one starts two processes for each file on a local disk.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
-}
+SETTINGS = {**LEAN, "spark.sql.shuffle.partitions": "2"}
 
 
 def main(url: str, directory: Path, port: int) -> None:

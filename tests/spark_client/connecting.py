@@ -5,14 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+TESTS = Path(__file__).resolve().parent.parent
 END_MAX_S = 300
 
 
 def printed_by(job: Path, *arguments: object) -> str:
     """Run a program to its end, and return what it printed; it has to succeed."""
+    found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, str(job), *map(str, arguments)],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": found},
         capture_output=True,
         text=True,
         timeout=END_MAX_S,

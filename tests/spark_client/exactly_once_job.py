@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_client.sessions import LEAN
 from tableside_spark import Table, writes
 from tableside_spark.retries import Retries
 from tableside_spark.sending import Sending
@@ -35,12 +36,7 @@ ASK_INTERVAL_S = 0.05
 DAWDLE_S = 0.7
 
 CALM = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    **LEAN,
     "spark.executor.memory": "1g",
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.master.rest.enabled": "false",
@@ -49,9 +45,6 @@ CALM = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # The default one starts two processes for each file on a local disk.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
 }
 ROUGH = {
     "spark.task.maxFailures": "1000",

@@ -12,9 +12,21 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What a JVM that lives for a minute needs: it does not earn back the time of a better compiler."""
-FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Writes checkpoints within the JVM. The default one starts two processes for each file on a local disk."""
+LEAN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # A JVM that lives for a minute does not earn back the time of a better compiler.
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.python.daemon.module": "ready_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).with_name("python_workers")),
+    # The default one starts two processes for each file on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
+}
+"""Settings of a Spark that does little for a short time."""
 
 
 @contextmanager
@@ -33,17 +45,9 @@ def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSessio
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master)
     for name, setting in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        **LEAN,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/New_York",
-        "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.daemon.module": "ready_daemon",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).with_name("python_workers")),
-        "spark.driver.extraJavaOptions": QUICK_START,
-        "spark.executor.extraJavaOptions": QUICK_START,
         **(settings or {}),
     }.items():
         builder = builder.config(name, setting)

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 NINE = [(f"key {number}", f"value {number}") for number in range(9)]
-MANY = 4_000
+MANY = 600
 PARTITIONS = 7
 
 
@@ -98,7 +98,7 @@ def expected(records: list[tuple[str, str]]) -> Copies:
         (DEFAULT, "array(null)", None),
     ],
 )
-@pytest.mark.parametrize("in_python", [True, False])
+@pytest.mark.parametrize("in_python", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_nine_records_have_their_copies_in_three_partitions(
     spark: SparkSession, kafka_address: str, tmp_path: Path, *, answer: Any, column: str, numbers: Any, in_python: bool
 ) -> None:
@@ -117,20 +117,20 @@ def test_nine_records_have_their_copies_in_three_partitions(
 
 
 @pytest.mark.parametrize("in_python", [True, False])
-def test_every_copy_of_thousands_of_records_is_in_its_partition_once(
+def test_every_copy_of_many_records_is_in_its_partition_once(
     spark: SparkSession, kafka_address: str, tmp_path: Path, *, in_python: bool
 ) -> None:
     source, target = create_topic(kafka_address, 1), create_topic(kafka_address, PARTITIONS)
     records = routed(837)
     fill(kafka_address, source, records)
-    frame = stream_of(spark, kafka_address, source, maxOffsetsPerTrigger=1_500)
+    frame = stream_of(spark, kafka_address, source, maxOffsetsPerTrigger=MANY * 3 // 8)
     partitions = routing() if in_python else F.expr(ROUTED)
     query = drain(
         multicast(frame, partitions, num_partitions=PARTITIONS, topic=target), kafka_address, target, tmp_path
     )
     everything = expected(records)
     dropped = sum(key.startswith("none") for key, _ in records)
-    assert dropped > 500
+    assert dropped > MANY // 8
     assert held(kafka_address, target) == everything
     assert counted(query, target) == {"rows": MANY, "dropped": dropped, "records": everything.total()}
     assert sum(progress.numInputRows > 0 for progress in query.recentProgress) == 3
