@@ -15,7 +15,7 @@ import psutil
 
 TESTS = Path(__file__).resolve().parent.parent
 END_MAX_S = 30.0
-DAEMON = "pyspark.daemon"
+DAEMON = "daemon pyspark.worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
