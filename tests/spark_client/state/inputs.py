@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 STREAMS = ("events", "others")
 SCHEMA = "k string, n long, at timestamp"
-FILES, ROWS, KEYS = 6, 12, 8
-EMPTY = {"events": 4, "others": 1}
+FILES, ROWS, KEYS = 5, 12, 8
+EMPTY = {"events": 3, "others": 1}
 HALF = 3
 """How many files of each stream there are before the queries are stopped."""
 

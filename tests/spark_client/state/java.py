@@ -23,7 +23,7 @@ from servers.install import ensure_folder
 from servers.jdk import ensure_javac
 
 CASES = Path(__file__).parent / "cases"
-OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-ea")
+OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-ea")
 CASE_MAX_S = 120.0
 LOG_LINES_MAX = 60
 ONLY = "STATE_CASES"

@@ -39,7 +39,8 @@ SESSION: Settings = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # what Hadoop does by default on a local disk starts two processes for each file
+    # what Hadoop does by default on a local disk starts two processes for each file: here it is one
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }

@@ -4,6 +4,8 @@ import pytest
 
 from spark_client.state.java import Java, names
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 SEEDED = {"randomly", "inTurns", "twoThreadsEditOneVersion", "smallCommits"}
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from spark_client.state.java import CaseFailed, Java, names
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 
 def test_a_case_answers_with_what_it_returns(java: Java) -> None:
     assert java.run("CasesCases", "echo", text="ü", numbers=[1, 2.5]) == {"text": "ü", "numbers": [1, 2.5]}

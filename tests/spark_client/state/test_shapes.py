@@ -15,7 +15,11 @@ from spark_client.state.shapes import SHAPES, named
 from spark_client.state.suite import TABLE
 from tableside_spark import TableClient
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 EVERY = [shape.name for shape in SHAPES]
 LARGE = ["collected update", "sessions append", "joined left"]

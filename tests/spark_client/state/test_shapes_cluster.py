@@ -22,7 +22,11 @@ from spark_client.state.trouble import slow
 from spark_client.stream_notes import Checkpoint
 from waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 SHAPES = named("counted update", "windows append", "joined left")
 BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}

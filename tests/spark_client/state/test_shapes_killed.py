@@ -23,9 +23,13 @@ from spark_client.state.suite import TABLE
 from spark_client.stream_notes import Checkpoint
 from waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
-KILLS, KILLS_FULL = (2,), (1, 3, 5)
+KILLS, KILLS_FULL = (2,), (1, 2, 4)
 """The micro-batches in which the driver is killed, and those of a full run."""
 
 LATER_MAX_S = 0.4

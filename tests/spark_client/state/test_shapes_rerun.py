@@ -19,7 +19,11 @@ from spark_client.state.trouble import failing, failing_once, has_come, order
 from tableside_spark import TableClient, TableError
 from tableside_spark.client import Record
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 VARIANTS: dict[str, tuple[int, Settings]] = {"v1": (1, {}), "v2 fetching": (2, FETCHING)}
 STORES = {

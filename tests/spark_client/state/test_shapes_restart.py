@@ -18,7 +18,11 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Rows, Shape, named
 from spark_client.state.suite import TABLE
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 SHAPES = named("counted update", "windows append", "joined left", "sessions append")
 STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]

@@ -14,7 +14,11 @@ from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, stat
 from spark_client.state.shape_runs import Trial
 from spark_client.state.shapes import named
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 SHAPES = ["collected update", "joined left"]
 SHAPES_FULL = ["counted update", "windows append", *SHAPES]

@@ -14,6 +14,8 @@ from tableside_spark import TableClient
 from tableside_spark.state import State
 from tableside_spark.state.command import main
 
+pytestmark = pytest.mark.server
+
 RUN = "runpy.run_module('tableside_spark.state', run_name='__main__')"
 SAY = "except SystemExit as end: print(end.code, 'pyspark' in sys.modules)"
 NOTHING = "table pair keeps nothing of a query nothing"

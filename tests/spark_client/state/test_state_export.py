@@ -17,7 +17,11 @@ from spark_client.state.written import TABLES, Written, service
 from tableside_spark import TableClient
 from tableside_spark.state import Query, State, export, settings
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("state"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 BATCHES = [["a", "b", "a"], ["b", "c"], ["a", "d"]]
 COUNTS = [{"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 3, "b": 2, "c": 1, "d": 1}]

@@ -10,6 +10,8 @@ from spark_client.state.written import TABLES, TIME, Written, a_query, service
 from tableside_spark import TableClient, TableError
 from tableside_spark.state import Place, Progress, QueryNotFound, State, Store
 
+pytestmark = pytest.mark.server
+
 
 class Killed(Exception):
     """What a test ends a removal with."""

@@ -7,6 +7,8 @@ import pytest
 from spark_client.state.java import Java, names
 from spark_client.state.suite import HDFS, ROCKSDB, TABLESIDE
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 CLASSES = ["ReadWriteCases", "IterationCases", "RefusalCases"]
 CASES = [(class_name, case) for class_name in CLASSES for case in names(class_name)]
 ONE_STORE_AT_A_TIME = [

@@ -11,6 +11,8 @@ from servers.process import free_port
 from spark_client.state.java import Java, names
 from spark_client.state.suite import FETCHING, IN_MEMORY, KEPT_ON_DISK, TABLESIDE, Subject
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 KILLED = "theServiceIsKilledInTheMiddleOfACommit"
 FAULTS = [case for case in names("FaultCases") if case != KILLED]
 
@@ -33,7 +35,7 @@ def test_what_is_cut_off_and_what_happens_at_once(java: Java, told: dict[str, An
     java.run("CutOffCases", case, **told)
 
 
-@pytest.mark.parametrize("subject", [IN_MEMORY[0], FETCHING[1]], ids=str)
+@pytest.mark.parametrize("subject", [IN_MEMORY[0], pytest.param(FETCHING[1], marks=pytest.mark.full)], ids=str)
 def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
     java: Java, subject: Subject, tmp_path: Path
 ) -> None:

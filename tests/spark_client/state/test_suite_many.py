@@ -9,6 +9,8 @@ import pytest
 from spark_client.state.java import Java, names
 from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, ON_DISK, TABLESIDE
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 OF_OURS = ["whatACommitHasCostIsTold", "maintenanceThatIsPutOffUnloadsNoStore"]
 OF_ANY_PROVIDER = [
     (class_name, case)

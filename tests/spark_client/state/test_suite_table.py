@@ -7,6 +7,8 @@ import pytest
 from spark_client.state.java import Java, names
 from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, TABLESIDE
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 OF_ANY_PROVIDER = [
     "theRetainedVersionsStayLoadable",
     "aSnapshotChangesNothing",

@@ -20,6 +20,8 @@ from spark_client.secured import secured
 from spark_client.state.java import Java
 from spark_client.state.java import java as java_process
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
 Result = dict[str, Any]
 PUT = {"op": "put", "key": ["p", "a"], "value": {"n": 1}}
 
