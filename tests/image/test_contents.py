@@ -20,6 +20,8 @@ from image.reading import holds
 from scripts.bootstrap import ROOT
 from servers.container import Run, ran
 
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("image")]
+
 OURS = "opt/tableside"
 DIGESTS_ONLY = """
 RUN cd /opt/tableside && find . -type f -exec sha256sum {} + > /digests
@@ -134,6 +136,7 @@ def test_no_secret_of_the_build_is_in_a_layer_or_in_what_is_said_of_it(tableside
     assert not holds(exported, tableside_image.canary.encode())
 
 
+@pytest.mark.full
 def test_built_again_it_has_the_same_files(tableside_image: Built, tmp_path: Path) -> None:
     again, file = f"{NAME}-again", tmp_path / "Dockerfile"
     stage, last, _ = (tableside_image.context / "Dockerfile").read_text().partition("\nFROM ${BASE}\n")

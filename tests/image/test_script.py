@@ -5,13 +5,24 @@ import re
 import shutil
 import subprocess
 
+import pytest
 from packaging.version import Version
 
 from scripts.bootstrap import ROOT
 
+pytestmark = pytest.mark.server
 
-def test_the_image_is_built_with_the_version_and_the_commit_that_git_knows() -> None:
-    said = told_to_build()
+
+@pytest.fixture(scope="module")
+def said() -> str:
+    """The command line that the builder is called with."""
+    command = [str(ROOT / "scripts" / "image"), "--no-cache", "--pull"]
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "BUILDER": "echo"}
+    ).stdout
+
+
+def test_the_image_is_built_with_the_version_and_the_commit_that_git_knows(said: str) -> None:
     version, revision, tag = re.findall(r"VERSION=(\S+) --build-arg REVISION=(\S+) --tag tableside:(\S+) ", said)[0]
     assert str(Version(version)) == version
     assert revision == commit()
@@ -19,16 +30,8 @@ def test_the_image_is_built_with_the_version_and_the_commit_that_git_knows() -> 
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag)
 
 
-def test_arguments_go_to_the_builder_before_the_folder() -> None:
-    assert told_to_build("--no-cache", "--pull").endswith(" --no-cache --pull .\n")
-
-
-def told_to_build(*arguments: str) -> str:
-    """Return what a builder would be called with."""
-    command = [str(ROOT / "scripts" / "image"), *arguments]
-    return subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "BUILDER": "echo"}
-    ).stdout
+def test_arguments_go_to_the_builder_before_the_folder(said: str) -> None:
+    assert said.endswith(" --no-cache --pull .\n")
 
 
 def commit() -> str:
