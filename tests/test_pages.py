@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from html.parser import HTMLParser
@@ -107,12 +107,14 @@ def test_every_page_is_in_the_navigation_once_and_no_other() -> None:
     assert sorted(named(navigation())) == PAGES
 
 
+@pytest.mark.server
 def test_every_page_and_picture_is_in_the_site(site: Path) -> None:
     made = {path.relative_to(site).as_posix() for path in site.rglob("*")}
     assert {page.removesuffix(".md") + ".html" for page in PAGES} <= made
     assert {f"images/{path.name}" for path in (ROOT / "docs" / "images").iterdir()} <= made
 
 
+@pytest.mark.server
 def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     addresses = {address for page in pages for address in loaded(page)}
@@ -154,6 +156,7 @@ async def _search(page: Page, words: str) -> None:
     await expect(page.get_by_text("results").first).to_be_visible(timeout=BROWSER_S * 1000)
 
 
+@pytest.mark.browser
 async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> None:
     program, asked = chromium.chromium(), list[str]()
     with served(site) as url:
@@ -172,13 +175,24 @@ async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> N
     assert [address for address in asked if not address.startswith((url, "data:", "blob:"))] == []
 
 
-@pytest.mark.parametrize("link", ["[x](gone.md)", "[x](http.md#no-such-part)", "::: tableside_spark.NoSuchThing"])
-def test_a_link_that_leads_nowhere_fails_the_build(link: str, site: Path, tmp_path: Path) -> None:
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("added", "named"),
+    [
+        (("[x](gone.md)", "[x](http.md#no-such-part)"), ("gone.md", "no-such-part")),
+        (("::: tableside_spark.NoSuchThing",), ("tableside_spark.NoSuchThing",)),
+    ],
+)
+def test_links_that_lead_nowhere_fail_the_build_and_are_named(
+    added: Sequence[str], named: Sequence[str], site: Path, tmp_path: Path
+) -> None:
     root = shutil.copytree(site.parent, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
     page = root / "docs" / "index.md"
-    page.write_text(f"{page.read_text()}\n\n{link}\n")
+    page.write_text("\n\n".join([page.read_text(), *added]) + "\n")
     done = build(root)
-    assert done.returncode != 0, done.stdout + done.stderr
+    assert done.returncode != 0
+    said = COLOUR.sub("", done.stdout + done.stderr)
+    assert [name for name in named if name not in said] == [], said
 
 
 @pytest.mark.parametrize("name", references.PAGES)
@@ -224,6 +238,7 @@ def test_every_setting_is_listed() -> None:
                 assert f"| `{name}` |" in text.partition(f"### {kind}\n")[2].partition("\n### ")[0]
 
 
+@pytest.mark.server
 def test_every_public_name_of_the_client_is_described(site: Path) -> None:
     said = re.findall(r"^::: (tableside_spark\.\S+)$", generated("python.md"), re.MULTILINE)
     assert set(tableside_spark.__all__) <= {name.rpartition(".")[2] for name in said}

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import sysconfig
 import urllib.request
+import venv
 from pathlib import Path
 
 import pytest
 
 from running import running
+
+pytestmark = pytest.mark.server
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "docs" / "examples" / "tableside-files"
@@ -40,7 +43,7 @@ def of_page(language: str, containing: str) -> str:
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment that has the example beside what this one has."""
     directory = tmp_path_factory.mktemp("plug-in")
-    run(sys.executable, "-m", "venv", "--without-pip", directory / "venv")
+    venv.create(directory / "venv", symlinks=True, with_pip=False)
     python = directory / "venv" / "bin" / "python"
     own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (own / "inherited.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")

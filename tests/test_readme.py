@@ -16,6 +16,9 @@ from pyspark.sql import SparkSession
 
 import consoles
 from consoles import SAID_URL, Command
+from spark_client.sessions import session
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,11 +93,9 @@ def test_every_verb_of_the_command_line_is_shown() -> None:
     assert "`tableside serve`" in README
 
 
-@pytest.mark.jvm
 def test_the_spark_example_runs(demonstration: Demonstration) -> None:
     [example] = blocks("python")
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", value=False).getOrCreate()
-    try:
+    with session("local[2]") as spark:
         flights = spark.createDataFrame([("N1", 100, "JFK"), ("N1", 50, "BOS"), ("N328AA", 7, "LAX")], FLIGHTS)
         names: dict[str, Any] = {"spark": spark, "flights": flights}
         exec(example.replace(SAID_URL, demonstration.url).replace('Table("aircraft"', 'Table("example"'), names)
@@ -103,8 +104,6 @@ def test_the_spark_example_runs(demonstration: Demonstration) -> None:
         assert names["every"].count() > 4000
         counted = {row.tailnum: (row.flights, row.miles) for row in _table(spark, demonstration.url).collect()}
         assert counted == {"N1": (2, 150), "N328AA": (1, 7)}
-    finally:
-        spark.stop()
 
 
 FLIGHTS = "tailnum string, distance long, dest string"

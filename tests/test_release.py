@@ -21,6 +21,8 @@ from scripts import bill_of_materials, changelog, distributions
 from scripts.bootstrap import SetupError
 from trees import NO_CONFIGURATION, ROOT, commit, git, module
 
+pytestmark = pytest.mark.xdist_group("released")
+
 EXTRAS = ("service", "spark")
 RELEASED = {
     f"tableside-{VERSION}-py3-none-any.whl",

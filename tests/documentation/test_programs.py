@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +23,8 @@ def shown(language: str, containing: str) -> str:
     return text
 
 
-def configured(directory: Path, store: dict[str, Any], tables: dict[str, Any]) -> Path:
-    file = directory / "tableside.yaml"
-    file.write_text(yaml.safe_dump({"stores": {"orders": store}, "tables": tables}, sort_keys=False))
-    return file
-
-
 def value(service: Service, table: str, key: str) -> Any:
     return httpx.get(f"{service.url}/v1/tables/{table}/records/{key}").raise_for_status().json()
-
-
-def test_what_redis_holds(redis_url: str, tmp_path: Path) -> None:
-    [(line, printed)] = re.findall(r"^\$ redis-cli (.*)\n(.*)$", shown("console", "redis-cli"), re.MULTILINE)
-    tables = {"visits": {"store": "orders", "key": {"user": "string", "day": "integer"}}}
-    with running(tmp_path, configured(tmp_path, {"kind": "redis", "url": redis_url}, tables)) as service:
-        put = httpx.put(f"{service.url}/v1/tables/visits/records/user-1/5", json={"n": 1})
-        assert put.status_code == 204
-        command = [ensure_command("redis-cli", "redis-tools"), "-u", redis_url, "--no-raw", *line.split()]
-        held = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        httpx.delete(f"{service.url}/v1/tables/visits/records/user-1/5")
-    shape = r'"(\{\\"n\\":1\})((?:\\r|\\n|\\t| ){16})"'
-    ours, said = re.fullmatch(shape, held), re.fullmatch(shape, printed)
-    assert ours is not None
-    assert said is not None
-    assert ours[1] == said[1]
-
-
-@pytest.fixture
-def orders_dsn(postgres_dsn: str) -> str:
-    """A schema of its own for tables with the names of the page."""
-    psql = ensure_command("psql", "postgresql-client")
-    name = f"page_{os.urandom(4).hex()}"
-    subprocess.run([psql, postgres_dsn, "--quiet", "--command", f"CREATE SCHEMA {name}"], check=True)
-    return f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}options=-csearch_path%3D{name}"
 
 
 def psql(dsn: str, statements: str) -> str:
@@ -63,21 +33,63 @@ def psql(dsn: str, statements: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_table_of_documents_made_by_hand(orders_dsn: str, tmp_path: Path) -> None:
-    assert "1815" in psql(orders_dsn, shown("sql", "CREATE TABLE profiles"))
-    store = {"kind": "postgres", "dsn": orders_dsn}
-    with running(tmp_path, configured(tmp_path, store, {"profiles": {"store": "orders"}})) as service:
-        assert value(service, "profiles", "ada") == {"n": 1, "born": 1815}
-        about = httpx.get(f"{service.url}/v1/tables/profiles").json()["capabilities"]
-        assert about["ttl"]
-        assert about["tokens"]
+@pytest.fixture(scope="module")
+def orders_dsn(postgres_dsn: str) -> str:
+    """A schema of its own for tables with the names of the page."""
+    name = f"page_{os.urandom(4).hex()}"
+    psql(postgres_dsn, f"CREATE SCHEMA {name}")
+    return f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}options=-csearch_path%3D{name}"
 
 
-def test_a_table_of_columns_made_by_hand(orders_dsn: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def profiles(orders_dsn: str) -> str:
+    """What psql prints of the statements about documents."""
+    return psql(orders_dsn, shown("sql", "CREATE TABLE profiles"))
+
+
+@pytest.fixture(scope="module")
+def service(
+    redis_url: str, orders_dsn: str, profiles: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """A service with the tables of the page, those in PostgreSQL made by its statements before."""
     psql(orders_dsn, shown("sql", "CREATE TABLE aircraft"))
-    tables = yaml.safe_load(shown("yaml", "layout: columns"))["tables"]
+    stores = {"cache": {"kind": "redis", "url": redis_url}, "orders": {"kind": "postgres", "dsn": orders_dsn}}
+    tables = {
+        "visits": {"store": "cache", "key": {"user": "string", "day": "integer"}},
+        "profiles": {"store": "orders"},
+        **yaml.safe_load(shown("yaml", "layout: columns"))["tables"],
+    }
+    directory = tmp_path_factory.mktemp("page")
+    file = directory / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": stores, "tables": tables}, sort_keys=False))
+    with running(directory, file) as started:
+        yield started
+
+
+def test_what_redis_holds(service: Service, redis_url: str) -> None:
+    [(line, printed)] = re.findall(r"^\$ redis-cli (.*)\n(.*)$", shown("console", "redis-cli"), re.MULTILINE)
+    put = httpx.put(f"{service.url}/v1/tables/visits/records/user-1/5", json={"n": 1})
+    assert put.status_code == 204
+    command = [ensure_command("redis-cli", "redis-tools"), "-u", redis_url, "--no-raw", *line.split()]
+    held = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    httpx.delete(f"{service.url}/v1/tables/visits/records/user-1/5")
+    shape = r'"(\{\\"n\\":1\})((?:\\r|\\n|\\t| ){16})"'
+    ours, said = re.fullmatch(shape, held), re.fullmatch(shape, printed)
+    assert ours is not None
+    assert said is not None
+    assert ours[1] == said[1]
+
+
+def test_a_table_of_documents_made_by_hand(service: Service, profiles: str) -> None:
+    assert "1815" in profiles
+    assert value(service, "profiles", "ada") == {"n": 1, "born": 1815}
+    about = httpx.get(f"{service.url}/v1/tables/profiles").json()["capabilities"]
+    assert about["ttl"]
+    assert about["tokens"]
+
+
+def test_a_table_of_columns_made_by_hand(service: Service) -> None:
     text = (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8")
     said = re.search(r"The value of `N10156` is then `(\{.*?\})`", text)
     assert said is not None
-    with running(tmp_path, configured(tmp_path, {"kind": "postgres", "dsn": orders_dsn}, tables)) as service:
-        assert value(service, "aircraft", "N10156") == yaml.safe_load(said[1])
+    assert value(service, "aircraft", "N10156") == yaml.safe_load(said[1])

@@ -15,7 +15,11 @@ from documentation.page_run import PageRun
 from spark_client.sessions import session
 from tableside_spark import TableClient
 
-pytestmark = [pytest.mark.jvm, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("documents"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
+
+WITHIN_MS = 60_000
+"""How long a page may take to show something, on a machine that does much else."""
+
+expect.set_options(timeout=WITHIN_MS)
 
 
 @asynccontextmanager
@@ -22,7 +27,7 @@ async def looking(browser: Browser, *, dark: bool = False, width: int = 1280) ->
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: hosts.add(urlsplit(request.url).hostname))
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(WITHIN_MS)
     try:
         yield page
     finally:

@@ -7,8 +7,12 @@ import pytest
 from playwright.async_api import Browser, ConsoleMessage, expect
 
 from running import Service
+from service.console.looking import WITHIN_MS
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 
+@pytest.mark.browser
 async def test_the_page_shows_the_interface_and_is_refused_nothing(browser: Browser, service: Service) -> None:
     said: list[str] = []
 
@@ -17,6 +21,7 @@ async def test_the_page_shows_the_interface_and_is_refused_nothing(browser: Brow
             said.append(message.text)
 
     page = await browser.new_page()
+    page.set_default_timeout(WITHIN_MS)
     try:
         page.on("console", note)
         page.on("pageerror", lambda error: said.append(str(error)))

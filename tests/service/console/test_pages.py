@@ -11,6 +11,8 @@ import pytest
 
 from running import Service, running
 
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("browser")]  # which shares the services
+
 FROM_A_PAGE = {"HX-Request": "true", "Sec-Fetch-Site": "same-origin"}
 RECORD = "/console/tables/quiet/record?k0="
 

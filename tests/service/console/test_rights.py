@@ -10,6 +10,8 @@ import pytest
 
 from running import running
 
+pytestmark = pytest.mark.server
+
 CONFIG = """
 stores: {local: {kind: memory}}
 tables: {mine: {store: local}, shown: {store: local}, secret: {store: local}}

@@ -18,6 +18,8 @@ from playwright.async_api import Browser, expect
 from running import running
 from service.console.looking import looking
 
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
 FOLDER_VARIABLE = "TABLESIDE_SCREENSHOT"
 TRAFFIC_S = 615
 BURST_S = 45

@@ -5,8 +5,11 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from running import running
+
+pytestmark = pytest.mark.server
 
 CONFIG = """
 stores: {cache: {kind: redis, url: "%s"}}
