@@ -27,6 +27,7 @@ with_flights = pytest.mark.skipif(
 )
 
 
+@pytest.mark.server
 def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "stores", "redis", "--seconds", "0.2")
     assert {result["group"].rsplit(",")[0] for result in results} >= {"get of 1", "put of 1", "$inc of 1"}
@@ -34,6 +35,7 @@ def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     assert "service, Arrow" in printed
 
 
+@pytest.mark.server
 def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "refusals", "--seconds", "0.1")
     groups = {result["group"] for result in results}
@@ -57,6 +59,7 @@ def test_times_that_differ_are_told_from_those_that_do_not() -> None:
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 3.0
 
 
+@pytest.mark.jvm
 def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> None:
     options = ["--keys", "2000", "--batches", "5", "--heaps-mib", "1024", "--maintenance-s", "60"]
     results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb", "bounded")
@@ -70,6 +73,7 @@ def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> No
     assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
 
 
+@pytest.mark.jvm
 def test_a_driver_that_does_not_end_is_ended_and_said_to_have_failed(tmp_path: Path) -> None:
     options = ["--keys", "100", "--batches", "1", "--heaps-mib", "512", "--maintenance-s", "60", "--run-max-s", "2"]
     results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb")
@@ -117,6 +121,7 @@ def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: P
         figures.of_beginning_anew(wrong, made)
 
 
+@pytest.mark.jvm
 @with_flights
 def test_folded_updates_are_measured_against_those_of_every_row(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "folding", "--rows", str(FLIGHTS))

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import consoles
 from consoles import SAID_URL, Command
+from servers.process import free_port
 from spark_client.sessions import session
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
@@ -49,7 +50,7 @@ def demonstration() -> Iterator[Demonstration]:
     """Run the demonstration to its end, and leave its service running for the tests of this module."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, "-m", "demo", "--keep"],
+        [sys.executable, "-m", "demo", "--keep", "--port", str(free_port())],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -15,6 +15,8 @@ from packaging.version import Version
 import tableside
 from trees import ROOT, commit, committed, git, module
 
+pytestmark = pytest.mark.server
+
 NODE = r"\+g[0-9a-f]{7,}"
 WHAT_DECIDES = ("pyproject.toml", ".gitattributes", ".git_archival.txt")
 DESCRIBED = "Metadata-Version: 2.4\nName: tableside\nVersion: 1.2.3.dev4+g12ab\n"
