@@ -1,6 +1,5 @@
 """Tokens on the command line: made, sent, and never shown again."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,8 @@ from tableside.auth import Auth
 from tableside.cli import app
 from tableside.settings import checked
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.server
+Command = Callable[..., Result]
 SECRET = "tableside_command-line-s3cr3t"
 
 
@@ -34,11 +34,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture
-def tableside(guarded: Service, tmp_path: Path) -> Command:
-    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tableside", *arguments]
-        given = {**os.environ, "TABLESIDE_URL": guarded.url, "COLUMNS": "120", **environment}
-        return subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=60)
+def tableside(guarded: Service) -> Command:
+    def run(*arguments: str, **environment: str) -> Result:
+        given = {"TABLESIDE_URL": guarded.url, "COLUMNS": "120", **environment}
+        return CliRunner().invoke(app, arguments, env=given)
 
     return run
 
@@ -79,13 +78,13 @@ def test_the_verbs_send_the_token_of_a_file_or_of_the_environment(tableside: Com
     file.write_text(f"{SECRET}\n")
     rows.write_text("id,n\nb,1\n")
     option, variable = ["--token-file", str(file)], {"TABLESIDE_TOKEN": SECRET}
-    assert tableside("put", "cli", "a", '{"n": 1}', *option).returncode == 0
+    assert tableside("put", "cli", "a", '{"n": 1}', *option).exit_code == 0
     assert tableside("get", "cli", "a", **variable).stdout == '{"n": 1}\n'
     assert tableside("update", "cli", "a", '{"n": 2}', TABLESIDE_TOKEN_FILE=str(file)).stdout == '{"n": 2}\n'
-    assert tableside("load", "cli", str(rows), "--key", "id", *option).returncode == 0
+    assert tableside("load", "cli", str(rows), "--key", "id", *option).exit_code == 0
     assert len(tableside("scan", "cli", *option).stdout.splitlines()) == 2
     assert tableside("tables", **variable).stdout.startswith("cli\t")
-    assert tableside("delete", "cli", "a", **variable).returncode == 0
+    assert tableside("delete", "cli", "a", **variable).exit_code == 0
 
 
 def test_what_is_refused_is_told_in_one_line_without_the_token(tableside: Command, tmp_path: Path) -> None:
@@ -99,23 +98,22 @@ def test_what_is_refused_is_told_in_one_line_without_the_token(tableside: Comman
         (tableside("get", "cli", "a", "--token-file", str(tmp_path / "none")), 2, "does not exist"),
     ]
     for found, code, why in asked:
-        assert found.returncode == code
+        assert found.exit_code == code
         assert why in found.stderr
         assert SECRET not in found.stdout + found.stderr
-        assert "Traceback" not in found.stderr
+        assert isinstance(found.exception, SystemExit)
 
 
 def test_with_auth_the_service_listens_elsewhere_than_on_loopback(tmp_path: Path) -> None:
     """It is refused for another reason, which comes later: the address is nobody's here."""
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: memory}}\n" + f"auth: {{tokens: [{{name: a, sha256: {'ab' * 32}}}]}}\n")
-    command = [sys.executable, "-m", "tableside", "serve", "--host", "192.0.2.1", "--port", "0"]
-    without = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert without.returncode == 2
+    serve = ["serve", "--host", "192.0.2.1", "--port", "0"]
+    without = CliRunner().invoke(app, serve)
+    assert without.exit_code == 2
     assert "--insecure" in without.stderr
-    guarded = subprocess.run(
-        [*command, "--config", str(config)], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-m", "tableside", *serve, "--config", str(config)]
+    guarded = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert guarded.returncode not in (0, 2)
     assert "--insecure" not in guarded.stderr
     assert "192.0.2.1" in guarded.stdout + guarded.stderr
