@@ -85,7 +85,8 @@ async def served(
     """Run the service."""
     given = {"deadline_s": 30, **(table or {})}
     data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
-    settings = checked(data if auth is None else {**data, "auth": auth})
+    # The templates of the console take most of a start.
+    settings = checked(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
     app, store = create_app(settings), Scripted()
     server = Server(Config(app, settings.limits, Place("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())

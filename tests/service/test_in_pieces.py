@@ -19,8 +19,8 @@ from tableside.serving import Config, Place, Server
 from tableside.settings import checked
 from tableside.tls import Tls
 
-VALUE = json.dumps({"v": "x" * 4_000_000}).encode()
-ANSWER_BYTES_MIN = 32_000_000
+VALUE = json.dumps({"v": "x" * 2_000_000}).encode()
+ANSWER_BYTES_MIN = 16_000_000
 READ = json.dumps({"operations": [{"op": "get", "key": "a"}] * 8}).encode()
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -28,8 +28,10 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 @asynccontextmanager
 async def serving(tls: Tls | None) -> AsyncIterator[Server]:
-    """Run the service with a record of 4 MB."""
-    settings = checked({"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}})
+    """Run the service with a record of 2 MB."""
+    settings = checked(
+        {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
+    )
     server = Server(Config(create_app(settings), settings.limits, Place("127.0.0.1", 0, None, tls)))
     task = asyncio.create_task(server.serve())
     try:
@@ -76,7 +78,7 @@ async def unread(server: Server) -> int:
     """Return how much waits to be read, once nothing more is read by itself."""
     before, now = -1, 0
     while before != now or not now:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.15)
         [connection] = list(server.server_state.connections)
         assert isinstance(connection, Protocol)
         before, now = now, connection.reader.unread_bytes
@@ -144,7 +146,7 @@ def test_what_both_sides_send_to_agree_is_no_answer_that_waits(
 
     async def run() -> None:
         async with serving(Tls(signed.certificate, signed.key)) as server:
-            for _ in range(20):
+            for _ in range(8):
                 async with Slow(server, authority.trusting()) as caller:
                     caller.ask("PUT", "records/a", b"{}", "content-type: application/json\r\n")
                     await caller.answer()

@@ -20,7 +20,7 @@ READS: dict[str, tuple[str, str, Any]] = {
 }
 
 WRITES: dict[str, tuple[str, str, Any]] = {
-    "put": ("PUT", RECORD, {"n": 1}),
+    "put": ("PUT", RECORD, {"n": 2}),
     "batch": (
         "POST",
         BATCH,
@@ -35,35 +35,33 @@ async def service(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize("read", list(READS))
-async def test_a_read_is_cancelled_in_the_store(service: Served, read: str) -> None:
-    method, path, document = READS[read]
+async def test_a_read_is_cancelled_in_the_store(service: Served) -> None:
     service.store.takes_s = lambda operations: LONG_S
-    async with connected(service, 1) as [caller]:
-        caller.send(method, path, document)
-        await service.called()
-        assert service.under_way[:2] == (1, 2 if read.startswith("batch") else 1)
-        caller.abort()
-        await service.idle()
-    assert service.store.cancelled == 1
-    route = {RECORD: ROUTE, BATCH: "/v1/tables/{table}/batch"}.get(path, "/v1/tables/{table}/records")
-    assert service.metric("tableside_http_requests_total", route=route, method=method, status="499") == 1
+    for count, (read, (method, path, document)) in enumerate(READS.items(), 1):
+        async with connected(service, 1) as [caller]:
+            caller.send(method, path, document)
+            await service.called()
+            assert service.under_way[:2] == (1, 2 if read.startswith("batch") else 1), read
+            caller.abort()
+            await service.idle()
+        assert service.store.cancelled == count, read
+        route = {RECORD: ROUTE, BATCH: "/v1/tables/{table}/batch"}.get(path, "/v1/tables/{table}/records")
+        assert service.metric("tableside_http_requests_total", route=route, method=method, status="499") == 1, read
 
 
-@pytest.mark.parametrize("write", list(WRITES))
-async def test_a_write_is_finished(service: Served, write: str) -> None:
-    method, path, document = WRITES[write]
-    service.store.takes_s = lambda operations: SHORT_S
-    async with connected(service, 2) as [caller, other]:
-        caller.send(method, path, document)
-        await service.called()
-        caller.abort()
-        await service.idle()
-        assert service.store.cancelled == 0
-        service.store.takes_s = lambda operations: 0
-        assert (await other.ask("GET", RECORD)).json() == {"n": 1}
-    route, status = (ROUTE, "204") if method == "PUT" else ("/v1/tables/{table}/batch", "200")
-    assert service.metric("tableside_http_requests_total", route=route, method=method, status=status) == 1
+async def test_a_write_is_finished(service: Served) -> None:
+    for write, (method, path, document) in WRITES.items():
+        service.store.takes_s = lambda operations: SHORT_S
+        async with connected(service, 2) as [caller, other]:
+            caller.send(method, path, document)
+            await service.called()
+            caller.abort()
+            await service.idle()
+            assert service.store.cancelled == 0, write
+            service.store.takes_s = lambda operations: 0
+            assert (await other.ask("GET", RECORD)).json() == {"n": 2 if write == "put" else 1}, write
+        route, status = (ROUTE, "204") if method == "PUT" else ("/v1/tables/{table}/batch", "200")
+        assert service.metric("tableside_http_requests_total", route=route, method=method, status=status) == 1, write
 
 
 async def test_others_who_wait_for_the_same_are_answered(service: Served) -> None:

@@ -237,7 +237,7 @@ async def test_bodies_that_are_slow_to_come_take_no_place_from_others(service: S
 
 
 async def test_a_body_that_comes_byte_by_byte_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "BODY_WAIT_S", 1.5)
+    monkeypatch.setattr(exchange, "BODY_WAIT_S", 0.6)
     async with connected(service, 1) as [slow]:
         slow.send("PUT", RECORD, None, content_length="8000")
         answer = asyncio.create_task(slow.answer())
@@ -256,12 +256,12 @@ async def test_of_a_length_that_nobody_may_send_no_more_counts_than_may_be_sent(
         await service.idle()
 
 
-async def test_a_storm_is_answered_and_leaves_nothing_behind() -> None:
-    """Three seconds of many more callers than may be served at once."""
+async def test_a_storm_is_answered_and_leaves_nothing_behind(full: bool) -> None:
+    """A second of many more callers than may be served at once, ten in a full run."""
     async with served(in_flight_max=8, drain_s=0) as service:
         service.store.takes_s = lambda operations: 0.002
         async with connected(service, 64) as callers:
-            until = asyncio.get_running_loop().time() + 3
+            until = asyncio.get_running_loop().time() + (10 if full else 1)
             statuses = await asyncio.gather(*(insist(caller, number, until) for number, caller in enumerate(callers)))
             await service.idle()
             assert {200, 503} <= set().union(*statuses) <= {200, 204, 503}
