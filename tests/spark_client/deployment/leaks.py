@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+
 PIECE = 8
 """How many characters of a secret are a leak."""
 BINARY_PIECE = 12
@@ -23,10 +25,21 @@ class Search:
 
     def __init__(self, secret: str) -> None:
         self._pieces = frozenset(_pieces(secret))
+        self._heads = np.frombuffer(b"".join(piece[:PIECE] for piece in self._pieces), "<u8")
+        self._begins = np.zeros(2**16, bool)
+        self._begins[self._heads.astype(np.uint16)] = True
 
     def leaks(self, content: bytes) -> bool:
         """Whether anything of the secret is in it."""
-        return any(piece in content for piece in self._pieces)
+        return self._has_a_head(content) and any(piece in content for piece in self._pieces)
+
+    def _has_a_head(self, content: bytes) -> bool:
+        """Whether eight bytes in it begin a piece, which takes much less time than a search for every piece."""
+        for at in range(min(PIECE, len(content) - PIECE + 1)):
+            words = np.frombuffer(content, "<u8", (len(content) - at) // PIECE, at)
+            if np.isin(words[self._begins[words.astype(np.uint16)]], self._heads).any():
+                return True
+        return False
 
     def texts(self, texts: Mapping[str, str]) -> list[str]:
         """The names of the texts that have something of it."""
