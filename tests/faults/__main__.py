@@ -1,0 +1,143 @@
+"""Run tests against faults: `scripts/run python -m tests.faults [NAME ...]`. The README beside it says how.
+
+The tests run in a copy of the committed tree in one place outside the checkout, with the packages of its `.venv`.
+"""
+
+import argparse
+import csv
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .patches import HERE, ROOT, Fault, faults
+
+RESULTS = HERE / "results.tsv"
+COLUMNS = ("fault", "result", "first failing case", "tests")
+COPY = Path(tempfile.gettempdir()) / f"tableside-faults-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}"
+PACKAGES = ("service", "spark_client", "tests", ".")
+RUN_MAX_S = 600.0
+RESULT = {0: "missed", 1: "caught"}
+CHECK = "import sys, tableside, tableside_spark; print(tableside.__file__, tableside_spark.__file__, sys.prefix)"
+
+
+def main() -> int:
+    """Return 0 if every fault was caught, 1 if some were missed, 2 if a run says neither."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Show that tests catch known faults.")
+    parser.add_argument("names", nargs="*", help="area/number-words or a beginning of it; all faults if none is given")
+    parser.add_argument("--quick-check", action="store_true", help="only see whether every patch applies")
+    parser.add_argument("--unchecked", action="store_true", help="do not run the tests without a fault first")
+    given = parser.parse_args()
+    chosen = [fault for fault in faults() if not given.names or fault.name.startswith(tuple(given.names))]
+    if given.quick_check:
+        broken = [fault.name for fault in chosen if not applies(fault)]
+        print("\n".join(broken) or f"{len(chosen)} patches apply")
+        return 2 if broken else 0
+    make_copy()
+    if not given.unchecked and not passes_without_fault(chosen):
+        return 2
+    began = time.monotonic()
+    found = [run(fault) for fault in chosen]
+    print(f"{len(found)} faults in {time.monotonic() - began:.0f} s")
+    return max((0 if result == "caught" else 1 if result == "missed" else 2 for result in found), default=0)
+
+
+def applies(fault: Fault, tree: Path = ROOT) -> bool:
+    """Return whether the patch fits a tree."""
+    return _git(tree, "apply", "--check", str(fault.file)).returncode == 0
+
+
+def make_copy() -> None:
+    """Make the copy what is committed now. Its `.venv` is the checkout's, but for what belongs to a place: servers."""
+    if not (COPY / ".git").exists():
+        _git(ROOT, "clone", "--quiet", "--shared", str(ROOT), str(COPY)).check_returncode()
+    for arguments in (("fetch", "--quiet", str(ROOT), "HEAD"), ("reset", "--quiet", "--hard", "FETCH_HEAD")):
+        _git(COPY, *arguments).check_returncode()
+    _git(COPY, "clean", "--quiet", "--force", "-d").check_returncode()
+    (COPY / ".venv" / "servers").mkdir(parents=True, exist_ok=True)
+    for entry in (ROOT / ".venv").iterdir():
+        link = COPY / ".venv" / entry.name
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(entry)
+    places = _run([_python(), "-c", CHECK], cwd=Path(tempfile.gettempdir())).stdout.split()
+    if len(places) != 3 or not all(place.startswith(f"{COPY}/") for place in places):
+        raise SystemExit(f"modules do not come from {COPY}: {places}")
+
+
+def passes_without_fault(chosen: Sequence[Fault]) -> bool:
+    """Run everything that is run with a fault, once; show what fails."""
+    tests = dict.fromkeys(test for fault in chosen for test in fault.tests)
+    began = time.monotonic()
+    done = pytest(list(tests))
+    if done.returncode:
+        print(done.stdout[-20_000:], f"the tests fail without a fault ({done.returncode})", sep="\n")
+    else:
+        print(f"the tests pass without a fault: {time.monotonic() - began:.0f} s", flush=True)
+    return done.returncode == 0
+
+
+def run(fault: Fault) -> str:
+    """Run the tests of a fault in the copy with the patch, and write down what became of it."""
+    began = time.monotonic()
+    _git(COPY, "apply", str(fault.file)).check_returncode()
+    try:
+        done = pytest(["-x", *fault.tests])
+    finally:
+        _git(COPY, "apply", "--reverse", str(fault.file)).check_returncode()
+    result = RESULT.get(done.returncode, "error")
+    words = [line.split() for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failing = words[0][1] if result != "missed" and words else ""
+    print(f"{result:7} {time.monotonic() - began:6.1f} s  {fault.name}  {failing}", flush=True)
+    if result == "error":
+        print(done.stdout[-4_000:], done.stderr[-4_000:], sep="\n")
+    else:
+        note(fault, result, failing)
+    return result
+
+
+def pytest(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run tests in the copy, without what an earlier run has learnt."""
+    shutil.rmtree(COPY / ".hypothesis", ignore_errors=True)
+    return _run([_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments], cwd=COPY)
+
+
+def note(fault: Fault, result: str, failing: str) -> None:
+    """Put the result into the table, in place of the one before."""
+    rows: dict[str, Sequence[str]] = {}
+    if RESULTS.exists():
+        with RESULTS.open(newline="") as file:
+            rows = {row[0]: row for row in list(csv.reader(file, delimiter="\t"))[1:]}
+    rows[fault.name] = (fault.name, result, failing, " ".join(fault.tests))
+    known = {each.name for each in faults()}
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerows([COLUMNS, *(rows[name] for name in sorted(rows.keys() & known))])
+
+
+def _python() -> str:
+    return str(COPY / ".venv" / "bin" / "python")
+
+
+def _git(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=tree, capture_output=True, text=True, check=False)
+
+
+def _run(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command whose modules, and those of its children, are the copy's."""
+    environment = {name: value.replace(f"{ROOT}/", f"{COPY}/") for name, value in os.environ.items()}
+    environment["PYTHONPATH"] = os.pathsep.join(str(COPY / place) for place in PACKAGES)
+    try:
+        return subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=RUN_MAX_S
+        )
+    except subprocess.TimeoutExpired as late:
+        return subprocess.CompletedProcess(command, -1, str(late.stdout), f"no end within {RUN_MAX_S:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
