@@ -4,7 +4,7 @@ The tests run in a copy of the committed tree in one place outside the checkout,
 """
 
 import argparse
-import csv
+import fcntl
 import hashlib
 import os
 import shutil
@@ -18,7 +18,7 @@ from pathlib import Path
 from .patches import HERE, ROOT, Fault, faults
 
 RESULTS = HERE / "results.tsv"
-COLUMNS = ("fault", "result", "first failing case", "tests")
+COLUMNS = "fault\tresult\tfirst failing case\ttests"
 COPY = Path(tempfile.gettempdir()) / f"tableside-faults-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}"
 PACKAGES = ("service", "spark_client", "tests", ".")
 RUN_MAX_S = 600.0
@@ -38,11 +38,13 @@ def main() -> int:
         broken = [fault.name for fault in chosen if not applies(fault)]
         print("\n".join(broken) or f"{len(chosen)} patches apply")
         return 2 if broken else 0
-    make_copy()
-    if not given.unchecked and not passes_without_fault(chosen):
-        return 2
     began = time.monotonic()
-    found = [run(fault) for fault in chosen]
+    with COPY.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs would have each other's faults
+        make_copy()
+        if not given.unchecked and not passes_without_fault(chosen):
+            return 2
+        found = [run(fault) for fault in chosen]
     print(f"{len(found)} faults in {time.monotonic() - began:.0f} s")
     return max((0 if result == "caught" else 1 if result == "missed" else 2 for result in found), default=0)
 
@@ -90,8 +92,8 @@ def run(fault: Fault) -> str:
     finally:
         _git(COPY, "apply", "--reverse", str(fault.file)).check_returncode()
     result = RESULT.get(done.returncode, "error")
-    words = [line.split() for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    failing = words[0][1] if result != "missed" and words else ""
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED tests/", "ERROR tests/"))]
+    failing = lines[0].partition(" ")[2].partition(" - ")[0] if lines else ""
     print(f"{result:7} {time.monotonic() - began:6.1f} s  {fault.name}  {failing}", flush=True)
     if result == "error":
         print(done.stdout[-4_000:], done.stderr[-4_000:], sep="\n")
@@ -108,15 +110,11 @@ def pytest(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 def note(fault: Fault, result: str, failing: str) -> None:
     """Put the result into the table, in place of the one before."""
-    rows: dict[str, Sequence[str]] = {}
-    if RESULTS.exists():
-        with RESULTS.open(newline="") as file:
-            rows = {row[0]: row for row in list(csv.reader(file, delimiter="\t"))[1:]}
-    rows[fault.name] = (fault.name, result, failing, " ".join(fault.tests))
-    known = {each.name for each in faults()}
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerows([COLUMNS, *(rows[name] for name in sorted(rows.keys() & known))])
+    lines = RESULTS.read_text().splitlines()[1:] if RESULTS.exists() else []
+    rows = {line.partition("\t")[0]: line for line in lines}
+    rows[fault.name] = "\t".join((fault.name, result, failing, " ".join(fault.tests)))
+    kept = [rows[each.name] for each in faults() if each.name in rows]
+    RESULTS.write_text("\n".join([COLUMNS, *kept, ""]))
 
 
 def _python() -> str:

@@ -1,9 +1,12 @@
-"""The faults fit the product and the tests as they are; whether the tests catch them is for `python -m tests.faults`."""
+"""The faults fit the product and the tests as they are. Whether the tests catch them, `python -m tests.faults` says."""
 
 import re
 import subprocess
 
 from faults.patches import ROOT, faults
+
+INHERITED = "tests/store_contract.py"
+"""What has the cases of many classes of tests."""
 
 
 def test_every_fault_is_one_line_of_the_product_as_it_is() -> None:
@@ -19,7 +22,8 @@ def test_every_fault_names_tests_that_exist() -> None:
     for fault in faults():
         assert fault.tests, fault.name
         for test in fault.tests:
-            path, _, case = test.partition("::")
+            path, *names = test.partition("[")[0].split("::")
             assert (ROOT / path).exists(), f"{fault.name}: {path}"
-            function = case.partition("[")[0]
-            assert not case or re.search(rf"^(async )?def {function}\(", (ROOT / path).read_text(), re.MULTILINE), test
+            text = "\n".join((ROOT / file).read_text() for file in (path, INHERITED)) if names else ""
+            for name in names:
+                assert re.search(rf"^ *(class|def|async def) {name}\b", text, re.MULTILINE), f"{fault.name}: {test}"
