@@ -40,16 +40,19 @@ def every(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 
 
 @pytest.fixture(scope="module", params=EVERY)
-def replicas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]:
-    """A service with a worker; and where processes can share the store, another replica of it with two."""
+def replicas(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, full: bool
+) -> Iterator[list[Service]]:
+    """A service; and where processes can share the store, another replica, for one store at least with two workers."""
     directory = tmp_path_factory.mktemp(request.param)
     used = kind(request.param, request, directory)
     config = directory / "tableside.yaml"
     config.write_text(json.dumps(used.configuration()))
+    other = (2 if full or request.param == "postgres" else 1,) if request.param in REMOTE else ()
     with contextlib.ExitStack() as started:
         yield [
             started.enter_context(running(directory, config, environment=used.environment, workers=workers))
-            for workers in ((1, 2) if request.param in REMOTE else (1,))
+            for workers in (1, *other)
         ]
 
 

@@ -1,4 +1,4 @@
-"""The DynamoDB store on Amazon's DynamoDB Local and on dynalite: the whole contract."""
+"""The contract on Amazon's DynamoDB Local; and what differs on dynalite and without tokens."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from dynamodb_tables import fresh_store
-from store_contract import StoreContract, Time
+from store_contract import Basics, Expiry, KeysAndValues, Preconditions, Scans, StoreContract, Time, Tokens, Updates
+from store_contract.opening import Opens
 from tableside.store import Store, TableSpec
 from tableside.stores.dynamodb.client import Client
 
 
-class TestDynamodbLocal(StoreContract):
+class Local(Opens):
     key_parts_max = 2
     client: Client
 
@@ -23,7 +24,15 @@ class TestDynamodbLocal(StoreContract):
         return fresh_store(self.client, spec, time.now_ms)
 
 
-class TestWithoutTokens(TestDynamodbLocal):
+class TestDynamodbLocal(Local, StoreContract):
+    """The whole contract."""
+
+
+class TestWithoutTokens(Local, Basics, Updates, Preconditions):
+    """Writes have other conditions where no tokens are kept."""
+
+    test_a_store_that_keeps_no_tokens_refuses_them = Tokens.test_a_store_that_keeps_no_tokens_refuses_them
+
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return fresh_store(self.client, spec, time.now_ms, tokens=False)
 
@@ -37,9 +46,18 @@ NOT_ON_DYNALITE = {
 }
 
 
-class TestDynalite(TestDynamodbLocal):
+class Dynalite(Local):
     @pytest.fixture(autouse=True)
     def server(self, dynalite_client: Client, request: pytest.FixtureRequest) -> None:
         if request.function.__name__ in NOT_ON_DYNALITE:
             pytest.skip("dynalite compares no lists and no objects")
         self.client = dynalite_client
+
+
+class TestDynalite(Dynalite, Updates, Preconditions):
+    """Another reading of DynamoDB's expressions and conditions."""
+
+
+@pytest.mark.full
+class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Scans):
+    """What is put and read alike on both."""

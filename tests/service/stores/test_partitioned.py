@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from store_contract import StoreContract, Time, one, put, scanned, update, value
+from store_contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value
 from tableside.errors import (
     DeadlineExceeded,
     PreconditionFailed,
@@ -43,7 +43,7 @@ class TestPartitioned(StoreContract):
         return opened()
 
 
-class TestOnePartition(StoreContract):
+class TestOnePartition(Basics, Preconditions, Scans):
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Store]:

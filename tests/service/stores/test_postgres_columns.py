@@ -16,8 +16,14 @@ from hypothesis.stateful import run_state_machine_as_test
 from postgres_tables import database, new_name, psql, settings
 from service.test_stateful import Machine
 from store_contract import (
+    Basics,
+    KeysAndValues,
+    Preconditions,
+    Scans,
     StoreContract,
     Time,
+    Tokens,
+    Updates,
     etag,
     one,
     pages,
@@ -30,6 +36,7 @@ from store_contract import (
     value,
     written,
 )
+from store_contract.opening import Opens
 from tableside import values
 from tableside.errors import (
     InvalidOperation,
@@ -56,7 +63,7 @@ MEMBERS = [
 """Every name of a member in the shared suite: each is a column that takes any JSON."""
 
 
-class TestColumns(StoreContract):
+class Columns(Opens):
     side = True
 
     @pytest.fixture(autouse=True)
@@ -76,15 +83,15 @@ class TestColumns(StoreContract):
         return opened()
 
 
-class TestColumnsAlone(TestColumns):
+class TestColumns(Columns, StoreContract):
+    """The whole contract."""
+
+
+class TestColumnsAlone(Columns, Basics, KeysAndValues, Updates, Preconditions, Scans):
     """Without a side table: no tokens, no expiry."""
 
     side = False
-
-    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        if spec.ttl_s is not None:
-            pytest.skip("a table that cannot keep expiry is refused a default for it")
-        return super().opened(spec, time, directory)
+    test_a_store_that_keeps_no_tokens_refuses_them = Tokens.test_a_store_that_keeps_no_tokens_refuses_them
 
 
 async def make(dsn: str, name: str, spec: TableSpec) -> None:
