@@ -5,11 +5,16 @@ import os
 import signal
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from certificates import Authority
 from running import running
 from servers.process import free_port
+
+pytestmark = pytest.mark.server
 
 
 async def test_who_has_connected_and_begins_to_speak_tls_late_is_answered(tmp_path: Path) -> None:
@@ -24,7 +29,11 @@ async def test_who_has_connected_and_begins_to_speak_tls_late_is_answered(tmp_pa
             one.setblocking(False)
             await loop.sock_connect(one, ("127.0.0.1", port))
         os.kill(service.pid, signal.SIGTERM)
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(10):
+            with suppress(ConnectionRefusedError):
+                while True:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.close()
         answer = await asked(late, authority.trusting())
         assert answer.startswith(b"HTTP/1.1 200 OK")
         assert b"connection: close" in answer
