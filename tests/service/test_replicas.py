@@ -15,8 +15,9 @@ import yaml
 from kinds import Kind, kind
 from running import running
 
-TOGETHER_S = 3.0
-"""How long replicas are asked as fast as they answer."""
+pytestmark = pytest.mark.server
+PASSED = 300
+"""How many gets pass, of those that replicas are asked as fast as they answer."""
 
 
 @pytest.fixture
@@ -71,25 +72,28 @@ def test_replicas_together_keep_one_limit(replicas: list[httpx.Client]) -> None:
     """At two credits a get, 100 of them pass each second, beside a burst of 50; twice that if each had its own."""
     for client in replicas:
         assert client.get("/records/a").status_code == 404
-    statuses: list[int] = []
-    until = time.monotonic() + TOGETHER_S
+    statuses, passed = set[int](), list[int]()
+    began = time.monotonic()
 
     def ask(client: httpx.Client) -> None:
         with httpx.Client(base_url=client.base_url) as own:
-            while time.monotonic() < until:
-                statuses.append(own.get("/records/a").status_code)
+            while len(passed) < PASSED and time.monotonic() < began + 30:
+                status = own.get("/records/a").status_code
+                statuses.add(status)
+                if status == 404:
+                    passed.append(status)
 
     threads = [threading.Thread(target=ask, args=(client,)) for client in replicas for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    passed = statuses.count(404)
-    assert set(statuses) <= {404, 429, 504}, "504 is a credit that came too late"
-    assert 0.5 * 100 * TOGETHER_S <= passed <= 1.3 * (100 * TOGETHER_S + 50)
+    took_s = time.monotonic() - began
+    assert statuses <= {404, 429, 504}, "504 is a credit that came too late"
+    assert PASSED <= len(passed) <= 1.3 * (100 * took_s + 50)
 
 
-CALLERS = {"read": {"caller_rate_per_s": 5, "caller_burst": 3}, "deadline_s": 0.05}
+CALLERS = {"read": {"caller_rate_per_s": 0.5, "caller_burst": 3}, "deadline_s": 1}
 
 
 def test_each_caller_has_a_limit_of_his_own(redis: Kind, tmp_path: Path) -> None:
