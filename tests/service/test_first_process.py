@@ -12,9 +12,11 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from servers.process import free_port
 
+pytestmark = pytest.mark.server
 HANGING = """
 import time
 from tableside.stores import memory

@@ -19,6 +19,7 @@ from tableside.issuers.rules import Rules
 from tableside.settings import AuthSettings, checked
 from waiting import until
 
+pytestmark = pytest.mark.server
 RECORD = "/v1/tables/t/records/a"
 KUBERNETES = "https://kubernetes.default.svc.cluster.local"
 DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs"

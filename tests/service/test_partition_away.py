@@ -15,6 +15,7 @@ from running import running
 from servers.proxy import FaultProxy
 from tableside.placement import default_partition
 
+pytestmark = pytest.mark.server
 EVERYWHERE = {"partitions": "all"}
 FIRST = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
 POLICIES: dict[str, Any] = {

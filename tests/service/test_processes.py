@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from running import Service, running
 
-KILLS = 10
+pytestmark = pytest.mark.server
 
 
 @asynccontextmanager
@@ -178,13 +179,16 @@ async def until_killed(writer: Writer, http: httpx.AsyncClient) -> None:
         return
 
 
-async def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_is_half_there(tmp_path: Path) -> None:
+async def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_is_half_there(
+    tmp_path: Path, full: bool
+) -> None:
+    kills = 10 if full else 3
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: rocksdb, path: ./data}}\ntables: {t: {store: local}}\n")
     writers: list[Writer] = [Puts("p0"), Puts("p1"), Batches("b0"), Batches("b1"), Counts("c0", "own")]
     writers += [Counts("c1", "shared"), Counts("c2", "shared"), Counts("c3", "shared")]
     chance = random.Random(1)
-    for _ in range(KILLS):
+    for _ in range(kills):
         with running(tmp_path, config) as service:
             async with client(service) as http:
                 for writer in writers:
@@ -203,4 +207,4 @@ async def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_is_half_t
             assert shared["n"] == sum(counter.sequence for counter in counters)
             assert time.monotonic() - started < 30
     assert all(writer.acknowledged for writer in writers)
-    assert sum(writer.sent for writer in writers if isinstance(writer, Puts | Batches)) > KILLS
+    assert sum(writer.sent for writer in writers if isinstance(writer, Puts | Batches)) > kills
