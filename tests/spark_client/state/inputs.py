@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 STREAMS = ("events", "others")
 SCHEMA = "k string, n long, at timestamp"
 FILES, ROWS, KEYS = 5, 12, 8
-EMPTY = {"events": 3, "others": 1}
+EMPTY = {"events": 2, "others": 1}
 HALF = 3
 """How many files of each stream there are before the queries are stopped."""
 

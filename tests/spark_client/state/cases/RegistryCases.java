@@ -3,6 +3,7 @@ package tableside.state;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
@@ -118,7 +119,7 @@ final class RegistryCases {
         got(away, bad, version).put("a", version, version).commit();
       }
       hasSnapshot(Stored.of(told, query.place(0)));
-      Check.that(refused.get() > 0, "maintenance of the one was tried");
+      comesAbout(() -> refused.get() > 0, "maintenance of the one was tried");
       Check.that(StateStore.isLoaded(away.providerId(bad)), "the one whose table is away is not unloaded");
       Check.that(StateStore.isLoaded(query.providerId(good)), "nor is the other one");
       Check.equal(Stored.of(told, query.place(1)).items("snapshot/"), List.of());
@@ -133,11 +134,15 @@ final class RegistryCases {
   }
 
   /** Waits until the timer has written one. */
-  private static void hasSnapshot(Stored stored) throws InterruptedException {
-    for (int round = 0; round < 100 && stored.items("snapshot/").isEmpty(); round++) {
+  private static void hasSnapshot(Stored stored) throws Exception {
+    comesAbout(() -> !stored.items("snapshot/").isEmpty(), "the timer maintains it");
+  }
+
+  private static void comesAbout(Callable<Boolean> condition, String message) throws Exception {
+    for (int round = 0; round < 600 && !condition.call(); round++) {
       Thread.sleep(100);
     }
-    Check.that(!stored.items("snapshot/").isEmpty(), "the timer maintains it");
+    Check.that(condition.call(), message);
   }
 
   private static State got(Query query, StateStoreId id, long version) {
