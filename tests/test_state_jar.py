@@ -63,7 +63,8 @@ def test_it_is_not_made_again_while_the_sources_are_the_same(made_tree: Path) ->
     before = (tree / JAR).stat()
     os.utime(tree / SOURCE)
     made(tree, WITHOUT_JAVA)
-    assert (tree / JAR).stat() == before
+    after = (tree / JAR).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 @pytest.mark.parametrize("change", ["source", "new source", "removed source", "jar", "no jar"])
