@@ -64,7 +64,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
         environment = clean_environment() | {"PYSPARK_PYTHON": sys.executable}
         driver = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:
-            until = time.monotonic() + 500
+            until = time.monotonic() + 900
             while driver.poll() is None and time.monotonic() < until:
                 commands |= command_lines()
                 time.sleep(1)

@@ -104,7 +104,7 @@ def submitted(cluster: Cluster, python: str, options: list[str], job: list[str])
 
 
 def done(command: list[str], environment: Mapping[str, str]) -> str:
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert run.returncode == 0, run.stdout + run.stderr[-6000:]
     return run.stdout
 
