@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
+from servers.process import free_port
 from spark_client.sessions import session
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("documents")]
@@ -84,7 +85,7 @@ def test_the_service_takes_another_port_where_its_own_is_in_use(monkeypatch: pyt
 def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -> None:
     from demo import service
 
-    with contextlib.suppress(ZeroDivisionError), service.running(tmp_path, None, keep=keep) as started:
+    with contextlib.suppress(ZeroDivisionError), service.running(tmp_path, free_port(), keep=keep) as started:
         os.kill(started.process.pid, 0)
         raise ZeroDivisionError
     assert started.process.returncode is not None
@@ -93,7 +94,7 @@ def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -
 def test_a_kept_service_runs_on(tmp_path: Path) -> None:
     from demo import service
 
-    with service.running(tmp_path, None, keep=True) as started:
+    with service.running(tmp_path, free_port(), keep=True) as started:
         pass
     try:
         assert started.process.poll() is None

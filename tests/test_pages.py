@@ -177,14 +177,14 @@ async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> N
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    ("added", "named"),
+    ("added", "names"),
     [
         (("[x](gone.md)", "[x](http.md#no-such-part)"), ("gone.md", "no-such-part")),
         (("::: tableside_spark.NoSuchThing",), ("tableside_spark.NoSuchThing",)),
     ],
 )
 def test_links_that_lead_nowhere_fail_the_build_and_are_named(
-    added: Sequence[str], named: Sequence[str], site: Path, tmp_path: Path
+    added: Sequence[str], names: Sequence[str], site: Path, tmp_path: Path
 ) -> None:
     root = shutil.copytree(site.parent, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
     page = root / "docs" / "index.md"
@@ -192,7 +192,7 @@ def test_links_that_lead_nowhere_fail_the_build_and_are_named(
     done = build(root)
     assert done.returncode != 0
     said = COLOUR.sub("", done.stdout + done.stderr)
-    assert [name for name in named if name not in said] == [], said
+    assert [name for name in names if name not in said] == [], said
 
 
 @pytest.mark.parametrize("name", references.PAGES)
