@@ -3,7 +3,7 @@
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -29,6 +29,12 @@ def read(file: str | Path, path: str) -> Any:
 
 class _UniqueLoader(yaml.SafeLoader):
     """Reads YAML, and refuses a mapping that names a member twice."""
+
+    # YAML 1.1 gives a plain `=` a type of its own, which PyYAML cannot construct. Helm writes the text "=" that way.
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        **yaml.SafeLoader.yaml_constructors,
+        "tag:yaml.org,2002:value": yaml.SafeLoader.construct_yaml_str,
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
