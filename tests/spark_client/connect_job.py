@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.functions import col, lit
 
-from spark_client.sessions import LEAN
+from spark_client.sessions import LEAN, set_environment
 from tableside_spark import (
     BROADCAST,
     DEFAULT,
@@ -28,6 +28,7 @@ SETTINGS = {**LEAN, "spark.sql.shuffle.partitions": "2"}
 
 def main(url: str, directory: Path, port: int) -> None:
     """All that works through Spark Connect, in one session of one server."""
+    set_environment()
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
     builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
     for name, setting in SETTINGS.items():

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_client.sessions import LEAN
+from spark_client.sessions import LEAN, set_environment
 from tableside_spark import Table, writes
 from tableside_spark.retries import Retries
 from tableside_spark.sending import Sending
@@ -174,6 +174,7 @@ def main(job: Job) -> None:
 
     noting = Noting(job.notes, job.run)
     writes.Sending = faulty(job, noting)  # type: ignore[assignment,attr-defined]
+    set_environment()
     spark = two_hosts_session(settings(job), Path(job.directory))
     queries: list[tuple[StreamingQuery, Table]] = []
     for stream in job.streams:

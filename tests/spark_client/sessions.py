@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+PYTHON_WORKERS = str(Path(__file__).with_name("python_workers"))
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LEAN = {
     "spark.ui.enabled": "false",
@@ -21,7 +22,7 @@ LEAN = {
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
     "spark.python.daemon.module": "ready_daemon",
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).with_name("python_workers")),
+    "spark.executorEnv.PYTHONPATH": PYTHON_WORKERS,
     # The default one starts two processes for each file on a local disk.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager",
@@ -42,7 +43,7 @@ def session(master: str, settings: Mapping[str, str] | None = None) -> Iterator[
 
 def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark, and its JVM if the process has none."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    set_environment()
     builder = SparkSession.builder.master(master)
     for name, setting in {
         **LEAN,
@@ -52,6 +53,14 @@ def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSessio
     }.items():
         builder = builder.config(name, setting)
     return builder.getOrCreate()
+
+
+def set_environment() -> None:
+    """Say to a JVM that this process starts which Python its workers run, and where `ready_daemon` is."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    found = os.environ.get("PYTHONPATH", "")
+    if PYTHON_WORKERS not in found.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [found, PYTHON_WORKERS]))
 
 
 def is_running(spark: SparkSession | None) -> bool:
