@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-END_MAX_S = 300
+END_MAX_S = 600
 
 
 def printed_by(job: Path, *arguments: object) -> str:
