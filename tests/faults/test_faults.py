@@ -1,12 +1,12 @@
-"""The faults fit the product and the tests as they are. Whether the tests catch them, `python -m tests.faults` says."""
+"""The patches apply to the product and name tests that exist. `python -m tests.faults` runs the tests against them."""
 
 import re
 import subprocess
 
 from faults.patches import ROOT, faults
 
-INHERITED = "tests/store_contract.py"
-"""What has the cases of many classes of tests."""
+INHERITED = sorted((ROOT / "tests" / "store_contract").glob("*.py"))
+"""The modules whose cases test classes inherit."""
 
 
 def test_every_fault_is_one_line_of_the_product_as_it_is() -> None:
@@ -24,6 +24,6 @@ def test_every_fault_names_tests_that_exist() -> None:
         for test in fault.tests:
             path, *names = test.partition("[")[0].split("::")
             assert (ROOT / path).exists(), f"{fault.name}: {path}"
-            text = "\n".join((ROOT / file).read_text() for file in (path, INHERITED)) if names else ""
+            text = "\n".join(file.read_text() for file in (ROOT / path, *INHERITED)) if names else ""
             for name in names:
                 assert re.search(rf"^ *(class|def|async def) {name}\b", text, re.MULTILINE), f"{fault.name}: {test}"

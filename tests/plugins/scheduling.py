@@ -4,6 +4,9 @@ The cases of a file share its fixtures, so they stay together. Files with the sa
 as a Spark session, and stay together too.
 """
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
@@ -33,6 +36,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         file = item.nodeid.split("::", 1)[0]
         ranks[file] = min(ranks.get(file, len(HEAVY)), _rank(item))
     items.sort(key=lambda item: ranks[item.nodeid.split("::", 1)[0]])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape what UTF-8 cannot encode in a report, such as half a surrogate pair that a case printed.
+
+    pytest-xdist ends the whole run where it cannot send a report.
+    """
+    return _encodable((yield))
+
+
+def _encodable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_encodable(name): _encodable(member) for name, member in value.items()}
+        case list() | tuple():
+            return type(value)(map(_encodable, value))
+    return value
 
 
 def _rank(item: pytest.Item) -> int:

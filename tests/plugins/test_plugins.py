@@ -68,6 +68,12 @@ def deselected(suite: pytest.Pytester, words: str) -> int:
     return int(suite.runpytest(*OPTIONS, "-k", words).parseoutcomes().get("deselected", 0))
 
 
+def test_a_report_with_half_a_surrogate_pair_can_be_sent(suite: pytest.Pytester) -> None:
+    (suite.path / "tests" / "test_plum.py").write_text("def test_blue(): print(chr(0xD800)); assert chr(0xDFFF) == 0\n")
+    options = [*OPTIONS, "-pxdist", "-n1", "--dist=loadgroup", "tests/test_plum.py"]
+    assert suite.runpytest(*options).parseoutcomes()["failed"] == 1
+
+
 def test_cases_stay_with_their_file_or_their_group() -> None:
     scope = FileScheduling._split_scope
     scheduling = FileScheduling.__new__(FileScheduling)
