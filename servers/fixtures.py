@@ -1,13 +1,21 @@
 """The servers as pytest fixtures. Each starts when a test first needs it and stops when the run ends.
 
-All test processes of a run share them, so each test uses table names, key prefixes or schemas of its own.
+All test processes of a run share them, so each test uses table names, key prefixes or schemas of its own. A module that
+disturbs others (pauses a server, ends connections, counts them) overrides a fixture with the server of its own:
+
+    @pytest.fixture(scope="module")
+    def redis_url(own_redis_url: str) -> str:
+        return own_redis_url
 """
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from xdist.workermanage import WorkerController
 
+from .postgres import postgres
+from .redis import redis, redis_cluster
 from .shared import Address, Connected, Servers, listening, servers
 
 STACK = pytest.StashKey[ExitStack]()
@@ -79,3 +87,24 @@ def dynalite_url(shared_servers: Servers) -> Address:
 def kafka_address(shared_servers: Servers) -> Address:
     """The address of a Kafka broker, `host:port`."""
     return shared_servers.address("kafka")
+
+
+@pytest.fixture(scope="module")
+def own_redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis that only this module uses."""
+    with redis(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def own_redis_cluster_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The URLs of the three masters of a Redis Cluster that only this module uses."""
+    with redis_cluster(tmp_path_factory.mktemp("redis-cluster")) as urls:
+        yield urls
+
+
+@pytest.fixture(scope="module")
+def own_postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The connection string of a PostgreSQL that only this module uses."""
+    with postgres(tmp_path_factory.mktemp("postgres")) as dsn:
+        yield dsn

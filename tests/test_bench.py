@@ -59,6 +59,7 @@ def test_times_that_differ_are_told_from_those_that_do_not() -> None:
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 3.0
 
 
+@pytest.mark.full
 @pytest.mark.jvm
 def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> None:
     options = ["--keys", "2000", "--batches", "5", "--heaps-mib", "1024", "--maintenance-s", "60"]
@@ -121,6 +122,7 @@ def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: P
         figures.of_beginning_anew(wrong, made)
 
 
+@pytest.mark.full
 @pytest.mark.jvm
 @with_flights
 def test_folded_updates_are_measured_against_those_of_every_row(tmp_path: Path) -> None:

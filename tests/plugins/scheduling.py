@@ -4,23 +4,37 @@ The cases of a file share its fixtures, so they stay together. Files with the sa
 as a Spark session, and stay together too.
 """
 
+import functools
+import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadFileScheduling
 
 HEAVY = ("xdist_group", "jvm", "browser", "server")
 """Marks of files that take long: a group first, a file without any of them last."""
 
+GROUP = re.compile(r'\bxdist_group\("(\w+)"\)')
 
-class FileScheduling(LoadGroupScheduling):  # type: ignore[misc] # pytest-xdist has no types
-    """Like `--dist loadgroup`, but cases without a group stay with their file."""
+
+class FileScheduling(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no types
+    """Like `--dist loadfile`, but the files of a group stay together.
+
+    `--dist loadgroup` of pytest-xdist 3.8 ignores groups under pytest 9.2, so they are read from the files.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        group = str(super()._split_scope(nodeid))
-        return group.split("::", 1)[0]
+        file = nodeid.split("::", 1)[0]
+        return _group(self.config.rootpath / file) or file
+
+
+@functools.cache
+def _group(file: Path) -> str | None:
+    found = GROUP.search(file.read_text(encoding="utf-8"))
+    return found[1] if found else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,11 +1,9 @@
 """The suite's own plugins: which cases run, in which order, and in which process."""
 
 import os
+import re
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
-
-from plugins.scheduling import FileScheduling
 
 pytest_plugins = ["pytester"]
 
@@ -70,13 +68,18 @@ def deselected(suite: pytest.Pytester, words: str) -> int:
 
 def test_a_report_with_half_a_surrogate_pair_can_be_sent(suite: pytest.Pytester) -> None:
     (suite.path / "tests" / "test_plum.py").write_text("def test_blue(): print(chr(0xD800)); assert chr(0xDFFF) == 0\n")
-    options = [*OPTIONS, "-pxdist", "-n1", "--dist=loadgroup", "tests/test_plum.py"]
+    options = [*OPTIONS, "-pxdist", "-n1", "--dist=loadfile", "tests/test_plum.py"]
     assert suite.runpytest(*options).parseoutcomes()["failed"] == 1
 
 
-def test_cases_stay_with_their_file_or_their_group() -> None:
-    scope = FileScheduling._split_scope
-    scheduling = FileScheduling.__new__(FileScheduling)
-    assert issubclass(FileScheduling, LoadGroupScheduling)
-    assert scope(scheduling, "tests/a.py::TestX::test_y[x@z]") == "tests/a.py"
-    assert scope(scheduling, "tests/a.py::test_y[x]@spark") == "spark"
+def test_the_cases_of_a_file_and_the_files_of_a_group_run_in_one_process(suite: pytest.Pytester) -> None:
+    for name in ("fig", "lime", "plum"):
+        mark = "" if name == "lime" else 'pytestmark = pytest.mark.xdist_group("dark")'
+        file = suite.path / "tests" / f"test_{name}.py"
+        file.write_text(f"import pytest\n{mark}\ndef test_one(): pass\ndef test_two(): pass\n")
+    run = suite.runpytest(*OPTIONS, "-v", "-v", "-pxdist", "-n3", "--dist=loadfile", "--no-loadscope-reorder")
+    ran = re.findall(r"\[(gw\d)\].* PASSED tests/test_(\w+)\.py", str(run.stdout))
+    processes = {file: {process for process, other in ran if other == file} for _, file in ran}
+    assert len(ran) == 10
+    assert {len(each) for each in processes.values()} == {1}
+    assert processes["fig"] == processes["plum"]

@@ -161,7 +161,7 @@ def test_random_requests_to_a_partitioned_table_are_answered_as_the_document_say
 def test_random_arrow_batches_are_answered_as_the_document_says(fuzzed: Service, table: str, full: bool) -> None:
     """Streams that are legal, that hold wrong cells or columns, and that were cut or altered."""
     seen = checked_run(loaded(fuzzed, full, only=ARROW, table=table))
-    assert seen[ARROW, 200] > (50 if full else 12)
+    assert seen[ARROW, 200] > (50 if full else 12), seen
     assert seen[ARROW, 400] > (50 if full else 12)
 
 
@@ -206,7 +206,8 @@ def _of_partitions(parameter: dict[str, Any]) -> bool:
 
 
 def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
-    examples = (20 if partitioned else 60) if only is None else 400
+    # Fewer for a table with partitions no longer find a record that has not been modified.
+    examples, usual = ((20, 20) if partitioned else (60, 15)) if only is None else (400, 100)
     # Legal by the schema is also what only the table can refuse, so acceptance is checked only as far as 400.
     acceptance = {"enabled": True, "expected-statuses": ["2xx", "3xx", 404, 412, 422, 504]}
     # An operation in a batch is refused in its result, and a cursor is legal only for its own scan.
@@ -223,7 +224,7 @@ def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
         "workers": 1,
         "continue-on-failure": True,
         "generation": {
-            "max-examples": examples if full else examples // 4,
+            "max-examples": examples if full else usual,
             "database": "none",
             "allow-x00": False,
             "no-shrink": True,
@@ -245,7 +246,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         return
     if case.media_type != ARROW:
         case.query = {}  # The document says in words only that these are for Arrow.
-    elif isinstance(case.body, bytes) and len(case.body) % 8:
+    elif isinstance(case.body, bytes) and sum(case.body) % 8:  # some keep parameters that do not fit
         case.query = fitting(case.query or {}, case.body)
 
 

@@ -13,7 +13,7 @@ from running import Service
 from service.console.looking import WITHIN_MS, looking
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-GETS = 100
+GETS = 400
 COLOUR = "([selector, member]) => getComputedStyle(document.querySelector(selector))[member]"
 
 

@@ -36,6 +36,11 @@ SOON_S = 5.0
 COMPOSITE: list[Key] = ["a", 7, -(2**63), ("user", 3), "ü\n"]
 
 
+@pytest.fixture(scope="module")
+def redis_url(own_redis_url: str) -> str:
+    return own_redis_url
+
+
 def n(number: int) -> bytes:
     return text(n=number)
 

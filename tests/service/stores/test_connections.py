@@ -25,6 +25,11 @@ from tableside.stores.memory import MemoryBackend, MemorySettings
 SOON_S = 5.0
 
 
+@pytest.fixture(scope="module")
+def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
+    return own_redis_cluster_urls
+
+
 @asynccontextmanager
 async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, Store]]:
     """The store of a configuration's only table, with a record."""

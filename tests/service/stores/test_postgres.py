@@ -282,17 +282,26 @@ async def test_a_table_that_is_gone_is_not_found(backend: PostgresBackend, direc
         assert refused(await one(store, operation), TableNotFound)
 
 
-async def test_the_pool_is_bounded_and_many_wait_in_turn(postgres_dsn: str, direct: asyncpg.Connection) -> None:
-    async with database(postgres_dsn, connections_max=2) as backend:
+async def test_the_pool_is_bounded_and_many_wait_in_turn(own_postgres_dsn: str) -> None:
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
+    async with psql(own_postgres_dsn) as direct, database(own_postgres_dsn, connections_max=2) as backend:
         store = await backend.store(spec(new_name()))
         outcomes = await asyncio.gather(*(one(store, update("a", {"$inc": {"n": 1}}, {})) for _ in range(100)))
         assert {type(outcome) for outcome in outcomes} == {Written}
-        ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
         assert await direct.fetchval(ours) <= 2
-    async with database(postgres_dsn, connections_min=3) as backend:
-        await asyncio.sleep(0.5)
-        assert await direct.fetchval(ours) == 3
-    assert await direct.fetchval(ours) == 0
+    async with psql(own_postgres_dsn) as direct:
+        async with database(own_postgres_dsn, connections_min=3):
+            assert await counted(direct, ours, 3)
+        assert await counted(direct, ours, 0)
+
+
+async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:
+    """Return whether a count becomes what is expected: connections open, and close, after the calls for that."""
+    async with asyncio.timeout(10):
+        while await direct.fetchval(query) != expected:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
+    return bool(await direct.fetchval(query) == expected)
 
 
 async def test_the_sweep_removes_what_has_expired_and_nothing_else(
@@ -304,8 +313,8 @@ async def test_the_sweep_removes_what_has_expired_and_nothing_else(
         await store.apply([put(f"{index:04}", {}, ttl_s=1 if index % 3 == 0 else None) for index in range(3000)])
         await written(store, Delete("z", token=Token("w", 1)))
         await time.passes(1.0)
-        await asyncio.sleep(0.6)
         kept = [f"{index:04}" for index in range(3000) if index % 3]
+        assert await counted(direct, f"SELECT count(*) FROM {quoted(name)}", len(kept) + 1)
         assert [row[0] for row in await direct.fetch(f"SELECT key FROM {quoted(name)} ORDER BY 1")] == [*kept, "z"]
 
 

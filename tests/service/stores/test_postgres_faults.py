@@ -29,6 +29,11 @@ DEADLINE_S = 0.4
 END_OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tableside'"
 
 
+@pytest.fixture(scope="module")
+def postgres_dsn(own_postgres_dsn: str) -> str:
+    return own_postgres_dsn
+
+
 class Behind:
     """A store behind a proxy, and the server itself."""
 

@@ -30,6 +30,11 @@ from tableside.stores.redis.slots import EVERY_SLOT, from_text
 from tableside.stores.redis.store import RedisStore
 
 
+@pytest.fixture(scope="module")
+def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
+    return own_redis_cluster_urls
+
+
 class TestRedisCluster(StoreContract):
     clock_can_be_set = False
 
