@@ -281,11 +281,16 @@ public final class TablesideStateStoreProvider
     return loaded;
   }
 
+  /**
+   * Later versions build on the newest snapshot that is known, even where the manifest is older than that. Where values
+   * stay in the table they have to be found there: what came before the snapshot may be removed.
+   */
   private Version load(Manifest manifest) throws IOException, InterruptedException {
-    Version nearest = nearest(manifest.lineage());
+    Manifest known = bounded ? versions.onto(manifest) : manifest;
+    Version nearest = nearest(known.lineage());
     return nearest == null
-        ? loader.load(onSnapshot(manifest), empty(0, null), prefixes())
-        : loader.load(manifest, nearest, prefixes());
+        ? loader.load(onSnapshot(known), empty(0, null), prefixes())
+        : loader.load(known, nearest, prefixes());
   }
 
   /**

@@ -72,6 +72,11 @@ final class Versions {
     return version.lineage().onto(base);
   }
 
+  /** The same version, made of the newest snapshot where that is one of its past. */
+  synchronized Manifest onto(Manifest manifest) {
+    return manifest.onto(base);
+  }
+
   /** Build on this snapshot from now on; values that are not in memory are found there. */
   void build(Version version, Snapshots.Written written, Values values) throws InterruptedException {
     moving.writeLock().lockInterruptibly();

@@ -240,6 +240,19 @@ final class MemoryCases {
     }
   }
 
+  /** Later versions build on the snapshot, which is newer than the manifest of the version that is loaded again. */
+  public static void aVersionThatIsLoadedAgainIsLoadedFromItsSnapshot(JsonNode told) throws Exception {
+    Query query = bounded(told).conf("stateStore.minDeltasForSnapshot", 5).conf("maxBatchesToRetainInMemory", 2);
+    try (Partition partition = query.open()) {
+      partition.commitUpTo(1, 5);
+      partition.provider.doSnapshotMaintenance();
+      Check.equal(partition.content(3), Partition.expected(3));
+      partition.commitUpTo(6, 8);
+      partition.provider.doCleanupMaintenance();
+      Check.equal(partition.content(8), Partition.expected(8));
+    }
+  }
+
   /** How values are kept in memory is nothing that the table knows of. */
   public static void theWayOfKeepingValuesMayChange(JsonNode told) throws Exception {
     Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
