@@ -4,11 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from chart.rendering import CHART, REMOTE, Values, all_of, merged, only, render
 from scripts.bootstrap import ROOT
 from servers.promtool import promtool
+
+pytestmark = pytest.mark.server
 
 WATCHED: Values = {name: {"enabled": True} for name in ("serviceMonitor", "prometheusRule", "dashboard")}
 

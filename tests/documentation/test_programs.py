@@ -15,6 +15,8 @@ from documentation.blocks import blocks
 from running import Service, running
 from servers.install import ensure_command
 
+pytestmark = pytest.mark.server
+
 PAGE = "docs/stores.md"
 
 

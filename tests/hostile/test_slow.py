@@ -12,6 +12,8 @@ from raw_http import Connection
 from served import RECORD, Served, served
 from tableside import exchange, protocol, serving, unread
 
+pytestmark = pytest.mark.server
+
 CALLERS = {"silent": 90, "head": 90, "body": 110, "unread": 10, "idle": 100}
 FULL_FACTOR = 5
 LARGE = f"{RECORD}-large"

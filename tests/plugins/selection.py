@@ -1,11 +1,18 @@
 """Which cases run: `--full` adds those for a release, `--quick` leaves out those that start something."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 SERVERS = {
+    "asking",
     "dynalite_url",
     "dynamodb_url",
     "kafka_address",
+    "own_postgres_dsn",
+    "own_redis_cluster_urls",
+    "own_redis_url",
     "postgres_dsn",
     "redis_cluster_urls",
     "redis_url",
@@ -17,6 +24,8 @@ SERVERS = {
 STARTING = {"browser", "jvm", "server"}
 """Marks of cases that are not part of a quick run."""
 
+MARKED = re.compile(rf"^pytestmark = .*\bmark\.({'|'.join(sorted(STARTING))})\b", re.MULTILINE)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the soak tests, and every test at its full size")
@@ -27,6 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def full(pytestconfig: pytest.Config) -> bool:
     """Whether this run has the sizes of a release: `rows = 12_000 if full else 500`."""
     return bool(pytestconfig.getoption("--full"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over a file none of whose cases is part of a quick run."""
+    if not config.getoption("--quick") or not collection_path.name.startswith("test_"):
+        return None
+    return True if MARKED.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -44,6 +44,11 @@ def test_a_full_run_has_all_cases_and_a_quick_run_no_servers(suite: pytest.Pytes
     assert suite.runpytest(*OPTIONS, "--full").parseoutcomes() == {"passed": 5}
 
 
+def test_a_quick_run_does_not_collect_files_that_start_something(suite: pytest.Pytester) -> None:
+    (suite.path / "tests" / "test_plum.py").write_text("pytestmark = pytest.mark.jvm  # not imported: a NameError\n")
+    assert collected(suite, "--quick") == ["apple red", "apple green", "pear green"]
+
+
 def test_a_word_collects_only_files_that_can_match(suite: pytest.Pytester) -> None:
     collected(suite)
     assert collected(suite, "-k", "red") == ["apple red"]

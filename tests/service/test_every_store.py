@@ -27,6 +27,8 @@ from tableside.stack import Metrics
 from tableside.store import Scan
 from tableside.table import Table
 
+pytestmark = pytest.mark.server
+
 RACERS = 64
 FIRST = {"update": {"$inc": {"n": 1}}, "default": {"n": 0, "made": True}}
 

@@ -29,6 +29,8 @@ from tableside.stack import Metrics
 from tableside.store import Store, TableSpec
 from tableside.table import Table
 
+pytestmark = pytest.mark.server
+
 MEMORY = {"local": {"kind": "memory"}}
 
 

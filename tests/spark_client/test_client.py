@@ -24,6 +24,8 @@ from tableside_spark.errors import UNREACHABLE
 from tableside_spark.retries import Retries
 from tableside_spark.wire import read_stream, stream_bytes
 
+pytestmark = pytest.mark.server
+
 QUICK = Retries(attempts_max=3, first_s=0.001, longest_s=0.002, total_s=5.0)
 
 

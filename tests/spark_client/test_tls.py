@@ -26,7 +26,7 @@ from tableside_spark.errors import TLS_REFUSED, UNREACHABLE
 from tableside_spark.retries import Retries
 from tableside_spark.tls import TlsFileError
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.server]
 
 QUICK = Retries(attempts_max=4, first_s=0.001, longest_s=0.002, total_s=10.0)
 

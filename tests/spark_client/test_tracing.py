@@ -15,6 +15,8 @@ from tableside_spark import TableClient
 from tableside_spark.tracing import trace_headers
 from tableside_spark.window import in_order
 
+pytestmark = pytest.mark.server
+
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 

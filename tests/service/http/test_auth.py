@@ -29,6 +29,8 @@ from tableside.settings import checked
 from tableside.store import Policy, Store
 from tableside.table import Table
 
+pytestmark = pytest.mark.server
+
 NAMES = ("all", "reader", "writer", "none", "operator")
 SECRETS = {name: f"tableside_{name}-s3cr3t.Of~1+2/3=" for name in NAMES}
 DIGESTS = {name: sha256(secret.encode()).hexdigest() for name, secret in SECRETS.items()}

@@ -16,6 +16,8 @@ from tableside.policies.cache import Cache
 from tableside.settings import checked
 from tableside.table import Table
 
+pytestmark = pytest.mark.server
+
 T = "records"
 NO_CACHE = {"Cache-Control": "no-cache"}
 

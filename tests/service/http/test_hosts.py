@@ -13,6 +13,8 @@ from running import running
 from tableside.app import create_app
 from tableside.settings import SettingsError, checked
 
+pytestmark = pytest.mark.server
+
 MEMORY: dict[str, Any] = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}}
 TOKEN = {"tokens": [{"name": "a", "sha256": "ab" * 32}]}
 

@@ -17,6 +17,8 @@ from service.http.asking import ARROW, Asking, Result, check_problem, check_refu
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from tableside.placement import default_partition
 
+pytestmark = pytest.mark.server
+
 COUNT = 3
 CHANGED = """
 stores:

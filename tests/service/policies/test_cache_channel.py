@@ -32,6 +32,8 @@ from tableside.store import TableSpec
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisBackend, RedisSettings
 
+pytestmark = pytest.mark.server
+
 SOON_S = 5.0
 COMPOSITE: list[Key] = ["a", 7, -(2**63), ("user", 3), "ü\n"]
 

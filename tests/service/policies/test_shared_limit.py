@@ -31,6 +31,8 @@ from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisSettings
 from virtual_time import now
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture
 def table() -> str:

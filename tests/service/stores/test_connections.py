@@ -22,6 +22,8 @@ from tableside.settings import checked
 from tableside.store import Backend, Connections, Store, connections_of
 from tableside.stores.memory import MemoryBackend, MemorySettings
 
+pytestmark = pytest.mark.server
+
 SOON_S = 5.0
 
 

@@ -51,6 +51,8 @@ from tableside.store import Backend, Scan, Store, TableSpec
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.shape import quoted
 
+pytestmark = pytest.mark.server
+
 
 class TestDocuments(StoreContract):
     @pytest.fixture(autouse=True)

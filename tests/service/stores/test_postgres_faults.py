@@ -25,6 +25,8 @@ from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.shape import quoted
 from tableside.stores.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.server
+
 DEADLINE_S = 0.4
 END_OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tableside'"
 

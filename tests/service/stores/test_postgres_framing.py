@@ -9,6 +9,8 @@ import pytest
 
 from tableside.stores.postgres.framing import MESSAGE_BYTES_MAX, Framing
 
+pytestmark = pytest.mark.server
+
 
 def message(kind: bytes, body: bytes) -> bytes:
     return kind + struct.pack(">i", 4 + len(body)) + body

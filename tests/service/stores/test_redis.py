@@ -46,6 +46,8 @@ from tableside.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
 from tableside.stores.redis.keys import Names, side
 
+pytestmark = pytest.mark.server
+
 
 class TestRedis(StoreContract):
     clock_can_be_set = False

@@ -29,6 +29,8 @@ from tableside.stores.redis.script import Command
 from tableside.stores.redis.slots import EVERY_SLOT, from_text
 from tableside.stores.redis.store import RedisStore
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture(scope="module")
 def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:

@@ -24,6 +24,8 @@ from tableside.stores.redis.keys import Names
 from tableside.stores.redis.store import RedisStore
 from tableside.table import Table
 
+pytestmark = pytest.mark.server
+
 PATIENCE_S = 0.4
 
 WRITES: list[Operation] = [

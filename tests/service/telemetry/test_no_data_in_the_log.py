@@ -16,6 +16,8 @@ from tableside.operations import Operation
 from tableside.settings import checked
 from tableside.stores.memory import MemoryStore
 
+pytestmark = pytest.mark.server
+
 ALL = {"level": "debug", "requests": 1, "slow_s": 0.001}
 
 CONFIG = """
