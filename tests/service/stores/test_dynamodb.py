@@ -28,7 +28,7 @@ class TestDynamodbLocal(Local, StoreContract):
     """The whole contract."""
 
 
-class TestWithoutTokens(Local, Basics, Updates, Preconditions):
+class TestWithoutTokens(Local, Basics, Updates, Preconditions, Expiry):
     """Writes have other conditions where no tokens are kept."""
 
     test_a_store_that_keeps_no_tokens_refuses_them = Tokens.test_a_store_that_keeps_no_tokens_refuses_them
