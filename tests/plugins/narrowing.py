@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[WORDS] = set() if "not" in words else words - OPERATORS
     support = (file for file in _tests(config).rglob("*.py") if not file.name.startswith("test_"))
     config.stash[SUPPORT_CHANGED] = max(map(_changed, support), default=0)
-    config.stash[KNOWN] = {file: (changed, names) for file, (changed, names) in _cache(config).get(CACHED, {}).items()}
+    config.stash[KNOWN] = {file: (changed, names) for file, (changed, names) in _cached(config).items()}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -51,7 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.is_relative_to(_tests(config)):
             found[item.path].append(" ".join([item.nodeid, *(mark.name for mark in item.iter_markers())]).lower())
     named = {_name(file, config): (_stamp(file, config), "\n".join(names)) for file, names in found.items()}
-    _cache(config).set(CACHED, config.stash[KNOWN] | named)
+    if cache := _cache(config):
+        cache.set(CACHED, config.stash[KNOWN] | named)
 
 
 def _tests(config: pytest.Config) -> Path:
@@ -74,6 +75,11 @@ def _worker(config: pytest.Config) -> str:
     return str(getattr(config, "workerinput", {}).get("workerid", FIRST_WORKER))
 
 
-def _cache(config: pytest.Config) -> pytest.Cache:
-    assert config.cache is not None
-    return config.cache
+def _cached(config: pytest.Config) -> Cases:
+    cache = _cache(config)
+    return cache.get(CACHED, {}) if cache else {}
+
+
+def _cache(config: pytest.Config) -> pytest.Cache | None:
+    """Return pytest's cache, None with `-p no:cacheprovider`."""
+    return getattr(config, "cache", None)
