@@ -1,4 +1,4 @@
-"""The faults: patches that each change one line of the product, with a header that says what and where it is caught."""
+"""Reads the faults: patches that change one line of the product and name the tests that should catch it."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The session of the modules that share one Spark, which are in the group `spark`."""
+"""The Spark session that the modules of the group `spark` share."""
 
 import pytest
 from pyspark.sql import SparkSession

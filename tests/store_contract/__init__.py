@@ -1,8 +1,8 @@
-"""What every store must pass, and what every policy must: the promise of the seam, line by line.
+"""The contract of the store interface as test classes, one for stores and one for policies.
 
-A subclass says how a store is opened, or how a policy is put around one, and inherits the tests. What a store cannot
-do is asked of its capabilities; a store whose clock cannot be set says so with `clock_can_be_set = False`, and passes
-time by waiting for short times and is not asked to pass long ones.
+A subclass opens a store, or wraps a policy around one, and inherits the tests. Tests skip what the store's capabilities
+exclude. A store whose clock cannot be set has `clock_can_be_set = False`: its tests wait for short times in real time
+and skip long ones.
 """
 
 from .basics import Basics
@@ -69,12 +69,12 @@ __all__ = [
 
 
 class StoreContract(Basics, KeysAndValues, Updates, Preconditions, Expiry, Tokens, Scans):
-    """The whole of it: what a store's own test class inherits."""
+    """The complete contract. The test class of a store inherits it."""
 
 
 class PolicyContract(Basics, Answers, Calls):
-    """What a policy's own test class inherits.
+    """The contract of a policy. The test class of a policy inherits it.
 
-    A policy may change when and in which calls a store is asked, and nothing that a caller can see. What only a store
-    decides (values, the arithmetic of updates, the order of scans) is not tried again.
+    A policy may change when the store is called and how operations are grouped into calls, but no outcome. The tests
+    leave out values, update arithmetic and scan order, which only the store decides.
     """
