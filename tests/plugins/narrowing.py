@@ -33,12 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Pass over a file if none of the words is part of the name of a case in it."""
-    words = config.stash[WORDS]
-    if not words or collection_path.suffix != ".py" or not collection_path.is_relative_to(_tests(config)):
+    """Skip a file if no case in it contains one of the words, and a folder, with its conftest.py, if all files do."""
+    if not config.stash[WORDS] or not collection_path.is_relative_to(_tests(config)):
         return None
-    changed, names = config.stash[KNOWN].get(_name(collection_path, config), (0, ""))
-    return True if changed == _stamp(collection_path, config) and not any(word in names for word in words) else None
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else iter([collection_path])
+    return True if all(_cannot_match(file, config) for file in files) else None
+
+
+def _cannot_match(file: Path, config: pytest.Config) -> bool:
+    changed, names = config.stash[KNOWN].get(_name(file, config), (0, ""))
+    return changed == _stamp(file, config) and not any(word in names for word in config.stash[WORDS])
 
 
 @pytest.hookimpl(tryfirst=True)
