@@ -27,6 +27,9 @@ from .wire import problems
 HEAD_MAX_S = 30.0
 """How long the head of a request may take, from when it begins, or from when somebody has connected."""
 
+CLOSE_NOTIFY_S = 2.0
+"""How long an idle TLS client may take to confirm that the connection is closed. Some, like Java's, never do."""
+
 WAITING_MAX = 100
 """How many requests may wait on a connection for the answers to those before them."""
 
@@ -296,6 +299,7 @@ class Protocol(HttpToolsProtocol):
             self.last_answer()
         elif not self.transport.is_closing() and not readable([self.transport.get_extra_info("socket").fileno()]):
             self.transport.close()
+            self.loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
 
     def _refuse(self, body: bytes) -> None:
         """Answer that there is no room, and read what else comes on this connection only after the time that it says.

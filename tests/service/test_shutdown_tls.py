@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from psutil import Process, wait_procs
 
 from certificates import Authority
 from running import running
@@ -39,6 +40,26 @@ async def test_who_has_connected_and_begins_to_speak_tls_late_is_answered(tmp_pa
         assert b"connection: close" in answer
         with silent:
             assert await asyncio.wait_for(ended(silent), 5)
+
+
+async def test_an_idle_client_that_does_not_confirm_the_end_delays_it_by_little(tmp_path: Path) -> None:
+    config, authority = tmp_path / "config.yaml", Authority(tmp_path / "authority")
+    config.write_text("stores: {s: {kind: memory}}\nlimits: {drain_s: 0, shutdown_s: 40}\n")
+    signed = authority.sign("server")
+    given = ["--ssl-certfile", str(signed.certificate), "--ssl-keyfile", str(signed.key)]
+    with running(tmp_path, config, probes_port=free_port(), options=given) as service:
+        port = int(service.url.rpartition(":")[2])
+        # A blocking socket reads, and confirms, only when asked to.
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            authority.trusting().wrap_socket(plain, server_hostname="localhost") as idle,
+        ):
+            idle.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert idle.recv(1000).startswith(b"HTTP/1.1 200 OK")
+            process = Process(service.pid)
+            process.terminate()
+            ended, _ = await asyncio.to_thread(wait_procs, [process], 20)
+            assert ended == [process]
 
 
 async def asked(connected: socket.socket, context: ssl.SSLContext) -> bytes:
