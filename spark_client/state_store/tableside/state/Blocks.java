@@ -77,6 +77,11 @@ final class Blocks {
     disk.forget(retired);
   }
 
+  /** The first version whose values are still there once blocks up to `version` are retired. */
+  synchronized long forgottenUpTo(long version) {
+    return version > retiredUpTo ? retiredUpTo : Long.MIN_VALUE;
+  }
+
   static long location(int block, int offset) {
     return (long) block << Integer.SIZE | offset;
   }

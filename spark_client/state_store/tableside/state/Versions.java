@@ -83,6 +83,7 @@ final class Versions {
     try {
       build(written.base());
       if (values != null) {
+        drop(values.blocks().forgottenUpTo(version.number()));
         values.relocate(version, written, all());
       }
     } finally {
@@ -97,6 +98,11 @@ final class Versions {
   /** Build on a snapshot that somebody else has written. */
   synchronized void build(Lineage.Base newer) {
     base = newer;
+  }
+
+  /** Drop the versions before this one: the blocks that hold their values are about to be forgotten. */
+  private synchronized void drop(long before) {
+    versions.removeIf(version -> version.number() < before);
   }
 
   private synchronized List<Version> all() {

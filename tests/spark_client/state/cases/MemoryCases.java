@@ -253,6 +253,24 @@ final class MemoryCases {
     }
   }
 
+  /** A version is loaded again if two snapshots came after it: the blocks that had its values are no longer known. */
+  public static void versionsOlderThanTwoSnapshotsAreStillRead(JsonNode told) throws Exception {
+    Query query =
+        bounded(told)
+            .conf("stateStore.minDeltasForSnapshot", 1)
+            .conf("maxBatchesToRetainInMemory", 4)
+            .conf("minBatchesToRetain", 4);
+    try (Partition partition = query.open()) {
+      for (long version = 1; version <= 10; version++) {
+        partition.commitUpTo(version, version);
+        partition.provider.doMaintenance();
+        for (long older = Math.max(1, version - 3); older <= version; older++) {
+          Check.equal(partition.content(older), Partition.expected(older));
+        }
+      }
+    }
+  }
+
   /** How values are kept in memory is nothing that the table knows of. */
   public static void theWayOfKeepingValuesMayChange(JsonNode told) throws Exception {
     Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
