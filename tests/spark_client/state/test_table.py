@@ -328,16 +328,16 @@ async def test_broken_connections_and_lost_answers_are_asked_again(java: Java, s
         def later(change: Callable[[], None]) -> None:
             asyncio.get_running_loop().call_later(0.5, change)
 
-        await asyncio.to_thread(applied, java, url, [put("warm")])
+        await asyncio.to_thread(applied, java, url, [put("warm")], timeout_s=2)
         proxy.cut()
         later(proxy.pass_on)
-        cut = await asyncio.to_thread(applied, java, url, [put("cut")])
+        cut = await asyncio.to_thread(applied, java, url, [put("cut")], timeout_s=2)
         assert cut["retries"] > 0
         proxy.garbage()
         later(proxy.pass_on)
-        assert (await asyncio.to_thread(applied, java, url, [put("garbage")]))["retries"] > 0
+        assert (await asyncio.to_thread(applied, java, url, [put("garbage")], timeout_s=2))["retries"] > 0
         proxy.answer_lost(once=True)
-        lost = await asyncio.to_thread(applied, java, url, [put("lost", if_absent=True)])
+        lost = await asyncio.to_thread(applied, java, url, [put("lost", if_absent=True)], timeout_s=2)
         assert (statuses(lost), lost["outcomes"][0]["refused"]) == ([412], True)
         proxy.hang()
         hung = await asyncio.to_thread(tried, java, url, [put("hung")], timeout_s=0.2, deadline_s=1)
