@@ -15,7 +15,7 @@ import redis.asyncio as redis
 from aiobotocore.config import AioConfig
 
 import redis as blocking
-from tableside.together import parts, together
+from tableside.core.concurrency import parts, together
 
 from . import records
 

@@ -27,11 +27,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tableside.app import create_app
-from tableside.operations import Get, Put
-from tableside.protocol import Protocol, State
+from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.core.operations import Get, Put
+from tableside.core.store import TableSpec
+from tableside.server.connection import Protocol, State
 from tableside.settings import TableSettings, checked
-from tableside.stack import Around, Metrics, stack
-from tableside.store import TableSpec
 from tableside.stores.memory import MemoryStore
 
 from . import records
@@ -66,7 +66,7 @@ async def run(calls: int, rounds: int) -> dict[str, float]:
 async def _ways(app: Any, bare: ASGIApp) -> dict[str, Way]:
     store, table, get = MemoryStore(TableSpec(records.TABLE)), app.state.catalog.entry(records.TABLE).table, Get(KEY)
     await store.apply([Put(KEY, records.value(0))])
-    around = Around(metrics=Metrics(CollectorRegistry()), kind="memory", remote=False)
+    around = Around(metrics=StackMetrics(CollectorRegistry()), kind="memory", remote=False)
     policies = stack(store, TableSettings(store="m"), around).top
     return {
         BARE: _asgi(bare),

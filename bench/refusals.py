@@ -31,9 +31,9 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.table import Table
 
-from tableside.auth import Auth
-from tableside.issuers.fetching import Place
-from tableside.issuers.keys import Keys, parsed
+from tableside.auth.authenticator import Auth
+from tableside.auth.jwks import Keys, parsed
+from tableside.auth.jwks_client import Place
 from tableside.settings import checked
 
 from .report import WIDTH, Result, group

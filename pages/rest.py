@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tableside.openapi import document
-from tableside.wire import problems
+from tableside.http.openapi import document
+from tableside.http.wire import problems
 
 from .bodies import schemas
 from .phrases import code, phrase, table

@@ -4,9 +4,9 @@ from typing import Any
 
 from scripted import Scripted
 from store_contract import put
-from tableside.operations import Get, Key, Operation, Outcome, Record
+from tableside.core.operations import Get, Key, Operation, Outcome, Record
+from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache, Metrics
-from tableside.store import TableSpec
 from tableside.stores.memory import MemoryStore
 from virtual_time import now
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tableside.store import Store, TableSpec, now_ms
+from tableside.core.store import Store, TableSpec, now_ms
 from tableside.stores.dynamodb.backend import DynamodbBackend, DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, DynamodbSettings
 from tableside.stores.dynamodb.store import DynamodbStore

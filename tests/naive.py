@@ -8,7 +8,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from tableside.operations import Delete, Get, Operation, Put, Token, Update, Write
+from tableside.core.operations import Delete, Get, Operation, Put, Token, Update, Write
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tableside.store import TableSpec
+from tableside.core.store import TableSpec
 from tableside.stores.redis.backend import RedisBackend, RedisSettings, RedisTableOptions
 
 

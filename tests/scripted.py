@@ -4,9 +4,9 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 
-from tableside.errors import DeadlineExceeded, TableError
-from tableside.operations import Get, Operation, Outcome
-from tableside.store import Page, Policy, Scan, Store, TableSpec
+from tableside.core.errors import DeadlineExceeded, TableError
+from tableside.core.operations import Get, Operation, Outcome
+from tableside.core.store import Page, Policy, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 
 Fault = TableError | None

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from raw_http import Connection
 from scripted import Scripted
 from tableside.app import create_app
-from tableside.edge import Edge
-from tableside.in_flight import InFlight
-from tableside.serving import Config, Place, Server
+from tableside.catalog.admission import InFlight
+from tableside.http.middleware import Edge
+from tableside.server.server import Config, Place, Server
 from tableside.settings import checked
 
 RECORD = "/v1/tables/t/records/a"

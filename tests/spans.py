@@ -7,9 +7,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tableside.operations import Operation
-from tableside.store import Store
-from tableside.tracing import Traces
+from tableside.core.operations import Operation
+from tableside.core.store import Store
+from tableside.telemetry.spans import Traces
 from virtual_time import now
 
 

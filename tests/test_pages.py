@@ -22,7 +22,7 @@ from playwright.async_api import Page, async_playwright, expect
 import tableside_spark
 from servers import chromium
 from tableside import stores
-from tableside.openapi import document
+from tableside.http.openapi import document
 from tableside.settings import TableSettings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -86,7 +86,7 @@ def test_every_command_answers_what_the_readme_says(demonstration: Demonstration
 
 
 def test_every_verb_of_the_command_line_is_shown() -> None:
-    from tableside.cli import app
+    from tableside.cli.main import app
 
     verbs = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
     shown = {shlex.split(command.line)[1] for command in commands() if command.line.startswith("tableside ")}

@@ -13,26 +13,29 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from . import __version__, openapi
+from . import __version__
 from .auth import Auth
-from .catalog import Catalog, Environment
-from .console import Console
-from .console import routes as console_routes
-from .edge import Edge, StartError
-from .errors import Internal, MalformedRequest, TableError
-from .exposition import Exposition
-from .hosts import Hosts
-from .http_metrics import HttpMetrics
-from .in_flight import InFlight
-from .in_flight import Metrics as InFlightMetrics
-from .notes import Observer
-from .reloading import Reloader
-from .routes import problem_response, routes
+from .catalog import AdmissionMetrics as InFlightMetrics
+from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics
+from .core import Internal, MalformedRequest, TableError
+from .http import (
+    Console,
+    Edge,
+    Hosts,
+    HttpMetrics,
+    MethodNotAllowed,
+    NotFound,
+    Observer,
+    RequestLog,
+    RequestSpans,
+    StartError,
+    openapi,
+    problem_response,
+    routes,
+)
+from .http.console import routes as console_routes
 from .settings import Fault, LimitSettings, Settings, SettingsError
-from .stack import Metrics
-from .telemetry import logs, traces
-from .telemetry.requests import RequestLog
-from .wire.problems import MethodNotAllowed, NotFound
+from .telemetry import Exposition, logs, trace_export
 
 SAMPLE_S = 1.0
 """How often each of several workers shows the others what it has counted, and sets its gauges."""
@@ -58,14 +61,14 @@ def create_app(
     hosts = Hosts(settings.hosts, local=local)
     request_log = RequestLog(settings.logs)
     pages = Console(exposition.collect) if settings.console.enabled else None
-    environment = Environment(Metrics(exposition.registry), workers, in_flight.operations)
+    environment = Environment(StackMetrics(exposition.registry), workers, in_flight.operations)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            tracing = traces.opened(settings.traces, os.environ)
+            tracing = trace_export.opened(settings.traces, os.environ)
             if tracing is not None:
-                observers.append(tracing.requests)
+                observers.append(RequestSpans(tracing.tracer, settings.traces))
             within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)
             catalog = app.state.catalog = await Catalog.open(settings, within)
         except TableError as error:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chart.rendering import LOCAL, REMOTE, Object, Values, configuration, container, merged, pod, render, workload
 from tableside.settings import load
-from tableside.settings.file import read
+from tableside.settings.yaml_file import read
 
 PLAIN = st.booleans() | st.integers(-(2**53), 2**53) | st.integers(-(10**9), 10**9).map(lambda n: n / 1000)
 PRINTED = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=20)

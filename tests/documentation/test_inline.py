@@ -10,17 +10,16 @@ from pydantic import BaseModel
 
 from documentation.blocks import ROOT, pages
 from documentation.verbs import options_of, words
+from tableside.auth import AuthSettings
 from tableside.settings import (
-    AuthSettings,
     BatchSettings,
     CacheSettings,
     ConsoleSettings,
     DirectionSettings,
     LimitSettings,
-    LogSettings,
     RetryBudgetSettings,
-    TraceSettings,
 )
+from tableside.telemetry import LogSettings, TraceSettings
 
 SETTINGS: dict[str, type[BaseModel]] = {
     "auth": AuthSettings,

@@ -4,7 +4,7 @@ import shlex
 
 import typer
 
-from tableside.cli import app
+from tableside.cli.main import app
 
 
 def words(code: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, cast
 from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 
-from tableside.protocol import Protocol, State
+from tableside.server.connection import Protocol, State
 
 PIECE_BYTES_MAX = 64
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 from starlette.requests import Request
 
 from hostile import connections
-from tableside import updates, values
-from tableside.errors import TableError
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Put
-from tableside.placement import chosen
-from tableside.ranges import of_scan
-from tableside.store import Scan, TableSpec
-from tableside.wire import arrow_batch, cursors, headers, json_batch, partitions
+from tableside.core import updates, values
+from tableside.core.errors import TableError
+from tableside.core.key_ranges import of_scan
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Put
+from tableside.core.partitioner import chosen
+from tableside.core.store import Scan, TableSpec
+from tableside.http.wire import arrow_batch, cursors, headers, json_batch, partitions
 
 PLAIN = TableSpec("t")
 NUMBERS = TableSpec("t", KeySchema((KeyField("id", "integer"),)))

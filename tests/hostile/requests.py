@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hostile.seeds import batches, stream
-from tableside.wire import cursors
+from tableside.http.wire import cursors
 
 MARKER = "mar5ker"
 TABLES = ("mem", "rocks", "pages", "spread", "none")

@@ -10,7 +10,9 @@ from bench.slow_callers import SlowCallers
 
 from raw_http import Connection
 from served import RECORD, Served, served
-from tableside import exchange, protocol, serving, unread
+from tableside.http import request_lifecycle
+from tableside.server import connection as protocol
+from tableside.server import server, slow_readers
 
 pytestmark = pytest.mark.server
 
@@ -30,9 +32,9 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
     """Have every bound much shorter than it is, and as many descriptors as there may be."""
     for where, name in (
         (protocol, "HEAD_MAX_S"),
-        (exchange, "BODY_WAIT_S"),
-        (unread, "ANSWER_WAIT_S"),
-        (serving, "KEEP_ALIVE_S"),
+        (request_lifecycle, "BODY_WAIT_S"),
+        (slow_readers, "ANSWER_WAIT_S"),
+        (server, "KEEP_ALIVE_S"),
     ):
         monkeypatch.setattr(where, name, FULL_BOUND_S if full else BOUND_S)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,68 +1,54 @@
-"""Imports point one way, and the service and the client meet on the wire only."""
+"""The structure of the code: the order of packages, what each exports, and where frameworks and drivers belong."""
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import tableside
-from tableside import stores
+from tableside import core
+from tableside.stores import registry
 
 ROOT = Path(tableside.__file__).parents[2]
 SERVICE = ROOT / "service" / "tableside"
 CLIENT = ROOT / "spark_client" / "tableside_spark"
+SCRIPTS = [ROOT / name for name in ("scripts", "servers", "pages", "demo", "bench")]
 
 ORDER = [
-    ["caller", "errors", "tallies", "tracing"],
-    ["in_flight", "values"],
-    ["updates"],
-    ["operations"],
-    ["keys", "placement"],
-    ["known", "store"],
-    ["transition", "ranges", "together", "within"],
-    ["compare_and_set", "directions", "measure"],
-    ["stores", "policies"],
-    ["table"],
-    ["settings"],
-    ["replicas"],
-    ["stack"],
-    ["entry"],
-    ["catalog", "reloading"],
-    [
-        "answering",
-        "draining",
-        "exposition",
-        "hang_ups",
-        "in_pieces",
-        "issuers",
-        "listening",
-        "notes",
-        "rights",
-        "tls",
-        "wire",
-        "framing",
-        "unread",
-    ],
-    ["auth", "door", "hosts", "http_metrics"],
-    ["telemetry"],
-    ["routes"],
-    ["console", "exchange", "openapi", "probes", "protocol"],
-    ["edge", "serving"],
-    ["app", "workers"],
-    ["cli"],
+    {"core"},
+    {"telemetry"},
+    {"stores", "policies"},
+    {"auth"},
+    {"settings"},
+    {"catalog"},
+    {"http"},
+    {"server"},
+    {"app"},
+    {"cli"},
+    {"__main__"},
 ]
-"""What may import what: each only from those before it. A module that is not here has no place yet."""
+"""A package imports only from packages before it."""
 
+STORE_API = {
+    *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
+    *("Operation", "Get", "Put", "Update", "Delete", "Write", "Outcome", "Record", "Written", "NO_EXPIRY"),
+    *("Key", "KeyField", "KeySchema", "Part", "PartType", "Placed", "placed", "checked_part", "part_from_text"),
+    *("Applied", "Contended", "DeadlineExceeded", "Internal", "InvalidOperation", "MalformedRequest"),
+    *("RecordUnreadable", "StoreUnavailable", "TableError", "TableNotFound", "Throttled", "TooLarge", "Unsupported"),
+    *("EXPIRY_MS_MAX", "Changed", "Stored", "Transition", "record", "transition", "unconditional", "with_etag"),
+    *("Changes", "Edits", "MergePatch", "Path", "members", "CompareAndSet", "Seen", "Step"),
+    *("Page", "Range", "Scan", "after_all_with", "between", "of_scan"),
+    *("INTEGER_MAX", "INTEGER_MIN", "Json", "JsonObject", "decode", "encode", "encode_sorted", "number", "parse"),
+    *("Turn", "parts", "together", "within"),
+}
+"""What plug-ins rely on. A name that is removed or renamed here breaks them."""
 
-def is_command_line(part: str) -> bool:
-    return part.startswith("cli") or part == "__main__"
-
-
-def layer(part: str) -> int:
-    """Return the place in the order of a module or of a package's modules; the command line is last."""
-    part = "cli" if is_command_line(part) else part
-    places = [place for place, parts in enumerate(ORDER) if part in parts]
-    assert places, f"{part} has no place in the order yet"
-    return places[0]
+FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "typer", "httpx"}
+DRIVERS = {"rocksdict", "aioboto3", "aiobotocore", "boto3", "redis", "asyncpg", "psycopg"}
+USES_REDIS = [("policies", "cache", "invalidation", "channel"), ("policies", "rate_limit", "shared")]
+"""Replicas invalidate each other's caches and share credits through a Redis server. Its driver may not be installed."""
 
 
 def modules(package: Path) -> list[Path]:
@@ -70,102 +56,111 @@ def modules(package: Path) -> list[Path]:
 
 
 def name(file: Path, package: Path) -> tuple[str, ...]:
-    """Return a module's name, in parts, without the package's own."""
+    """Return a module's name in parts, without the package's own."""
     parts = file.relative_to(package).with_suffix("").parts
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
 def imported(file: Path, package: Path) -> Iterator[tuple[str, ...]]:
-    """Return every name that a module imports, in full and in parts; what it takes from a module is the last part."""
-    within = (package.name, *file.relative_to(package).parts[:-1])
+    """Return every imported name in parts; the last part of `from module import name` is the name."""
+    own = (package.name, *file.relative_to(package).parts[:-1])
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            start = within[: len(within) - node.level + 1] if node.level else ()
+            start = own[: len(own) - node.level + 1] if node.level else ()
             source = (*start, *(node.module.split(".") if node.module else ()))
             yield from ((*source, alias.name) for alias in node.names)
 
 
-def inner(file: Path) -> set[tuple[str, ...]]:
-    """Return what a module of the service imports of the service."""
+def of_service(file: Path) -> set[tuple[str, ...]]:
+    """Return what a module imports from the service, without `tableside`."""
     return {parts[1:] for parts in imported(file, SERVICE) if parts[0] == "tableside" and len(parts) > 1}
 
 
 def tops(file: Path, package: Path) -> set[str]:
-    """Return the packages that a module imports anything of."""
+    """Return the top-level packages that a module imports."""
     return {parts[0] for parts in imported(file, package)}
 
 
-def relative(file: Path) -> str:
-    return str(file.relative_to(ROOT))
+def layer(part: str) -> int:
+    return next(index for index, parts in enumerate(ORDER) if part in parts)
 
 
-def test_a_module_imports_from_its_left_only() -> None:
-    found = [fault for file in modules(SERVICE) for fault in out_of_order(file)]
+def test_packages_import_only_packages_before_them() -> None:
+    found = [
+        f"{'.'.join(name(file, SERVICE))} imports {'.'.join(parts)}"
+        for file in modules(SERVICE)
+        for own in name(file, SERVICE)[:1]
+        for parts in of_service(file)
+        if parts[0] not in (own, "__version__") and layer(parts[0]) >= layer(own)
+    ]
     assert not found, "\n".join(found)
 
 
-def out_of_order(file: Path) -> Iterator[str]:
-    """Return what a module imports that does not stand before it in the order."""
-    own = ".".join(name(file, SERVICE))
-    for parts in inner(file):
-        other = parts[0]
-        if not own:
-            yield f"the package itself imports {other}"
-            continue
-        first = own.partition(".")[0]
-        if other in (first, "__version__") or (is_command_line(first) and is_command_line(other)):
-            continue
-        if layer(other) >= layer(first):
-            yield f"{own} imports {'.'.join(parts)}"
+def test_stores_import_only_what_plug_ins_may_import() -> None:
+    found = [
+        f"{file.relative_to(SERVICE)} imports {'.'.join(parts)}"
+        for file in modules(SERVICE / "stores")
+        for parts in of_service(file)
+        if parts[0] != "stores" and not (parts[0] == "core" and len(parts) == 2)
+    ]
+    assert not found, "\n".join(found)
+    assert set(core.__all__) == STORE_API
 
 
-def test_every_module_has_a_place_in_the_order() -> None:
-    for file in modules(SERVICE):
-        for part in name(file, SERVICE)[:1]:
-            layer(part)
+def test_packages_import_from_a_package_what_it_exports() -> None:
+    """Except from `core`, whose exports are the API for stores, and from packages within a package."""
+    packages = {name(file, SERVICE) for file in modules(SERVICE) if file.name == "__init__.py"}
+    found = [
+        f"{file.relative_to(SERVICE)} imports {'.'.join(parts)}"
+        for file in modules(SERVICE)
+        for parts in of_service(file)
+        if parts[0] not in (*name(file, SERVICE)[:1], "core")
+        and len(parts) > 2
+        and parts[:-1] not in [*packages, *USES_REDIS]
+    ]
+    assert not found, "\n".join(found)
 
 
-def test_kinds_of_store_and_policies_do_not_know_each_other() -> None:
-    kinds = {reference.partition(":")[0].partition(".")[0] for reference in stores._KINDS.values()}
+@pytest.mark.parametrize("package", [SERVICE, *SCRIPTS], ids=lambda package: package.name)
+def test_there_are_no_import_cycles(package: Path) -> None:
+    files = {(package.name, *name(file, package)): file for file in modules(package)}
+    graph = {
+        own: {target for parts in imported(file, package) for target in (parts, parts[:-1]) if target in files} - {own}
+        for own, file in files.items()
+    }
+    # A module that imports a sibling through their package runs the package first in any case.
+    for own, targets in graph.items():
+        targets -= {own[:length] for length in range(len(own))}
+    assert any(graph.values())
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(".".join(parts) for parts in error.args[1]))
+
+
+def test_kinds_of_store_and_policies_are_independent() -> None:
+    kinds = {reference.partition(":")[0].partition(".")[0] for reference in registry._KINDS.values()}
     policies = {part for file in modules(SERVICE / "policies") for part in name(file, SERVICE)[1:2]}
     assert kinds
     assert policies
     for file in modules(SERVICE / "stores") + modules(SERVICE / "policies"):
         home, own, *_ = (*name(file, SERVICE), "")
         others = (kinds if home == "stores" else policies) - {own}
-        for parts in inner(file):
-            assert parts[0] != {"stores": "policies", "policies": "stores"}[home], relative(file)
-            assert not (parts[0] == home and len(parts) > 1 and parts[1] in others), relative(file)
+        for parts in of_service(file):
+            assert not (own and parts[0] == home and len(parts) > 1 and parts[1] in others), file.relative_to(SERVICE)
 
 
-def test_the_service_does_not_import_the_client() -> None:
-    """The command line may use it."""
-    files = [file for file in modules(SERVICE) if not any(map(is_command_line, name(file, SERVICE)))]
-    assert [relative(file) for file in files if "tableside_spark" in tops(file, SERVICE)] == []
+def test_the_service_and_the_client_meet_on_the_wire_only() -> None:
+    """The command line may use the client."""
+    assert [file.name for file in modules(CLIENT) if "tableside" in tops(file, CLIENT)] == []
+    files = [file for file in modules(SERVICE) if name(file, SERVICE)[:1] != ("cli",)]
+    assert [file.name for file in files if "tableside_spark" in tops(file, SERVICE)] == []
 
 
-def test_the_client_does_not_import_the_service() -> None:
-    assert modules(CLIENT)
-    assert [relative(file) for file in modules(CLIENT) if "tableside" in tops(file, CLIENT)] == []
-
-
-FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "typer", "pyarrow", "httpx"}
-DRIVERS = {"rocksdict", "aioboto3", "aiobotocore", "boto3", "redis", "asyncpg", "psycopg"}
-TOLD_BY_REDIS = [
-    *(("policies", "cache", module) for module in ("link", "hearing", "telling")),
-    ("policies", "rate_limit", "shared"),
-]
-"""Caches of several replicas tell each other what was written by a Redis, and replicas share credits by one.
-
-It need not hold any records; what the driver raises there is told apart.
-"""
-
-
-def test_frameworks_stay_at_the_edge() -> None:
-    """What the seam is made of knows no web framework; only the kinds of store know their drivers."""
-    found = [f"{relative(file)} imports {', '.join(sorted(misplaced(file)))}" for file in modules(SERVICE)]
+def test_frameworks_and_drivers_stay_in_their_packages() -> None:
+    found = [f"{file.relative_to(SERVICE)} imports {', '.join(sorted(misplaced(file)))}" for file in modules(SERVICE)]
     assert [fault for fault in found if not fault.endswith(" imports ")] == []
 
 
@@ -174,22 +169,23 @@ def misplaced(file: Path) -> set[str]:
     own = name(file, SERVICE)
     if not own:
         return set()
-    within = FRAMEWORKS if layer(own[0]) < layer("wire") else set()
-    of_stores = set() if own[0] == "stores" else DRIVERS - ({"redis"} if own in TOLD_BY_REDIS else set())
-    return tops(file, SERVICE) & (within | of_stores)
+    # Authentication reads ASGI scopes and fetches keys.
+    frameworks = FRAMEWORKS if layer(own[0]) < layer("http") and own[0] != "auth" else set()
+    uses_redis = own[:3] == ("policies", "cache", "invalidation") or own in USES_REDIS
+    drivers = set() if own[0] == "stores" else DRIVERS - ({"redis"} if uses_redis else set())
+    return tops(file, SERVICE) & (frameworks | drivers)
 
 
-def test_the_check_would_notice(tmp_path: Path) -> None:
-    """The reading of imports itself: relative and absolute ones, of modules and of names, inside functions too."""
+def test_relative_absolute_and_nested_imports_are_found(tmp_path: Path) -> None:
     package = tmp_path / "tableside"
     (package / "stores").mkdir(parents=True)
     file = package / "stores" / "memory.py"
     file.write_text(
-        "from ..table import Table\nfrom . import rocksdb\nfrom .redis import x\nimport tableside.app\n"
+        "from ..core import Table\nfrom . import rocksdb\nfrom .redis import x\nimport tableside.app\n"
         "from tableside import catalog\ndef f():\n    from ... import outside\n    import json, os.path\n"
     )
     assert set(imported(file, package)) == {
-        ("tableside", "table", "Table"),
+        ("tableside", "core", "Table"),
         ("tableside", "stores", "rocksdb"),
         ("tableside", "stores", "redis", "x"),
         ("tableside", "app"),

@@ -10,23 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-from tableside.auth import Auth
-from tableside.errors import InvalidOperation, TableError
-from tableside.operations import Delete, Get, Operation, Put, Update
-from tableside.reloading import beyond_reloading
-from tableside.rights import ANYBODY, NOBODY, Caller, Forbidden, permitted
-from tableside.settings import (
-    PATTERNS_MAX,
-    TOKENS_MAX,
-    AuthSettings,
-    IssuerSettings,
-    RuleSettings,
-    Settings,
-    SettingsError,
-    TokenSettings,
-    checked,
-    load,
-)
+from tableside.auth import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
+from tableside.auth.authenticator import Auth
+from tableside.auth.permissions import ANYBODY, NOBODY, Caller, Forbidden, permitted
+from tableside.catalog.reloader import beyond_reloading
+from tableside.core.errors import InvalidOperation, TableError
+from tableside.core.operations import Delete, Get, Operation, Put, Update
+from tableside.settings import Settings, SettingsError, checked, load
 
 DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs"
 STORES = {"stores": {"local": {"kind": "memory"}}}

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from running import Service
-from tableside.cli import app
+from tableside.cli.main import app
 
 pytestmark = pytest.mark.server
 Command = Callable[..., Result]

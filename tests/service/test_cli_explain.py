@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from issuing import Issuer, SigningKey, claims, issuing
-from tableside.cli import app
+from tableside.cli.main import app
 
 
 @pytest.fixture

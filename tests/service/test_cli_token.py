@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from running import Service, running
-from tableside.auth import Auth
-from tableside.cli import app
+from tableside.auth.authenticator import Auth
+from tableside.cli.main import app
 from tableside.settings import checked
 
 pytestmark = pytest.mark.server

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from store_contract import StoreContract, Time, put, same, update
-from tableside import compare_and_set, values
-from tableside.compare_and_set import CompareAndSet, Exchange, Seen, Step
-from tableside.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
-from tableside.store import Clock, Page, Policy, Scan, TableSpec
+from tableside.core import compare_and_set, values
+from tableside.core.compare_and_set import CompareAndSet, Exchange, Seen, Step
+from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
+from tableside.core.store import Clock, Page, Policy, Scan, TableSpec
+from tableside.core.transitions import Stored
 from tableside.stores.memory import MemoryStore
-from tableside.transition import Stored
 
 
 class Dictionary(Exchange):

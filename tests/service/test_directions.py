@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from store_contract import put, update
-from tableside.directions import apart, applied_if_unanswered, direction
-from tableside.operations import Delete, Get, Operation, Outcome, Written
+from tableside.core.directions import apart, applied_if_unanswered, direction
+from tableside.core.operations import Delete, Get, Operation, Outcome, Written
 
 MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})]
 

@@ -18,14 +18,14 @@ from kinds import EVERY, REMOTE, Kind, kind
 from running import Service, running
 from servers.proxy import FaultProxy
 from store_contract import put, same
-from tableside import updates, values
-from tableside.catalog import Catalog, Environment
-from tableside.errors import TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Update, Written
+from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.stack import StackMetrics
+from tableside.catalog.table import Table
+from tableside.core import updates, values
+from tableside.core.errors import TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Update, Written
+from tableside.core.store import Scan
 from tableside.settings import checked
-from tableside.stack import Metrics
-from tableside.store import Scan
-from tableside.table import Table
 
 pytestmark = pytest.mark.server
 
@@ -113,7 +113,9 @@ async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(
 async def table(used: Kind, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Table]:
     for name, value in used.environment.items():
         monkeypatch.setenv(name, value)
-    catalog = await Catalog.open(checked(used.configuration(deadline_s=60)), Environment(Metrics(CollectorRegistry())))
+    catalog = await Catalog.open(
+        checked(used.configuration(deadline_s=60)), Environment(StackMetrics(CollectorRegistry()))
+    )
     try:
         yield await catalog.table("t")
     finally:

@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 
 from kinds import kind
 from running import Service, running
-from tableside import exposition
 from tableside.app import create_app
 from tableside.settings import checked
+from tableside.telemetry import exposition
 from waiting import until
 
 pytestmark = pytest.mark.server

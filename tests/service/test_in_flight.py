@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tableside.errors import Overloaded
-from tableside.in_flight import Bound, InFlight, Metrics, Share
+from tableside.catalog.admission import AdmissionMetrics, Bound, InFlight, Share
+from tableside.core.errors import Overloaded
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def in_flight(registry: CollectorRegistry) -> InFlight:
-    return InFlight(Metrics(registry), requests_max=2, operations_max=10, bytes_max=100)
+    return InFlight(AdmissionMetrics(registry), requests_max=2, operations_max=10, bytes_max=100)
 
 
 def under_way(registry: CollectorRegistry, in_flight: InFlight, what: str) -> float | None:

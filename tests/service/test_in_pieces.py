@@ -14,10 +14,10 @@ import uvloop
 
 from certificates import Authority
 from tableside.app import create_app
-from tableside.protocol import Protocol
-from tableside.serving import Config, Place, Server
+from tableside.server.connection import Protocol
+from tableside.server.server import Config, Place, Server
+from tableside.server.tls import Tls
 from tableside.settings import checked
-from tableside.tls import Tls
 
 VALUE = json.dumps({"v": "x" * 2_000_000}).encode()
 ANSWER_BYTES_MIN = 16_000_000

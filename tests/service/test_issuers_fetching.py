@@ -13,8 +13,8 @@ import pytest
 from certificates import Authority
 from issuing import Issuer, SigningKey, issuing
 from servers.process import free_port
-from tableside.issuers import fetching
-from tableside.issuers.fetching import ANSWER_BYTES_MAX, NotFetched, Place, fetched
+from tableside.auth import jwks_client
+from tableside.auth.jwks_client import ANSWER_BYTES_MAX, NotFetched, Place, fetched
 
 DISCOVERY = "/.well-known/openid-configuration"
 
@@ -84,7 +84,7 @@ async def test_an_issuer_elsewhere_cannot_point_at_this_machine() -> None:
         document = json.dumps({"issuer": "https://id.example", "jwks_uri": jwks_uri}).encode()
         transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=httpx.ByteStream(document)))
         async with httpx.AsyncClient(transport=transport) as client:
-            return await fetching._discovered(client, "https://id.example")
+            return await jwks_client._discovered(client, "https://id.example")
 
     assert await discovered("https://keys.example/keys") == "https://keys.example/keys"
     for url in ("http://127.0.0.1:9/keys", "https://localhost/keys", "https://[::1]/keys"):
@@ -136,7 +136,7 @@ async def test_a_long_answer_is_taken_as_far_as_it_may_go(issuer: Issuer) -> Non
 
 
 async def test_nobody_waits_for_a_slow_issuer_forever(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "FETCH_S", 0.2)
+    monkeypatch.setattr(jwks_client, "FETCH_S", 0.2)
     issuer.slow_s = 1.0
     began = time.monotonic()
     assert "no answer" in await why(place(issuer)) or "Timeout" in await why(place(issuer))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from issuing import SigningKey
-from tableside.issuers.keys import KEYS_MAX, parsed
+from tableside.auth.jwks import KEYS_MAX, parsed
 
 RSA = SigningKey("rsa", "RSA")
 P256 = SigningKey("p256")

@@ -126,7 +126,7 @@ async def test_configured_tokens_go_on_as_they_did(guarded: Guarded) -> None:
 async def test_a_token_is_verified_once_and_then_looked_up(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     token = guarded.token(jti="once")
     assert (await ask(guarded, "get", bearer(token))).status_code in (200, 404)
-    monkeypatch.setattr("tableside.issuers.verifying.jwt.decode", None)
+    monkeypatch.setattr("tableside.auth.jwt_verifier.jwt.decode", None)
     assert (await ask(guarded, "get", bearer(token))).status_code in (200, 404)
 
 
@@ -275,7 +275,7 @@ async def guarded_by(issuer: Issuer, *rules: Mapping[str, Any]) -> AsyncIterator
 @pytest.fixture
 def cool(monkeypatch: pytest.MonkeyPatch) -> float:
     """Let fetches follow each other sooner than they do otherwise."""
-    monkeypatch.setattr("tableside.issuers.source.COOL_S", 0.3)
+    monkeypatch.setattr("tableside.auth.key_source.COOL_S", 0.3)
     return 0.3
 
 

@@ -1,6 +1,6 @@
 """Tokens that were verified are remembered until they expire, and no more than there is room for."""
 
-from tableside.issuers.remembered import Remembered
+from tableside.auth.token_cache import Remembered
 
 
 class Clock:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tableside.issuers.rules import Rules, Verified, name_of
-from tableside.settings import IssuerSettings
+from tableside.auth import IssuerSettings
+from tableside.auth.claim_rules import Rules, Verified, name_of
 
 ID = "https://id.example"
 

@@ -15,8 +15,9 @@ import yaml
 
 from issuing import Issuer, SigningKey, claims, issuing
 from running import Service, running
-from tableside.issuers.rules import Rules
-from tableside.settings import AuthSettings, checked
+from tableside.auth import AuthSettings
+from tableside.auth.claim_rules import Rules
+from tableside.settings import checked
 from waiting import until
 
 pytestmark = pytest.mark.server

@@ -4,17 +4,9 @@ from typing import Any
 
 import pytest
 
-from tableside.settings import (
-    ALGORITHMS,
-    ISSUERS_MAX,
-    PATTERNS_MAX,
-    RULES_MAX,
-    AuthSettings,
-    SettingsError,
-    checked,
-    load,
-)
-from tableside.settings.issuers import CLAIM_PATTERNS_MAX
+from tableside.auth import ALGORITHMS, ISSUERS_MAX, PATTERNS_MAX, RULES_MAX, AuthSettings
+from tableside.auth.settings import CLAIM_PATTERNS_MAX
+from tableside.settings import SettingsError, checked, load
 
 STORES = {"stores": {"local": {"kind": "memory"}}}
 RULE: dict[str, Any] = {"claims": {"sub": "*"}, "read": ["*"]}

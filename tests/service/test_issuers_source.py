@@ -10,12 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from issuing import SigningKey
-from tableside.errors import Overloaded
-from tableside.issuers import IssuerUnavailable
-from tableside.issuers.fetching import NotFetched, Place
-from tableside.issuers.keys import Keys, parsed
-from tableside.issuers.metrics import IssuerMetrics
-from tableside.issuers.source import COOL_S, RETRY_MAX_S, STALE_S, WAIT_S, WAITING_MAX, Source
+from tableside.auth import IssuerUnavailable
+from tableside.auth.jwks import Keys, parsed
+from tableside.auth.jwks_client import NotFetched, Place
+from tableside.auth.key_source import COOL_S, RETRY_MAX_S, STALE_S, WAIT_S, WAITING_MAX, Source
+from tableside.auth.metrics import IssuerMetrics
+from tableside.core.errors import Overloaded
 from virtual_time import in_virtual_time, now
 
 REFRESH_S = 300.0

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from issuing import SigningKey, claims, tampered, unsigned
-from tableside.issuers import KeysMissing, Refused, Verified
-from tableside.issuers.fetching import Place
-from tableside.issuers.keys import parsed
-from tableside.issuers.metrics import IssuerMetrics
-from tableside.issuers.source import Source
-from tableside.issuers.tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, read
-from tableside.issuers.verifying import Verifier, verified
-from tableside.settings import IssuerSettings
+from tableside.auth import IssuerSettings, KeysMissing, Refused, Verified
+from tableside.auth.jwks import parsed
+from tableside.auth.jwks_client import Place
+from tableside.auth.jwt_header import KID_LENGTH_MAX, TOKEN_BYTES_MAX, read
+from tableside.auth.jwt_verifier import Verifier, verified
+from tableside.auth.key_source import Source
+from tableside.auth.metrics import IssuerMetrics
 
 ID, OTHER = "https://id.example", "https://other.example"
 RSA, P256, ED = SigningKey("rsa", "RSA"), SigningKey("p256"), SigningKey("ed", "Ed25519")

@@ -8,10 +8,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from store_contract import COMPOSITE, INTEGERS, STRINGS, THREE_PARTS, UNUSUAL_KEYS
-from tableside.errors import InvalidOperation, MalformedRequest
-from tableside.keys import KeyField, KeySchema, after_all_with
-from tableside.operations import Key
-from tableside.values import JsonObject
+from tableside.core.errors import InvalidOperation, MalformedRequest
+from tableside.core.keys import KeyField, KeySchema, after_all_with
+from tableside.core.operations import Key
+from tableside.core.values import JsonObject
 
 TWO_STRINGS = KeySchema((KeyField("a", "string"), KeyField("b", "string")))
 STRING_IN_THE_MIDDLE = KeySchema((KeyField("a", "integer"), KeyField("b", "string"), KeyField("c", "integer")))

@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import put, update
-from tableside.errors import RecordNotFound, Throttled
-from tableside.known import Reads, Succeeded, all_succeeded, reads
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
-from tableside.policies import calls
-from tableside.policies.calls import Calls
+from tableside.core.directions import Reads, Succeeded, all_succeeded, reads
+from tableside.core.errors import RecordNotFound, Throttled
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core.store import Policy, TableSpec
+from tableside.policies import store_metrics
 from tableside.policies.rate_limit import CallerLimit, Rate
-from tableside.store import Policy, TableSpec
+from tableside.policies.store_metrics import Calls
 from tableside.stores.memory import MemoryStore
 
 GETS: list[Operation] = [Get("a"), Get("b")]
@@ -64,7 +64,7 @@ async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
 
 
 async def test_who_times_the_store_tells_others_that_all_succeeded() -> None:
-    store = Calls(MemoryStore(TableSpec("t")), "memory", metrics=calls.Metrics(CollectorRegistry()))
+    store = Calls(MemoryStore(TableSpec("t")), "memory", metrics=store_metrics.Metrics(CollectorRegistry()))
     fine = await store.apply([put("a"), Get("b")])
     assert type(fine) is Succeeded
     mixed = await store.apply([Get("a"), update("c", {})])

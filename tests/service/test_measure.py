@@ -7,12 +7,12 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import put, update
-from tableside.errors import TableError
-from tableside.measure import Measure, Metrics
-from tableside.operations import Delete, Get, Token
-from tableside.store import Capabilities, Scan, TableSpec
+from tableside.catalog.table import Table
+from tableside.catalog.table_metrics import Measure, Metrics
+from tableside.core.errors import TableError
+from tableside.core.operations import Delete, Get, Token
+from tableside.core.store import Capabilities, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.table import Table
 from virtual_time import in_virtual_time
 
 

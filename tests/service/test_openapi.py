@@ -19,10 +19,10 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route
 
 from running import Service, running
-from tableside import openapi
 from tableside.app import create_app
+from tableside.http import openapi
+from tableside.http.wire.problems import STATUS
 from tableside.settings import checked
-from tableside.wire.problems import STATUS
 
 pytestmark = pytest.mark.server
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"

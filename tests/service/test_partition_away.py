@@ -13,7 +13,7 @@ import pytest
 
 from running import running
 from servers.proxy import FaultProxy
-from tableside.placement import default_partition
+from tableside.core.partitioner import default_partition
 
 pytestmark = pytest.mark.server
 EVERYWHERE = {"partitions": "all"}

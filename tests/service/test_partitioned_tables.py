@@ -9,9 +9,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from store_contract import put, update
-from tableside import values
-from tableside.catalog import Catalog, Environment
-from tableside.errors import (
+from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
+from tableside.catalog.admission import InFlight
+from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.stack import StackMetrics
+from tableside.catalog.table import Table
+from tableside.core import values
+from tableside.core.errors import (
     DeadlineExceeded,
     Overloaded,
     StoreUnavailable,
@@ -20,14 +24,10 @@ from tableside.errors import (
     Throttled,
     TooLarge,
 )
-from tableside.in_flight import InFlight
-from tableside.in_flight import Metrics as InFlightMetrics
-from tableside.operations import Get, Operation, Outcome, Record, Token, Written
-from tableside.placement import default_partition
+from tableside.core.operations import Get, Operation, Outcome, Record, Token, Written
+from tableside.core.partitioner import default_partition
 from tableside.settings import checked
-from tableside.stack import Metrics
 from tableside.stores.memory import MemoryBackend
-from tableside.table import Table
 
 STORES: dict[str, Any] = {
     "a": {"kind": "memory"},
@@ -43,7 +43,7 @@ async def opened(
     data: dict[str, Any], registry: CollectorRegistry | None = None, in_flight: InFlight | None = None
 ) -> AsyncIterator[Catalog]:
     operations = None if in_flight is None else in_flight.operations
-    environment = Environment(Metrics(registry or CollectorRegistry()), operations=operations)
+    environment = Environment(StackMetrics(registry or CollectorRegistry()), operations=operations)
     catalog = await Catalog.open(checked(data), environment)
     try:
         yield catalog

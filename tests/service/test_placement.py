@@ -6,9 +6,9 @@ import pytest
 
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from store_contract import update
-from tableside.errors import InvalidOperation
-from tableside.operations import Delete, Get, Operation, Put
-from tableside.placement import chosen, default_partition, murmur2, placed
+from tableside.core.errors import InvalidOperation
+from tableside.core.operations import Delete, Get, Operation, Put
+from tableside.core.partitioner import chosen, default_partition, murmur2, placed
 
 CHOICES: dict[str, tuple[object, tuple[int, ...] | None]] = {
     "all by name": ("all", (0, 1, 2)),

@@ -7,9 +7,9 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
-from tableside import unread
-from tableside.answering import JOINED_BYTES_MAX
-from tableside.protocol import Protocol, State
+from tableside.server import slow_readers
+from tableside.server.connection import Protocol, State
+from tableside.server.response_writer import JOINED_BYTES_MAX
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
 ALWAYS = b"cache-control: no-cache\r\nx-content-type-options: nosniff\r\n"
@@ -361,20 +361,20 @@ async def test_an_end_that_is_not_read_is_not_waited_for() -> None:
 
 
 def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread, "UNREAD_BYTES_MAX", 1000)
+    monkeypatch.setattr(slow_readers, "UNREAD_BYTES_MAX", 1000)
     connections = []
     for _ in range(3):
         recorder, protocol = Recorder(), Protocol.__new__(Protocol)
-        protocol.reader = unread.Reader(cast("asyncio.Transport", recorder))
+        protocol.reader = slow_readers.Reader(cast("asyncio.Transport", recorder))
         connections.append((recorder, protocol))
         recorder.unread = 600
     all_of_them = [protocol for _, protocol in connections]
-    assert unread.late(all_of_them, 10) == [], "nobody knows yet who is slow"
+    assert slow_readers.late(all_of_them, 10) == [], "nobody knows yet who is slow"
     connections[1][0].unread = 590
     connections[2][0].unread = 400
-    assert unread.late(all_of_them, 12) == all_of_them[:1]
+    assert slow_readers.late(all_of_them, 12) == all_of_them[:1]
     connections[2][0].unread = 411
-    assert unread.late(all_of_them, 12) == all_of_them[:2]
+    assert slow_readers.late(all_of_them, 12) == all_of_them[:2]
 
 
 async def test_what_follows_an_answer_without_being_a_request_keeps_no_connection() -> None:

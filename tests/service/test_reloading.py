@@ -20,14 +20,14 @@ from kinds import kind
 from running import Service, running
 from scripted import Scripted
 from store_contract import put, update
-from tableside.catalog import Catalog, Environment
-from tableside.errors import StoreUnavailable, TableNotFound
-from tableside.operations import Get, Put, Record, Written
-from tableside.reloading import Reloader, beyond_reloading, keep, load_to_join
+from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.reloader import Reloader, beyond_reloading, keep, load_to_join
+from tableside.catalog.stack import StackMetrics
+from tableside.catalog.table import Table
+from tableside.core.errors import StoreUnavailable, TableNotFound
+from tableside.core.operations import Get, Put, Record, Written
+from tableside.core.store import Store, TableSpec
 from tableside.settings import Settings, SettingsError, checked, load
-from tableside.stack import Metrics
-from tableside.store import Store, TableSpec
-from tableside.table import Table
 
 pytestmark = pytest.mark.server
 
@@ -66,7 +66,7 @@ def test_another_store_needs_a_restart() -> None:
 
 @pytest.fixture
 async def catalog() -> AsyncIterator[Catalog]:
-    opened = await Catalog.open(settings({"t": {}}), Environment(Metrics(CollectorRegistry())))
+    opened = await Catalog.open(settings({"t": {}}), Environment(StackMetrics(CollectorRegistry())))
     yield opened
     await opened.close()
 
@@ -204,7 +204,7 @@ async def test_a_table_that_takes_the_place_of_another_keeps_nothing_that_its_wr
 
 
 async def made_by_writes() -> Catalog:
-    return await Catalog.open(settings({}, auto_create=True), Environment(Metrics(CollectorRegistry())))
+    return await Catalog.open(settings({}, auto_create=True), Environment(StackMetrics(CollectorRegistry())))
 
 
 @pytest.mark.parametrize(("name", "table"), [("made", CACHED), ("other", {"name": "made", **CACHED})])

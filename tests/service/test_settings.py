@@ -6,9 +6,9 @@ from textwrap import dedent
 import pytest
 from pydantic import BaseModel
 
-from tableside.keys import KeyField
+from tableside.core.keys import KeyField
 from tableside.settings import LimitSettings, Settings, SettingsError, TableSettings, checked, default_settings, load
-from tableside.stores.rocksdb import RocksdbSettings
+from tableside.stores.rocksdb.store import RocksdbSettings
 
 DOCUMENTATION = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

@@ -14,14 +14,14 @@ from prometheus_client import CollectorRegistry
 
 from naive import Asked, Naive
 from store_contract import StoreContract, Time, same
-from tableside import updates, values
-from tableside.errors import StoreUnavailable, TableError, Throttled
-from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
+from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.catalog.table import Table
+from tableside.core import updates, values
+from tableside.core.errors import StoreUnavailable, TableError, Throttled
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
+from tableside.core.store import Policy, Store, TableSpec
 from tableside.settings import TableSettings
-from tableside.stack import Around, Metrics, stack
-from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.table import Table
 from virtual_time import in_virtual_time
 
 EVERYTHING: dict[str, Any] = {
@@ -47,7 +47,7 @@ KEYS = [f"k{index}" for index in range(12)]
 
 
 def around(registry: CollectorRegistry) -> Around:
-    return Around(Metrics(registry), remote=False)
+    return Around(StackMetrics(registry), remote=False)
 
 
 def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:

@@ -23,13 +23,14 @@ from hypothesis.stateful import (
 
 from naive import Asked, Naive, Told
 from store_contract import same
-from tableside import updates, values
-from tableside.errors import InvalidOperation, TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
-from tableside.store import Backend, Scan, TableSpec
+from tableside.catalog.table import Table
+from tableside.core import updates, values
+from tableside.core.backend import Backend
+from tableside.core.errors import InvalidOperation, TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
+from tableside.core.store import Scan, TableSpec
 from tableside.stores.memory import MemoryBackend
-from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
-from tableside.table import Table
+from tableside.stores.rocksdb.store import RocksdbBackend, RocksdbSettings
 
 Result = TypeVar("Result")
 

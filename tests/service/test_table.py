@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from store_contract import COMPOSITE, put, same, update
-from tableside import transition, values
-from tableside.errors import (
+from tableside.catalog.table import TOGETHER_MAX, UPDATED_BYTES_MAX, Table
+from tableside.core import transitions, values
+from tableside.core.errors import (
     DeadlineExceeded,
     InvalidOperation,
     PreconditionFailed,
@@ -19,11 +20,10 @@ from tableside.errors import (
     TableError,
     TooLarge,
 )
-from tableside.keys import KeySchema
-from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
-from tableside.store import Capabilities, Page, Policy, Scan, TableSpec
+from tableside.core.keys import KeySchema
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
+from tableside.core.store import Capabilities, Page, Policy, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.table import TOGETHER_MAX, UPDATED_BYTES_MAX, Table
 
 
 class Watched(Policy):
@@ -241,7 +241,7 @@ async def test_of_updates_that_were_folded_one_that_fails_leaves_the_others_stan
 async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standing(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transition, "VALUE_BYTES_MAX", 100)
+    monkeypatch.setattr(transitions, "VALUE_BYTES_MAX", 100)
     outcomes = await table.batch([put("a", {"n": 1}), put("a", {"n": "x" * 200})])
     assert [type(outcome) for outcome in outcomes] == [Written, TooLarge]
     assert await value(table, "a") == {"n": 1}

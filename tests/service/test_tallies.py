@@ -9,8 +9,8 @@ import prometheus_client
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tableside import tallies
-from tableside.tallies import Registry
+from tableside.telemetry import counters
+from tableside.telemetry.counters import Registry
 
 BUCKETS = (0.5, 1.0, 2.5)
 
@@ -52,7 +52,7 @@ def counted(
 
 
 def test_values_are_those_of_the_library() -> None:
-    found = [*counted(tallies.Counter, tallies.Histogram)]
+    found = [*counted(counters.Counter, counters.Histogram)]
     assert found == [*counted(prometheus_client.Counter, prometheus_client.Histogram)]
     assert 'sizes_bucket{kind="a",le="0.5"} 2.0' in found[-1]
     assert 'sizes_sum{kind="a"} 108.60001' in found[-1]
@@ -61,8 +61,8 @@ def test_values_are_those_of_the_library() -> None:
 
 def test_what_is_counted_is_with_the_library_once_it_is_settled() -> None:
     registry = Registry()
-    calls = tallies.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
-    sizes = tallies.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
+    calls = counters.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
+    sizes = counters.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
     for size in (1, 2, 3):
         calls.inc(size)
         sizes.observe(size)
@@ -77,8 +77,8 @@ def test_what_is_counted_is_with_the_library_once_it_is_settled() -> None:
 @pytest.mark.usefixtures("impatient")
 def test_nothing_is_lost_or_taken_back_while_others_look() -> None:
     registry = Registry()
-    calls = tallies.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
-    sizes = tallies.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
+    calls = counters.Counter("calls", "Calls.", ("kind",), registry=registry).labels("a")
+    sizes = counters.Histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry).labels("a")
     over = threading.Event()
     falls: list[float] = []
 

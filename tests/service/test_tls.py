@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from certificates import Authority, Signed
 from running import Service, running
 from servers.process import free_port
-from tableside.cli import app
+from tableside.cli.main import app
 from waiting import until
 
 pytestmark = pytest.mark.server

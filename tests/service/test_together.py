@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tableside.together import TURN_S, Turn, parts, together
+from tableside.core.concurrency import TURN_S, Turn, parts, together
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store_contract import same
-from tableside import updates, values
-from tableside.errors import InvalidOperation, TooLarge
-from tableside.updates import Edit, Edits, MergePatch, fold, parse
+from tableside.core import updates, values
+from tableside.core.errors import InvalidOperation, TooLarge
+from tableside.core.updates import Edit, Edits, MergePatch, fold, parse
 
 
 def applied(value: dict[str, Any], document: object) -> Any:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableside import values
-from tableside.errors import InvalidOperation, MalformedRequest
+from tableside.core import values
+from tableside.core.errors import InvalidOperation, MalformedRequest
 
 
 def canonical(text: str) -> bytes:

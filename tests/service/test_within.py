@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tableside.within import within
+from tableside.core.concurrency import within
 
 
 def soon() -> float:

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tableside import values
-from tableside.errors import InvalidOperation, RecordNotFound
-from tableside.operations import Delete, Get, Operation, Record, Written
+from tableside.core import values
+from tableside.core.errors import InvalidOperation, RecordNotFound
+from tableside.core.operations import Delete, Get, Operation, Record, Written
 
 from .opening import Open, Opens
 from .words import etag, one, put, record, refused, same, update, value, written

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tableside import values
-from tableside.errors import InvalidOperation
-from tableside.operations import Delete, Get, Key, Record
+from tableside.core import values
+from tableside.core.errors import InvalidOperation
+from tableside.core.operations import Delete, Get, Key, Record
 
 from .opening import Open, Opens
 from .words import (

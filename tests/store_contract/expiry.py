@@ -1,8 +1,8 @@
 """When a record expires, and that an expired one is absent."""
 
-from tableside.errors import RecordNotFound
-from tableside.operations import NO_EXPIRY, Get, Operation
-from tableside.store import Store
+from tableside.core.errors import RecordNotFound
+from tableside.core.operations import NO_EXPIRY, Get, Operation
+from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
 from .words import one, put, record, refused, same, scanned, update, value, written

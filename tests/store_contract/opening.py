@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tableside.keys import KeySchema
-from tableside.store import Store, TableSpec, now_ms
+from tableside.core.keys import KeySchema
+from tableside.core.store import Store, TableSpec, now_ms
 
 from .words import STRINGS
 

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tableside import errors, values
-from tableside.errors import InvalidOperation, PreconditionFailed, RecordNotFound, StoreUnavailable, TableError
-from tableside.operations import NO_EXPIRY, Delete, Get, Key, Operation, Record, Token, Written
-from tableside.store import Capabilities, Policy, Scan
+from tableside.core import errors, values
+from tableside.core.errors import InvalidOperation, PreconditionFailed, RecordNotFound, StoreUnavailable, TableError
+from tableside.core.operations import NO_EXPIRY, Delete, Get, Key, Operation, Record, Token, Written
+from tableside.core.store import Capabilities, Policy, Scan
 
 from .opening import Open, Time
 from .within import PATIENCE_S, Within, WithinPolicy, increment

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tableside import values
-from tableside.errors import PreconditionFailed, TableError
-from tableside.operations import Delete, Get, Operation, Record, Token, Written
-from tableside.store import Policy
+from tableside.core import values
+from tableside.core.errors import PreconditionFailed, TableError
+from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
+from tableside.core.store import Policy
 
 from .within import PATIENCE_S, Within, WithinPolicy, increment, until
 from .words import etag, one, put, refused, same, value, written

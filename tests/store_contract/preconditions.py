@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tableside.errors import PreconditionFailed
-from tableside.operations import ANY_ETAG, Delete, Get, Written
-from tableside.store import Store
+from tableside.core.errors import PreconditionFailed
+from tableside.core.operations import ANY_ETAG, Delete, Get, Written
+from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
 from .words import etag, one, put, refused, same, update, value, written

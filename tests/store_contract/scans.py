@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tableside import values
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Delete, Key
-from tableside.store import Page, Scan, Store
+from tableside.core import values
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Delete, Key
+from tableside.core.store import Page, Scan, Store
 
 from .opening import Open, Opens, needs
 from .words import COMPOSITE, INTEGERS, STRINGS, UNUSUAL_KEYS, met_once, one, pages, put, record, same, scanned

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tableside import values
-from tableside.errors import InvalidOperation, PreconditionFailed, RecordNotFound, Unsupported
-from tableside.operations import Delete, Get, Token
-from tableside.store import Store
+from tableside.core import values
+from tableside.core.errors import InvalidOperation, PreconditionFailed, RecordNotFound, Unsupported
+from tableside.core.operations import Delete, Get, Token
+from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
 from .words import etag, one, put, record, refused, same, scanned, update, value, written

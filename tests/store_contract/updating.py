@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from tableside.errors import InvalidOperation, RecordNotFound
-from tableside.operations import Delete, Get, Written
+from tableside.core.errors import InvalidOperation, RecordNotFound
+from tableside.core.operations import Delete, Get, Written
 
 from .opening import Open, Opens
 from .words import etag, one, put, refused, same, update, value, written

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from scripted import Scripted
-from tableside.errors import StoreUnavailable
-from tableside.operations import Key, Operation, Outcome
-from tableside.store import Capabilities, Page, Policy, Scan, Store, TableSpec
+from tableside.core.errors import StoreUnavailable
+from tableside.core.operations import Key, Operation, Outcome
+from tableside.core.store import Capabilities, Page, Policy, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 
 from .opening import Opens, Time

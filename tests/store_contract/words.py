@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from tableside import updates, values
-from tableside.errors import TableError
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Get, Key, Operation, Outcome, Put, Record, Update, Written
-from tableside.store import Page, Scan, Store
+from tableside.core import updates, values
+from tableside.core.errors import TableError
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Get, Key, Operation, Outcome, Put, Record, Update, Written
+from tableside.core.store import Page, Scan, Store
 
 STRINGS = KeySchema()
 INTEGERS = KeySchema((KeyField("id", "integer"),))

@@ -11,12 +11,27 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 from sortedcontainers import SortedDict
-from tableside.errors import StoreUnavailable
-from tableside.operations import Get, Key, Operation, Outcome, Record
-from tableside.ranges import Range, of_scan
-from tableside.store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
-from tableside.stores import NoOptions
-from tableside.transition import Changed, Stored, record, transition
+from tableside.core import (
+    Capabilities,
+    Changed,
+    Clock,
+    Get,
+    Key,
+    NoOptions,
+    Operation,
+    Outcome,
+    Page,
+    Range,
+    Record,
+    Scan,
+    Stored,
+    StoreUnavailable,
+    TableSpec,
+    now_ms,
+    of_scan,
+    record,
+    transition,
+)
 
 
 class FilesSettings(BaseModel, frozen=True, extra="forbid"):

@@ -1,4 +1,9 @@
-"""Policies: stores around a store.
+"""Policies: stores that wrap a store to add timeouts, retries, rate limits, coalescing or a cache.
 
-The stack, outside in: measure, then the store. `catalog.stack` is where the order is written down.
+Policies are independent of each other; `catalog.stack` puts them in order. Imports `core` and `telemetry`.
 """
+
+from .cache import Cache
+from .retry import RetryBudget
+
+__all__ = ["Cache", "RetryBudget"]

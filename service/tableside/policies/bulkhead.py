@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from ..errors import Overloaded
-from ..operations import Operation, Outcome
-from ..store import Page, Policy, Scan, Store
-from ..tracing import Traces, waiting
+from ..core import Operation, Outcome, Page, Scan, Store
+from ..core.errors import Overloaded
+from ..core.store import Policy
+from ..telemetry import Traces, waiting
 
 
 class Metrics:

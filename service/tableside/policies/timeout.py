@@ -14,11 +14,9 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
-from ..directions import DIRECTIONS, apart, applied_if_unanswered, direction
-from ..errors import DeadlineExceeded, StoreUnavailable, TableError
-from ..known import all_succeeded, reads
-from ..operations import Operation, Outcome
-from ..store import Policy, Store
+from ..core import DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable, TableError
+from ..core.directions import DIRECTIONS, all_succeeded, apart, applied_if_unanswered, direction, reads
+from ..core.store import Policy
 
 GRACE_S = 0.1
 """How long after its time a store is still waited for: it ends by itself then, and knows what it has finished."""

@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import RootModel
 
-from .auth import AuthSettings, Tokens
+from ..auth import AuthSettings, Tokens
 from .faults import Faults, SettingsError
-from .file import read
+from .yaml_file import read
 
 
 class _TokensFile(RootModel[Tokens], frozen=True):

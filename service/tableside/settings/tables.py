@@ -4,8 +4,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, Field, model_validator
 
-from ..keys import KeyField, KeySchema, PartType
-from ..store import TableSpec
+from ..core import KeyField, KeySchema, PartType, TableSpec
 from .faults import NAME
 
 

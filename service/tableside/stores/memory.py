@@ -11,11 +11,27 @@ from copy import copy
 from pydantic import BaseModel
 from sortedcontainers import SortedDict
 
-from ..operations import Get, Key, Operation, Outcome, Record
-from ..ranges import Range, between, of_scan
-from ..store import Capabilities, Clock, Page, Scan, TableSpec, now_ms
-from ..transition import Changed, Stored, record, transition
-from . import NoOptions
+from ..core import (
+    Capabilities,
+    Changed,
+    Clock,
+    Get,
+    Key,
+    NoOptions,
+    Operation,
+    Outcome,
+    Page,
+    Range,
+    Record,
+    Scan,
+    Stored,
+    TableSpec,
+    between,
+    now_ms,
+    of_scan,
+    record,
+    transition,
+)
 
 SWEPT_PER_WRITE = 2
 """How many records each write looks at, to remove what has expired: expired records stay fewer than live ones."""

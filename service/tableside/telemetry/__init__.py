@@ -1,4 +1,27 @@
-"""What is told about requests to those who run the service: its log, a line per request, and traces.
+"""Counters, spans and logs, and their export. Nothing here logs a key, a value or a secret, not even at debug level.
 
-Nothing here shows a key, a value or a secret: not even at the level of debugging.
+Independent of HTTP: `http` observes requests and reports them through this package. Imports `core`.
 """
+
+from .allowance import Allowance
+from .counters import Counter, Histogram
+from .exposition import DIRECTORY_VARIABLE, Exposition
+from .logs import REQUEST_LOGGER
+from .settings import LogSettings, TraceSettings
+from .spans import Attribute, Traces, current_context, current_link, waiting
+
+__all__ = [
+    "DIRECTORY_VARIABLE",
+    "REQUEST_LOGGER",
+    "Allowance",
+    "Attribute",
+    "Counter",
+    "Exposition",
+    "Histogram",
+    "LogSettings",
+    "TraceSettings",
+    "Traces",
+    "current_context",
+    "current_link",
+    "waiting",
+]

@@ -15,9 +15,9 @@ from typing import Any, TextIO
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
-from ..settings import LogSettings
-from .exceptions import OWN, named, told, without_messages
-from .floods import Flood
+from .log_limits import Flood
+from .redaction import OWN, named, told, without_messages
+from .settings import LogSettings
 
 Line = MutableMapping[str, Any]
 
@@ -26,8 +26,8 @@ EVENT_CHARACTERS_MAX = 4096
 SPOKEN = (*OWN, "uvicorn")
 """Loggers whose texts hold nothing of tables' data, and which speak from the configured level on."""
 
-BOUNDED = f"{__package__}.requests"
-"""The logger that bounds itself what it says, by what requests came to."""
+REQUEST_LOGGER = "tableside.requests"
+"""The logger of requests, which limits its lines itself, by the outcome of requests."""
 
 _RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
@@ -59,7 +59,7 @@ class _Lines(logging.StreamHandler[TextIO]):
         """Write a line, unless too many came from there in this second; the next line is told how many."""
         for (path, line), count in self._flood.left_out().items():
             super().emit(_own(logging.WARNING, f"left out of the log: {_place(path, line)}", record, left_out=count))
-        if record.name == BOUNDED or self._flood.passes((record.pathname, record.lineno)):
+        if record.name == REQUEST_LOGGER or self._flood.passes((record.pathname, record.lineno)):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tableside.console.counts import FAILURES, Change, Counts
-from tableside.console.quantiles import quantile
+from tableside.http.console.counts import FAILURES, Change, Counts
+from tableside.http.console.quantiles import quantile
 
 
 def counts(**numbers: float) -> Counts:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tableside.console.health import AGE_MAX_S, WAIT_MAX_S, Health, Stores
-from tableside.errors import StoreUnavailable
+from tableside.core.errors import StoreUnavailable
+from tableside.http.console.health import AGE_MAX_S, WAIT_MAX_S, Health, Stores
 from virtual_time import in_virtual_time, now
 
 

@@ -4,20 +4,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from store_contract import put
-from tableside.console.counts import Change, Counts
-from tableside.console.reading import FAMILIES, read
-from tableside.in_flight import InFlight
-from tableside.in_flight import Metrics as InFlightMetrics
-from tableside.measure import Measure
-from tableside.operations import Get
+from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
+from tableside.catalog.admission import InFlight
+from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.catalog.table import Table
+from tableside.catalog.table_metrics import Measure
+from tableside.core.operations import Get
+from tableside.core.store import TableSpec
+from tableside.http.console.counts import Change, Counts
+from tableside.http.console.reading import FAMILIES, read
 from tableside.settings import TableSettings
-from tableside.stack import Around, Metrics, stack
-from tableside.store import TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.table import Table
 
 
-def table(metrics: Metrics, name: str = "t", **settings: object) -> Table:
+def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
     chosen = TableSettings.model_validate({"store": "local", **settings})
     around = stack(MemoryStore(TableSpec(name)), chosen, Around(metrics))
     return Table(around.top, measure=Measure(metrics.measure, name))
@@ -25,7 +25,7 @@ def table(metrics: Metrics, name: str = "t", **settings: object) -> Table:
 
 async def test_a_row_holds_what_a_table_did() -> None:
     registry = CollectorRegistry()
-    asked = table(Metrics(registry), cache={"records_max": 10, "ttl_s": 60})
+    asked = table(StackMetrics(registry), cache={"records_max": 10, "ttl_s": 60})
     await asked.one(put("a"))
     for _ in range(3):
         await asked.one(Get("a"))
@@ -43,7 +43,7 @@ async def test_a_row_holds_what_a_table_did() -> None:
 
 async def test_the_total_is_of_all_tables() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = StackMetrics(registry)
     for name in ("one", "two"):
         await table(metrics, name).one(Get("a"))
     reading = read(registry.collect())
@@ -53,7 +53,7 @@ async def test_the_total_is_of_all_tables() -> None:
 
 async def test_what_the_policies_do_is_found() -> None:
     registry = CollectorRegistry()
-    asked = table(Metrics(registry), read={"rate_per_s": 0.001, "burst": 1, "attempts_max": 1}, deadline_s=1)
+    asked = table(StackMetrics(registry), read={"rate_per_s": 0.001, "burst": 1, "attempts_max": 1}, deadline_s=1)
     for _ in range(3):
         await asked.one(Get("a"), 0.05)
     row = read(registry.collect()).tables["t"]
@@ -74,5 +74,5 @@ def test_what_is_under_way_is_found() -> None:
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_a_family_that_is_read_is_one_that_the_service_has(family: str) -> None:
     registry = CollectorRegistry()
-    Metrics(registry)
+    StackMetrics(registry)
     assert family in {found.name for found in registry.collect()}

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from tableside.console.counts import Counts
-from tableside.console.history import History
-from tableside.console.reading import Reading
-from tableside.console.sampler import EVERY_S, SHARE_MAX, UNWATCHED_EVERY_S, WATCHED_S, Sampler
+from tableside.http.console.counts import Counts
+from tableside.http.console.history import History
+from tableside.http.console.reading import Reading
+from tableside.http.console.sampler import EVERY_S, SHARE_MAX, UNWATCHED_EVERY_S, WATCHED_S, Sampler
 from virtual_time import in_virtual_time, now
 
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from tableside.console import numbers, plots
-from tableside.console.counts import BOUNDS_S, Change, Counts
-from tableside.console.verdicts import verdict
-from tableside.errors import StoreUnavailable
+from tableside.core.errors import StoreUnavailable
+from tableside.http.console import numbers, plots
+from tableside.http.console.counts import BOUNDS_S, Change, Counts
+from tableside.http.console.verdicts import verdict
 
 MINUS = "\N{MINUS SIGN}"
 

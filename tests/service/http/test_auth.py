@@ -22,12 +22,12 @@ from starlette.types import Scope
 from running import Service, running
 from service.http.asking import ARROW, Asking, check_problem, check_refused, fresh, statuses
 from tableside.app import create_app
-from tableside.caller import CALLER
-from tableside.notes import Notes
-from tableside.operations import Operation, Outcome
+from tableside.catalog.table import Table
+from tableside.core.caller_context import CALLER
+from tableside.core.operations import Operation, Outcome
+from tableside.core.store import Policy, Store
+from tableside.http.request_context import Notes
 from tableside.settings import checked
-from tableside.store import Policy, Store
-from tableside.table import Table
 
 pytestmark = pytest.mark.server
 

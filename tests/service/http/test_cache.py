@@ -11,10 +11,10 @@ from scripted import Scripted
 from service.http.asking import ARROW, Asking, check_refused, fresh, path_of, read, stream
 from store_contract import put
 from tableside.app import create_app
-from tableside.operations import Operation
+from tableside.catalog.table import Table
+from tableside.core.operations import Operation
 from tableside.policies.cache import Cache
 from tableside.settings import checked
-from tableside.table import Table
 
 pytestmark = pytest.mark.server
 

@@ -26,8 +26,9 @@ from service.http.asking import (
     statuses,
 )
 from tableside.app import create_app
-from tableside.entry import Entry
-from tableside.errors import (
+from tableside.catalog.open_table import Entry
+from tableside.catalog.table import Table
+from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
     Overloaded,
@@ -37,10 +38,9 @@ from tableside.errors import (
     TooLarge,
     Unsupported,
 )
-from tableside.operations import Operation, Outcome
+from tableside.core.operations import Operation, Outcome
+from tableside.core.store import Policy, Store
 from tableside.settings import checked
-from tableside.store import Policy, Store
-from tableside.table import Table
 
 T = "errors"
 

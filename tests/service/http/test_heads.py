@@ -7,7 +7,7 @@ import pytest
 
 from raw_http import Connection, Unanswered
 from served import RECORD, Served, served
-from tableside import protocol
+from tableside.server import connection as protocol
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from naive import No, updated
 from running import running
 from service.http.asking import ARROW, Asking, Result, check_problem, check_refused, fresh, read, stream
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
-from tableside.placement import default_partition
+from tableside.core.partitioner import default_partition
 
 pytestmark = pytest.mark.server
 

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import PolicyContract, Time, put
-from tableside.errors import Overloaded
-from tableside.operations import Get, Operation, Outcome, Written
+from tableside.core.errors import Overloaded
+from tableside.core.operations import Get, Operation, Outcome, Written
+from tableside.core.store import Page, Policy, Scan, Store
 from tableside.policies.bulkhead import Bulkhead, Metrics
-from tableside.store import Page, Policy, Scan, Store
 from virtual_time import in_virtual_time, now
 
 

@@ -23,12 +23,19 @@ from servers.install import ensure_command
 from servers.process import HOST, free_port
 from servers.proxy import FaultProxy
 from store_contract import put, text
-from tableside.errors import InvalidOperation, StoreUnavailable
-from tableside.operations import Delete, Get, Key, Operation, Outcome, Record
+from tableside.core.errors import InvalidOperation, StoreUnavailable
+from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
+from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache, Metrics
-from tableside.policies.cache.channel import Channel
-from tableside.policies.cache.messages import KEYS_MAX, MESSAGE_BYTES_MAX, Message, Unsaid, decoded, encoded
-from tableside.store import TableSpec
+from tableside.policies.cache.invalidation.channel import Channel
+from tableside.policies.cache.invalidation.messages import (
+    KEYS_MAX,
+    MESSAGE_BYTES_MAX,
+    Message,
+    Unsaid,
+    decoded,
+    encoded,
+)
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisBackend, RedisSettings
 
@@ -597,10 +604,10 @@ async def test_it_holds_between_processes(redis_url: str, tmp_path: Path) -> Non
 
 WRITER = """
 import asyncio, sys
-from tableside.operations import Put
+from tableside.core.operations import Put
 from tableside.policies.cache import Cache
-from tableside.policies.cache.channel import Channel
-from tableside.store import TableSpec
+from tableside.policies.cache.invalidation.channel import Channel
+from tableside.core.store import TableSpec
 from tableside.stores.redis.backend import RedisBackend, RedisSettings
 
 async def main(url, place):

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from store_contract import put, update
-from tableside.errors import StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Key, Operation, Outcome, Record, Token, Written
+from tableside.core.errors import StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Token, Written
+from tableside.core.store import Policy, TableSpec
 from tableside.policies.cache import Cache
-from tableside.policies.cache.others import Heard
-from tableside.store import Policy, TableSpec
+from tableside.policies.cache.peers import OnKeys
 from tableside.stores.memory import MemoryStore
 from virtual_time import in_virtual_time
 
@@ -194,7 +194,7 @@ class Bus:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def subscribe(
-        self, table: str, on_keys: Heard, on_lost: Callable[[], None], on_sent: Callable[[int], None]
+        self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
     ) -> "BusMember":
         member = BusMember(self, on_keys, on_lost)
         self._members.append(member)
@@ -225,7 +225,7 @@ class Bus:
 
 
 class BusMember:
-    def __init__(self, bus: Bus, on_keys: Heard, on_lost: Callable[[], None]) -> None:
+    def __init__(self, bus: Bus, on_keys: OnKeys, on_lost: Callable[[], None]) -> None:
         self.bus, self.on_keys, self.on_lost = bus, on_keys, on_lost
 
     def tell(self, keys: Sequence[Key]) -> None:

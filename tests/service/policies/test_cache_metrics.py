@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from cache_site import Site
 from store_contract import put
-from tableside.operations import Delete, Get, Key
+from tableside.core.operations import Delete, Get, Key
 from tableside.policies.cache import Metrics
 from virtual_time import in_virtual_time
 
@@ -163,7 +163,7 @@ def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> 
 
 WORKER = """
 import sys
-from tableside.exposition import Exposition
+from tableside.telemetry.exposition import Exposition
 from tableside.policies.cache.metrics import Metrics, TableMetrics
 
 count, up = map(int, sys.argv[1:])

@@ -12,12 +12,13 @@ from cache_site import Site
 from kinds import EVERY, kind
 from scripted import Scripted
 from store_contract import put, text, update
-from tableside import stores, values
-from tableside.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside import stores
+from tableside.core import values
+from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache
 from tableside.settings import checked
-from tableside.store import TableSpec
 from virtual_time import in_virtual_time, now
 
 

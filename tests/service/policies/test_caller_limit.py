@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import PolicyContract, Time, put
-from tableside.caller import CALLER
-from tableside.errors import Throttled
-from tableside.operations import Get, Operation, Outcome, Written
+from tableside.core.caller_context import CALLER
+from tableside.core.errors import Throttled
+from tableside.core.operations import Get, Operation, Outcome, Written
+from tableside.core.store import Policy, Store
 from tableside.policies.cache import Cache
 from tableside.policies.rate_limit import CallerLimit, CallerMetrics, Rate
-from tableside.policies.rate_limit.callers import Buckets
-from tableside.store import Policy, Store
+from tableside.policies.rate_limit.per_caller import Buckets
 from virtual_time import in_virtual_time, now
 
 

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from store_contract import one, put, update, value
-from tableside.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.coalesce import Coalesce, Metrics
-from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 
 Result = TypeVar("Result")

@@ -10,11 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from store_contract import PolicyContract, Time, put, update
-from tableside import values
-from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core import values
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.coalesce import Coalesce, Metrics
-from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 
 

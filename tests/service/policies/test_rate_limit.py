@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import PolicyContract, Time, put
-from tableside.errors import Throttled
-from tableside.operations import Get, Operation, Outcome, Written
+from tableside.core.errors import Throttled
+from tableside.core.operations import Get, Operation, Outcome, Written
+from tableside.core.store import Policy, Store
 from tableside.policies.rate_limit import Metrics, Rate, RateLimit
 from tableside.policies.rate_limit.bucket import Bucket
-from tableside.store import Policy, Store
 from virtual_time import in_virtual_time, now
 
 

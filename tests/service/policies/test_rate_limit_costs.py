@@ -9,11 +9,11 @@ import pytest
 from scripted import Scripted
 from spans import Spans
 from store_contract import PolicyContract, Time, put, update
-from tableside.errors import Throttled
-from tableside.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
+from tableside.core.errors import Throttled
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
+from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.rate_limit import Cost, Rate, RateLimit
 from tableside.policies.rate_limit.bucket import Bucket
-from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
 from virtual_time import in_virtual_time, now
 

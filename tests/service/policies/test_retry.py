@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry
 from scripted import Fault, Scripted
 from spans import Spans
 from store_contract import PolicyContract, Time, put, same, update
-from tableside import values
-from tableside.errors import (
+from tableside.catalog.table import Table
+from tableside.core import values
+from tableside.core.errors import (
     Contended,
     DeadlineExceeded,
     Internal,
@@ -27,14 +28,13 @@ from tableside.errors import (
     Throttled,
     TooLarge,
 )
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.policies.retry import Attempts, Metrics, Retry, RetryBudget
 from tableside.policies.timeout import Timeout
-from tableside.store import Policy, Store, TableSpec
 from tableside.stores.memory import MemoryStore
-from tableside.table import Table
 from virtual_time import in_virtual_time, now
 
 

@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import PolicyContract, Time, put, update
-from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.operations import Get, Operation, Outcome, Record, Written
+from tableside.catalog.table import Table
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.core.operations import Get, Operation, Outcome, Record, Written
+from tableside.core.store import Policy, Store
 from tableside.policies.timeout import GRACE_S, Metrics, Timeout
-from tableside.store import Policy, Store
-from tableside.table import Table
 from virtual_time import in_virtual_time, now
 
 

@@ -17,9 +17,10 @@ from servers.process import HOST
 from servers.proxy import FaultProxy
 from store_contract import put
 from tableside import stores
-from tableside.operations import Get, Record
+from tableside.core.backend import Backend, Connections, connections_of
+from tableside.core.operations import Get, Record
+from tableside.core.store import Store
 from tableside.settings import checked
-from tableside.store import Backend, Connections, Store, connections_of
 from tableside.stores.memory import MemoryBackend, MemorySettings
 
 pytestmark = pytest.mark.server

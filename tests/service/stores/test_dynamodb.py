@@ -8,7 +8,7 @@ import pytest
 from dynamodb_tables import fresh_store
 from store_contract import Basics, Expiry, KeysAndValues, Preconditions, Scans, StoreContract, Time, Tokens, Updates
 from store_contract.opening import Opens
-from tableside.store import Store, TableSpec
+from tableside.core.store import Store, TableSpec
 from tableside.stores.dynamodb.client import Client
 
 

@@ -14,9 +14,9 @@ from dynamodb_tables import fresh_table, get_item, make, opened, settings
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from store_contract import one, pages, put, record, update, value, written
-from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
-from tableside.store import Scan
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
+from tableside.core.store import Scan
 from tableside.stores.dynamodb.client import Client
 
 PATIENCE_S = 0.5

@@ -9,10 +9,10 @@ import pytest
 
 from dynamodb_tables import fresh_table, get_item, opened, put_item
 from store_contract import Time, one, put, record, refused, same, scanned, update, value, written
-from tableside import values
-from tableside.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
-from tableside.operations import Delete, Get, Operation, Record, Token, Written
-from tableside.store import Scan, now_ms
+from tableside.core import values
+from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
+from tableside.core.operations import Delete, Get, Operation, Record, Token, Written
+from tableside.core.store import Scan, now_ms
 from tableside.stores.dynamodb.backend import DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, ConditionFailed
 

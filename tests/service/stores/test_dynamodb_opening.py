@@ -12,11 +12,11 @@ from dynamodb_tables import a_name, fresh_table, get_item, make, opened, setting
 from servers.dynamodb import dynalite
 from servers.process import HOST, free_port
 from store_contract import COMPOSITE, INTEGERS, THREE_PARTS, one, put, scanned, value, written
-from tableside.errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound, Unsupported
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Get
+from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound, Unsupported
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Get
+from tableside.core.store import Scan, TableSpec
 from tableside.settings import SettingsError, checked
-from tableside.store import Scan, TableSpec
 from tableside.stores.dynamodb.backend import DynamodbBackend, DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, DynamodbSettings
 

@@ -13,10 +13,11 @@ from dynamodb_tables import a_name, fresh_table, make, opened
 from dynamodb_tables import settings as client_settings
 from service.test_stateful import Machine
 from store_contract import one, put, record, same, update, value, written
-from tableside import updates, values
-from tableside.errors import InvalidOperation
-from tableside.operations import Get, Operation, Record, Written
-from tableside.store import Backend, TableSpec, now_ms
+from tableside.core import updates, values
+from tableside.core.backend import Backend
+from tableside.core.errors import InvalidOperation
+from tableside.core.operations import Get, Operation, Record, Written
+from tableside.core.store import TableSpec, now_ms
 from tableside.stores.dynamodb.backend import DynamodbBackend
 from tableside.stores.dynamodb.client import Client
 from tableside.stores.dynamodb.expressions import native

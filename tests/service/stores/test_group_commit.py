@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tableside.stores.group_commit import GroupCommit
+from tableside.stores.rocksdb.group_commit import GroupCommit
 
 
 class Disk:

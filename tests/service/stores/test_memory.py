@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from store_contract import StoreContract, Time, put, record, written
-from tableside.store import Scan, Store, TableSpec
+from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemorySettings
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from store_contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value
-from tableside.errors import (
+from tableside.core.backend import Backend
+from tableside.core.errors import (
     DeadlineExceeded,
     PreconditionFailed,
     RecordNotFound,
@@ -18,15 +19,14 @@ from tableside.errors import (
     TableError,
     Unsupported,
 )
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Get, Operation, Outcome, Placed, Token, Written
-from tableside.placement import default_partition
-from tableside.store import Backend, Capabilities, Page, Scan, Store, TableSpec
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Get, Operation, Outcome, Placed, Token, Written
+from tableside.core.partitioner import default_partition
+from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
-from tableside.stores.partitioned.backend import PartitionedBackend, PartitionedSettings
-from tableside.stores.partitioned.store import PartitionedStore
-from tableside.stores.partitioned.whole import whole
-from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
+from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore
+from tableside.stores.partitioned.combined_outcome import whole
+from tableside.stores.rocksdb.store import RocksdbBackend, RocksdbSettings
 
 EVERY = (0, 1, 2)
 

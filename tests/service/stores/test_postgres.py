@@ -34,8 +34,9 @@ from store_contract import (
     value,
     written,
 )
-from tableside import values
-from tableside.errors import (
+from tableside.core import values
+from tableside.core.backend import Backend
+from tableside.core.errors import (
     InvalidOperation,
     PreconditionFailed,
     RecordUnreadable,
@@ -45,11 +46,11 @@ from tableside.errors import (
     TooLarge,
     Unsupported,
 )
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Delete, Get, Key, Operation, Record, Token, Written
-from tableside.store import Backend, Scan, Store, TableSpec
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
+from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.postgres.backend import PostgresBackend
-from tableside.stores.postgres.shape import quoted
+from tableside.stores.postgres.schema import quoted
 
 pytestmark = pytest.mark.server
 

@@ -37,8 +37,9 @@ from store_contract import (
     written,
 )
 from store_contract.opening import Opens
-from tableside import values
-from tableside.errors import (
+from tableside.core import values
+from tableside.core.backend import Backend
+from tableside.core.errors import (
     InvalidOperation,
     PreconditionFailed,
     RecordNotFound,
@@ -47,11 +48,11 @@ from tableside.errors import (
     TableNotFound,
     Unsupported,
 )
-from tableside.keys import KeyField, KeySchema
-from tableside.operations import Delete, Get, Operation, Token, Written
-from tableside.store import Backend, Scan, Store, TableSpec
+from tableside.core.keys import KeyField, KeySchema
+from tableside.core.operations import Delete, Get, Operation, Token, Written
+from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.postgres.backend import PostgresBackend, PostgresTableOptions
-from tableside.stores.postgres.shape import quoted
+from tableside.stores.postgres.schema import quoted
 
 COLUMNS = PostgresTableOptions(layout="columns")
 

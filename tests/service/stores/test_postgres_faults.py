@@ -17,12 +17,12 @@ from servers.postgres import postgres
 from servers.proxy import Connection as ProxyConnection
 from servers.proxy import FaultProxy
 from store_contract import one, put, update, value, written
-from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
-from tableside.store import Scan, TableSpec
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.store import Scan, TableSpec
 from tableside.stores.postgres import store as postgres_store
 from tableside.stores.postgres.backend import PostgresBackend
-from tableside.stores.postgres.shape import quoted
+from tableside.stores.postgres.schema import quoted
 from tableside.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.server

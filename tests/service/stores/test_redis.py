@@ -32,7 +32,7 @@ from store_contract import (
     value,
     written,
 )
-from tableside.errors import (
+from tableside.core.errors import (
     InvalidOperation,
     MalformedRequest,
     RecordUnreadable,
@@ -41,8 +41,8 @@ from tableside.errors import (
     Throttled,
     Unsupported,
 )
-from tableside.operations import Delete, Get, Operation, Put, Token, Written
-from tableside.store import Scan, Store, TableSpec, now_ms
+from tableside.core.operations import Delete, Get, Operation, Put, Token, Written
+from tableside.core.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
 from tableside.stores.redis.keys import Names, side
 

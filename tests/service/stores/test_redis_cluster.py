@@ -18,14 +18,14 @@ from servers.process import HOST
 from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
 from store_contract import STRINGS, StoreContract, Time, one, pages, put, scanned, update, value
-from tableside.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
-from tableside.operations import Get, Record, Token, Written
-from tableside.store import Scan, Store, TableSpec
+from tableside.core.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
+from tableside.core.operations import Get, Record, Token, Written
+from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.redis.backend import RedisBackend, RedisSettings, servers_of
 from tableside.stores.redis.cluster import Cluster
+from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import Names, slot_of
-from tableside.stores.redis.node import Node
-from tableside.stores.redis.script import Command
+from tableside.stores.redis.scripts import Command
 from tableside.stores.redis.slots import EVERY_SLOT, from_text
 from tableside.stores.redis.store import RedisStore
 

@@ -16,13 +16,13 @@ from servers.process import HOST, free_port
 from servers.proxy import FaultProxy
 from servers.redis import redis
 from store_contract import STRINGS, one, pages, put, record, update, value, written
-from tableside.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Operation, Outcome, Record, Token, Written
-from tableside.store import Scan, TableSpec
+from tableside.catalog.table import Table
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
+from tableside.core.store import Scan, TableSpec
 from tableside.stores.redis.backend import RedisSettings, servers_of
 from tableside.stores.redis.keys import Names
 from tableside.stores.redis.store import RedisStore
-from tableside.table import Table
 
 pytestmark = pytest.mark.server
 

@@ -13,11 +13,11 @@ from naive import Asked, Naive
 from redis_tables import own
 from service.test_stateful import KEYS, Machine, operations, told
 from store_contract import same
-from tableside import values
-from tableside.operations import Get, Put, Record, Update, Written
-from tableside.store import Scan, TableSpec, now_ms
+from tableside.catalog.table import Table
+from tableside.core import values
+from tableside.core.operations import Get, Put, Record, Update, Written
+from tableside.core.store import Scan, TableSpec, now_ms
 from tableside.stores.redis.backend import RedisBackend, RedisSettings
-from tableside.table import Table
 
 CLOCKS_MS = 5000
 """How much later than ours the server may have seen a write."""

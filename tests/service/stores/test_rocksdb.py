@@ -9,13 +9,13 @@ import pytest
 from rocksdict import Options, Rdict
 
 from store_contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
-from tableside.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
-from tableside.operations import Delete, Get, Operation, Token, Written
-from tableside.ranges import Range
-from tableside.store import Scan, Store, TableSpec
-from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
-from tableside.stores.rocksdb_records import pack, unpack
-from tableside.transition import Stored
+from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
+from tableside.core.key_ranges import Range
+from tableside.core.operations import Delete, Get, Operation, Token, Written
+from tableside.core.store import Scan, Store, TableSpec
+from tableside.core.transitions import Stored
+from tableside.stores.rocksdb.records import pack, unpack
+from tableside.stores.rocksdb.store import RocksdbBackend, RocksdbSettings
 
 
 class TestRocksdb(StoreContract):

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
-from tableside.settings import LogSettings
-from tableside.telemetry import logs
+from tableside.telemetry import LogSettings, logs
 
 
 class Lines:

@@ -14,10 +14,10 @@ import pytest
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
 from service.telemetry.lines import Lines, logged
-from tableside.errors import StoreUnavailable
-from tableside.settings import LogSettings
-from tableside.telemetry import logs, requests
-from tableside.telemetry.floods import LINES_PER_S_MAX
+from tableside.core.errors import StoreUnavailable
+from tableside.http import access_log
+from tableside.telemetry import LogSettings, logs
+from tableside.telemetry.log_limits import LINES_PER_S_MAX
 
 SECRET = "marked-secret"
 
@@ -81,7 +81,7 @@ def test_one_place_writes_so_many_lines_a_second_and_what_is_missing_is_counted(
 
 def test_lines_of_requests_are_not_bounded_by_their_place(lines: Lines) -> None:
     for _ in range(LINES_PER_S_MAX + 5):
-        requests.log.info("request")
+        access_log.log.info("request")
     assert len(lines.all) == LINES_PER_S_MAX + 5
 
 
@@ -138,8 +138,8 @@ def test_our_own_errors_say_what_they_say(lines: Lines) -> None:
     except StoreUnavailable as error:
         ours.exception("not now: %s", error)
     [line] = lines.all
-    assert line["event"] == "not now: tableside.errors.StoreUnavailable: store 'r' cannot be reached"
-    assert line["exception"].endswith("\ntableside.errors.StoreUnavailable: store 'r' cannot be reached")
+    assert line["event"] == "not now: tableside.core.errors.StoreUnavailable: store 'r' cannot be reached"
+    assert line["exception"].endswith("\ntableside.core.errors.StoreUnavailable: store 'r' cannot be reached")
     assert "OSError\n" in line["exception"]
     assert SECRET not in lines.text
 

@@ -12,7 +12,7 @@ import pytest
 from running import running
 from service.telemetry.lines import Lines, logged
 from tableside.app import create_app
-from tableside.operations import Operation
+from tableside.core.operations import Operation
 from tableside.settings import checked
 from tableside.stores.memory import MemoryStore
 
@@ -87,7 +87,7 @@ def test_no_line_of_a_service_has_data_in_it_whatever_its_stores_do(redis_url: s
                 client.get("/livez")
     lines = [json.loads(line) for line in service.log.read_text().splitlines()]
     assert all({"timestamp", "level", "logger", "event"} <= line.keys() for line in lines)
-    left_out = sum(line.get("left_out", 0) for line in lines if line["logger"] == "tableside.telemetry.requests")
+    left_out = sum(line.get("left_out", 0) for line in lines if line["logger"] == "tableside.requests")
     assert sum("status" in line for line in lines) + left_out == len(statuses)
     assert {200, 400, 404, 422, 503} <= {*statuses}
     assert {"request", "slow request", "failed request"} <= {line["event"] for line in lines}

@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, get_current_span
 
-from tableside.notes import Notes
-from tableside.settings import TraceSettings
-from tableside.telemetry.request_spans import RequestSpans
+from tableside.http.request_context import Notes
+from tableside.http.request_spans import RequestSpans
+from tableside.telemetry import TraceSettings
 
 ROUTE = "/v1/tables/{table}/records/{key:path}"
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C

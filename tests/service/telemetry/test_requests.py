@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from service.telemetry.lines import Lines, logged
-from tableside.notes import Notes
-from tableside.settings import LogSettings
-from tableside.telemetry.requests import LINES_PER_S_MAX, RequestLog
+from tableside.http.access_log import LINES_PER_S_MAX, RequestLog
+from tableside.http.request_context import Notes
+from tableside.telemetry import LogSettings
 from virtual_time import in_virtual_time
 
 ROUTE = "/v1/tables/{table}/records/{key:path}"
@@ -53,7 +53,7 @@ def test_a_line_has_what_is_noted_of_the_request_and_the_route_for_its_path() ->
     del line["timestamp"]
     assert line == {
         "level": "info",
-        "logger": "tableside.telemetry.requests",
+        "logger": "tableside.requests",
         "event": "request",
         "request_id": "r",
         "method": "GET",

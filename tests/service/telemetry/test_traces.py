@@ -16,9 +16,8 @@ from running import Service, running
 from servers.process import free_port
 from service.telemetry.collector import Collector, Seen, collecting
 from tableside import __version__
-from tableside.errors import Unsupported
-from tableside.settings import TraceSettings
-from tableside.telemetry import traces
+from tableside.core.errors import Unsupported
+from tableside.telemetry import TraceSettings, trace_export
 
 pytestmark = pytest.mark.server
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -324,8 +323,8 @@ def test_spans_go_on_when_the_collector_is_back(tmp_path: Path, redis_url: str) 
 )
 def test_where_spans_go(file: str | None, variables: dict[str, str], expected: str | None) -> None:
     environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
-    assert traces.endpoint(TraceSettings(endpoint=file), environment) == expected
-    assert traces.endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
+    assert trace_export.endpoint(TraceSettings(endpoint=file), environment) == expected
+    assert trace_export.endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
 
 
 def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,5 +332,5 @@ def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.delattr("tableside.telemetry.exporting", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(Unsupported, match=r"pip install 'tableside\[traces\]'"):
-        traces.opened(TraceSettings(endpoint="http://a"), {})
-    assert traces.opened(TraceSettings(), {}) is None
+        trace_export.opened(TraceSettings(endpoint="http://a"), {})
+    assert trace_export.opened(TraceSettings(), {}) is None

@@ -17,15 +17,15 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import put
-from tableside.errors import Overloaded, StoreUnavailable
-from tableside.operations import Get, Operation, Outcome
+from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.core.errors import Overloaded, StoreUnavailable
+from tableside.core.operations import Get, Operation, Outcome
+from tableside.core.store import Store
 from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
 from tableside.settings import TableSettings
-from tableside.stack import Around, Metrics, stack
-from tableside.store import Store
-from tableside.tracing import Traces, current_link, waiting
+from tableside.telemetry.spans import Traces, current_link, waiting
 from virtual_time import in_virtual_time, now
 
 
@@ -214,7 +214,7 @@ async def test_the_stack_of_a_table_shows_each_attempt_and_each_wait() -> None:
             "batch": {"linger_s": 0.1},
         }
     )
-    around = Around(Metrics(CollectorRegistry()), "scripted", traces=watch.traces)
+    around = Around(StackMetrics(CollectorRegistry()), "scripted", traces=watch.traces)
     top = stack(store, settings, around).top
     request = await watch.request("one", top, [Get("a")])
     wait = watch.child_of(request, "coalesce wait")

@@ -1,10 +1,11 @@
 """A cache: what it keeps, the loads that several gets wait for, the writes under way, and the policy over these.
 
-`channel`, by which the caches of several replicas tell each other what was written, is imported where one is used: it
-needs the driver of Redis.
+`invalidation`, the channel between the caches of several replicas, is imported where one is used: it
+needs the Redis driver.
 """
 
 from .metrics import Metrics
+from .peers import Peers
 from .policy import Cache
 
-__all__ = ["Cache", "Metrics"]
+__all__ = ["Cache", "Metrics", "Peers"]

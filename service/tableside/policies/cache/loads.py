@@ -11,8 +11,7 @@ from typing import Any
 
 from opentelemetry.trace import Link
 
-from ...errors import TableError
-from ...operations import Get, Key, Operation, Outcome
+from ...core import Get, Key, Operation, Outcome, TableError
 
 GRACE_S = 0.1
 """How long after its deadline a load is believed to answer still, and how much earlier its errors may be due to it."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from ...operations import Get, Operation
-from ...tallies import Counter, Histogram
+from ...core import Get, Operation
+from ...telemetry import Counter, Histogram
 
 _AGES_S = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 

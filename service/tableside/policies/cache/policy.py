@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from ...errors import DeadlineExceeded, TableError
-from ...operations import Get, Key, Operation, Outcome, Record, Written
-from ...store import Clock, Policy, Store, now_ms
-from ...tracing import Traces, current_link, waiting
-from .kept import Kept
+from ...core import Clock, DeadlineExceeded, Get, Key, Operation, Outcome, Record, Store, TableError, Written, now_ms
+from ...core.store import Policy
+from ...telemetry import Traces, current_link, waiting
+from .entries import Kept
 from .loads import Load, Loads, young_enough
 from .metrics import Metrics, TableMetrics
-from .others import Others
+from .peers import Peers
 from .writes import Writes, as_asked, left, may_have_written, showing
 
 
@@ -43,7 +42,7 @@ class Cache(Policy):
         ttl_s: float,
         absent_ttl_s: float,
         writes: Literal["around", "through"] = "around",
-        channel: Others | None = None,
+        channel: Peers | None = None,
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: Metrics | None = None,

@@ -4,8 +4,7 @@ from collections.abc import Iterable, KeysView, Sequence
 
 from msgspec.structs import replace
 
-from ...errors import TableError
-from ...operations import Delete, Get, Key, Operation, Outcome, Record, Written
+from ...core import Delete, Get, Key, Operation, Outcome, Record, TableError, Written
 
 
 class Writes:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...errors import Applied, DeadlineExceeded, Internal
-from ...known import reads
-from ...operations import Get, Operation, Outcome, Put, Update
-from ...store import Store
+from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Put, Store, Update
+from ...core.directions import reads
 
 log = logging.getLogger(__name__)
 

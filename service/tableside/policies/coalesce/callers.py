@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from opentelemetry.trace import Span
 
-from ...operations import Get, Operation, Outcome
+from ...core import Get, Operation, Outcome
 
 
 class Caller:

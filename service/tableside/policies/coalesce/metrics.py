@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry
 
-from ...tallies import Counter, Histogram
+from ...telemetry import Counter, Histogram
 
 _COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)

@@ -8,13 +8,12 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from ...operations import Operation, Outcome
-from ...store import Policy, Store
-from ...together import parts, together
-from ...tracing import Traces
+from ...core import Operation, Outcome, Store, parts, together
+from ...core.store import Policy
+from ...telemetry import Traces
 from .asking import ask, size_bytes, write
+from .key_order import Direct, Order
 from .metrics import Metrics, TableMetrics
-from .order import Direct, Order
 from .shared import Limits, Shared
 
 DIRECT_SHARE = 4

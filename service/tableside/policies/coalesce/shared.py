@@ -9,14 +9,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...operations import Get, Operation, Outcome
-from ...store import Store
-from ...tracing import Traces
+from ...core import Get, Operation, Outcome, Store
+from ...telemetry import Traces
 from .asking import ask, in_doubt, size_bytes, too_late
 from .callers import Call, Caller, Place, spans
 from .deadlines import TIMER_S, Deadlines
+from .key_order import Order
 from .metrics import TableMetrics
-from .order import Order
 
 NEXT_TURN = -math.inf
 """As a time to leave: in the next turn of the event loop."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...operations import Delete, Get, Operation, Outcome, Put, Record, Update
+from ...core import Delete, Get, Operation, Outcome, Put, Record, Update
 
 KIB = 1024
 

@@ -3,11 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from ...errors import Throttled
-from ...operations import Operation, Outcome
-from ...store import Store
-from ...together import together
-from ...tracing import Traces, waiting
+from ...core import Operation, Outcome, Store, Throttled, together
+from ...telemetry import Traces, waiting
 from .cost import Cost
 from .credits import Credits
 from .metrics import Counts

@@ -6,11 +6,10 @@ from typing import Protocol
 
 import msgspec
 
-from ...directions import Direction, apart
-from ...known import reads
-from ...operations import Get, Operation, Outcome
-from ...store import Policy, Store
-from ...tracing import Traces
+from ...core import Get, Operation, Outcome, Store
+from ...core.directions import Direction, apart, reads
+from ...core.store import Policy
+from ...telemetry import Traces
 from .bucket import Bucket
 from .cost import Cost
 from .credits import Credits

@@ -17,7 +17,7 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 from redis.exceptions import RedisClusterException
 
-from ...directions import Direction
+from ...core.directions import Direction
 from .credits import Credits
 from .leased import LeasedBucket
 from .metrics import Metrics

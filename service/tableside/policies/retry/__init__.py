@@ -17,7 +17,7 @@ attempt of ours or an earlier request of the caller applied it cannot be told.
 Knows nothing of what a store does to try again by itself. Scans are not tried again.
 """
 
-from .attempts import Attempts, Backoff
+from .backoff import Attempts, Backoff
 from .budget import RetryBudget
 from .metrics import Metrics
 from .policy import Retry

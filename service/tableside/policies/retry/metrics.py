@@ -7,8 +7,8 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client import Counter as Metric
 
-from ...directions import direction
-from ...operations import Operation
+from ...core import Operation
+from ...core.directions import direction
 
 Reason = Literal["attempts", "deadline", "total", "budget"]
 

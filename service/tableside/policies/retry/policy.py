@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from ...directions import DIRECTIONS, Direction, apart, direction
-from ...errors import DeadlineExceeded, Overloaded, StoreUnavailable, TableError
-from ...known import all_succeeded, reads
-from ...operations import Get, Operation, Outcome
-from ...store import Policy, Store
-from ...tracing import Traces, waiting
-from .attempts import Attempts
+from ...core import DeadlineExceeded, Get, Operation, Outcome, Store, StoreUnavailable, TableError
+from ...core.directions import DIRECTIONS, Direction, all_succeeded, apart, direction, reads
+from ...core.errors import Overloaded
+from ...core.store import Policy
+from ...telemetry import Traces, waiting
+from .backoff import Attempts
 from .budget import RetryBudget
 from .metrics import Counts, Metrics, Reason
 

@@ -2,12 +2,10 @@
 
 from pydantic import BaseModel, Field
 
-from ...errors import StoreUnavailable, Throttled
-from ...store import Clock, Connections, TableSpec, now_ms
-from ...together import together
+from ...core import Clock, Connections, StoreUnavailable, TableSpec, Throttled, now_ms, together
 from .client import Client, DynamodbSettings
 from .store import DynamodbStore
-from .tables import Tables
+from .table_schema import Tables
 
 DESCRIBED_AT_ONCE = 8
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from ...errors import DeadlineExceeded, InvalidOperation, TableError, Throttled
-from ...together import parts, together
+from ...core import DeadlineExceeded, InvalidOperation, TableError, Throttled, parts, together
+from .attribute_values import Item
 from .client import Client
-from .values import Item
 
 GET_KEYS_MAX = 100
 WRITE_ITEMS_MAX = 25

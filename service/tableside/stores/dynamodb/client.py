@@ -21,8 +21,9 @@ from aiobotocore.session import AioSession
 from botocore import exceptions
 from pydantic import BaseModel, Field
 
-from ...errors import (
+from ...core import (
     Applied,
+    Connections,
     Contended,
     DeadlineExceeded,
     InvalidOperation,
@@ -32,7 +33,6 @@ from ...errors import (
     Throttled,
     TooLarge,
 )
-from ...store import Connections
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ...updates import Changes, Edits, MergePatch, Path
-from ...values import Json, JsonObject
+from ...core import Changes, Edits, Json, JsonObject, MergePatch, Path
+from .attribute_values import Attribute, Item, to_attribute
 from .items import DELETED, EXPIRES_MS, VERSION, Layout
-from .values import Attribute, Item, to_attribute
 
 EXPRESSION_BYTES_MAX = 4096
 TERMS_MAX = 100

@@ -16,12 +16,22 @@ from typing import Any
 
 import msgspec
 
-from ...errors import InvalidOperation, RecordUnreadable, TableError, TooLarge
-from ...keys import KeySchema, checked_part
-from ...operations import Key, Part
-from ...transition import EXPIRY_MS_MAX, Stored
-from ...values import INTEGER_MIN, decode, encode_sorted
-from .values import Attribute, Item, alike, from_attribute, size_bytes, to_attribute
+from ...core import (
+    EXPIRY_MS_MAX,
+    INTEGER_MIN,
+    InvalidOperation,
+    Key,
+    KeySchema,
+    Part,
+    RecordUnreadable,
+    Stored,
+    TableError,
+    TooLarge,
+    checked_part,
+    decode,
+    encode_sorted,
+)
+from .attribute_values import Attribute, Item, alike, from_attribute, size_bytes, to_attribute
 
 VERSION, WRITERS, EXPIRES_MS, DELETED = "_ts_v", "_ts_w", "_ts_x", "_ts_d"
 UNNAMED_KEY = "_ts_key"

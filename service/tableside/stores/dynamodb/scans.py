@@ -9,14 +9,22 @@ from typing import Any
 
 import msgspec
 
-from ...errors import InvalidOperation, MalformedRequest, RecordUnreadable
-from ...operations import Key, Record
-from ...store import Clock, Page, Scan, TableSpec
-from ...together import Turn
-from ...transition import record
-from .exchange import Items
+from ...core import (
+    Clock,
+    InvalidOperation,
+    Key,
+    MalformedRequest,
+    Page,
+    Record,
+    RecordUnreadable,
+    Scan,
+    TableSpec,
+    Turn,
+    record,
+)
+from .attribute_values import Item
+from .compare_and_set import Items
 from .expressions import Terms
-from .values import Item
 
 SEGMENTS_MAX = 1024
 

@@ -17,19 +17,39 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
-from ...compare_and_set import CompareAndSet
-from ...errors import RecordUnreadable, TableError, Unsupported
-from ...operations import Delete, Get, Operation, Outcome, Put, Update, Write, Written
-from ...store import Capabilities, Clock, Page, Scan, TableSpec
-from ...together import Turn, together
-from ...transition import Changed, record, transition, unconditional, with_etag
-from ...updates import members
+from ...core import (
+    Capabilities,
+    Changed,
+    Clock,
+    CompareAndSet,
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    Page,
+    Put,
+    RecordUnreadable,
+    Scan,
+    TableError,
+    TableSpec,
+    Turn,
+    Unsupported,
+    Update,
+    Write,
+    Written,
+    members,
+    record,
+    together,
+    transition,
+    unconditional,
+    with_etag,
+)
+from .attribute_values import Item
 from .client import Client, ConditionFailed
-from .exchange import AT_ONCE, Items
+from .compare_and_set import AT_ONCE, Items
 from .expressions import Native, native
 from .items import WRITERS, Layout
 from .scans import Scans
-from .values import Item
 
 SINGLY_MAX = 4
 """Up to so many puts and deletes are a call each, side by side; more go into calls of many."""

@@ -1,5 +1,9 @@
-"""Tables over several named stores: shards, regions or copies. An operation goes to one partition, some, all or none.
+"""Tables over several named stores: shards, regions or copies.
 
-`backend` composes the stores and opens a table in each, `store` sends operations where they go, `whole` makes one
-outcome of several, and `scans` reads one partition after the other. Knows nothing of which kinds of store those are.
+Each operation goes to one partition, several, all or none. The stores may be of any kind.
 """
+
+from .backend import PartitionedBackend, PartitionedSettings
+from .store import PartitionedStore
+
+__all__ = ["PartitionedBackend", "PartitionedSettings", "PartitionedStore"]

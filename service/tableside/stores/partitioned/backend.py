@@ -7,10 +7,8 @@ from typing import Annotated
 import msgspec
 from pydantic import BaseModel, Field
 
-from ...errors import StoreUnavailable, TableError
-from ...store import Backend, TableSpec
-from .. import NoOptions
-from .opening import Opening
+from ...core import Backend, NoOptions, StoreUnavailable, TableError, TableSpec
+from .lazy_store import Opening
 from .store import PartitionedStore
 
 PARTITIONS_MAX = 256

@@ -8,9 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from ...errors import MalformedRequest
-from ...operations import Key, Record
-from ...store import Page, Scan
+from ...core import Key, MalformedRequest, Page, Record, Scan
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):

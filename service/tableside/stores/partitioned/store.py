@@ -11,15 +11,28 @@ from typing import TypeAlias
 
 import msgspec
 
-from ...errors import Applied, DeadlineExceeded, InvalidOperation, TableError
-from ...operations import Get, Operation, Outcome, Placed, Written
-from ...placement import placed
-from ...store import Capabilities, Page, Scan, Store, TableSpec
-from ...together import together
-from ...within import within
-from .opening import Opening
+from ...core import (
+    Applied,
+    Capabilities,
+    DeadlineExceeded,
+    Get,
+    InvalidOperation,
+    Operation,
+    Outcome,
+    Page,
+    Placed,
+    Scan,
+    Store,
+    TableError,
+    TableSpec,
+    Written,
+    placed,
+    together,
+    within,
+)
+from .combined_outcome import whole
+from .lazy_store import Opening
 from .scans import Filled, Position, Split, encoded, position, runs, shares, split
-from .whole import whole
 
 GRACE_S = 0.05
 """How long after the deadline a partition is still waited for: less than the table is, which ends all at once."""

@@ -13,13 +13,11 @@ import asyncpg
 import msgspec
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
-from ...errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound
-from ...store import Clock, Connections, TableSpec, now_ms
+from ...core import Clock, Connections, InvalidOperation, StoreUnavailable, TableError, TableNotFound, TableSpec, now_ms
 from .errors import DRIVER_ERRORS, translated
-from .forms import ColumnsForm, DocumentForm, ValueForm
 from .framing import watched_loop
 from .pool import Connection, Pool
-from .shape import (
+from .schema import (
     EXPIRES,
     VALUE,
     WRITERS,
@@ -33,6 +31,7 @@ from .shape import (
     side_table,
 )
 from .store import PostgresStore
+from .value_columns import ColumnsForm, DocumentForm, ValueForm
 
 log = logging.getLogger(__name__)
 

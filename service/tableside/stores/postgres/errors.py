@@ -15,7 +15,7 @@ import asyncio
 
 import asyncpg
 
-from ...errors import (
+from ...core import (
     Applied,
     Contended,
     InvalidOperation,

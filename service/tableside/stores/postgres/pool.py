@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import asyncpg
 
-from ...store import Connections
+from ...core import Connections
 from .errors import connection_lost
 
 Connection: TypeAlias = asyncpg.Connection

@@ -8,20 +8,37 @@ from typing import Any, cast
 
 import asyncpg
 
-from ...errors import Contended, InvalidOperation, RecordUnreadable, TableError, Unsupported
-from ...operations import NO_EXPIRY, Delete, Get, Key, Operation, Outcome, Put, Write
-from ...store import Capabilities, Clock, Page, Scan, TableSpec
-from ...together import parts as cut
-from ...transition import unconditional
-from .attempts import Attempts, Sent, Work
+from ...core import (
+    NO_EXPIRY,
+    Capabilities,
+    Clock,
+    Contended,
+    Delete,
+    Get,
+    InvalidOperation,
+    Key,
+    Operation,
+    Outcome,
+    Page,
+    Put,
+    RecordUnreadable,
+    Scan,
+    TableError,
+    TableSpec,
+    Unsupported,
+    Write,
+    unconditional,
+)
+from ...core import parts as cut
+from .column_types import KEPT
+from .deadline_retry import Attempts, Sent, Work
 from .errors import DRIVER_ERRORS, refusal
-from .forms import ValueForm
 from .pool import Connection, Pool
-from .records import Row, key_arrays, records
-from .scan import Scanner
-from .shape import EXPIRES, WRITERS, Shape
-from .sql import Writer
-from .types import KEPT
+from .rows import Row, key_arrays, records
+from .scans import Scanner
+from .schema import EXPIRES, WRITERS, Shape
+from .statements import Writer
+from .value_columns import ValueForm
 from .writes import Again, Step, Writes
 
 KEYS_PER_READ = 1000

@@ -16,15 +16,28 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from ...errors import InvalidOperation, RecordUnreadable
-from ...operations import Delete, Key, Outcome, Put, Write, Written
-from ...store import Clock, TableSpec
-from ...transition import Changed, Stored, Transition, transition, with_etag
-from .attempts import Sent
+from ...core import (
+    Changed,
+    Clock,
+    Delete,
+    InvalidOperation,
+    Key,
+    Outcome,
+    Put,
+    RecordUnreadable,
+    Stored,
+    TableSpec,
+    Transition,
+    Write,
+    Written,
+    transition,
+    with_etag,
+)
+from .deadline_retry import Sent
 from .errors import connection_lost
-from .forms import ValueForm
+from .json_text import canonical_or_error
 from .pool import Connection
-from .records import (
+from .rows import (
     Remembered,
     Row,
     answers,
@@ -36,8 +49,8 @@ from .records import (
     with_side,
     writers_text,
 )
-from .sql import Statements
-from .text import canonical_or_error
+from .statements import Statements
+from .value_columns import ValueForm
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 

@@ -11,14 +11,22 @@ from typing import Any
 from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from redis.asyncio.connection import parse_url
 
-from ...errors import InvalidOperation, StoreUnavailable, TableError, Unsupported
-from ...store import Clock, Connections, TableSpec, now_ms
-from ...together import together
+from ...core import (
+    Clock,
+    Connections,
+    InvalidOperation,
+    StoreUnavailable,
+    TableError,
+    TableSpec,
+    Unsupported,
+    now_ms,
+    together,
+)
 from .cluster import NODES_AT_ONCE, Address, Cluster
+from .connection import Node, Reply, link_type
 from .errors import failed, refused
 from .keys import TABLES, Names, checked_prefix, slot_of
-from .node import Node, Reply, link_type
-from .script import Command
+from .scripts import Command
 from .servers import Servers, SingleServer
 from .store import RedisStore
 

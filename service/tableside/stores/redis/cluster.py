@@ -12,13 +12,11 @@ from typing import Any, TypeAlias
 
 from redis import exceptions
 
-from ...errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
-from ...store import Connections
-from ...together import together
+from ...core import Connections, DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, together
+from .connection import Node, Reply
 from .errors import refused
 from .keys import SLOTS, slot_of
-from .node import Node, Reply
-from .script import Command
+from .scripts import Command
 from .servers import GROUP_MAX, Group
 
 Address: TypeAlias = tuple[str, int]

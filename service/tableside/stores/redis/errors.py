@@ -8,7 +8,7 @@ import logging
 
 from redis import exceptions
 
-from ...errors import Applied, Internal, StoreUnavailable, TableError, Throttled
+from ...core import Applied, Internal, StoreUnavailable, TableError, Throttled
 from .records import other_type
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,7 @@ from functools import cache
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from ...errors import TableError
-from ...keys import KeySchema, checked_part, part_from_text
-from ...operations import Key, Part
-from ...store import Scan
+from ...core import Key, KeySchema, Part, Scan, TableError, checked_part, part_from_text
 
 SLOTS = REDIS_CLUSTER_HASH_SLOTS
 

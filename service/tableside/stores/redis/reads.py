@@ -10,13 +10,12 @@ from itertools import chain
 
 import msgspec
 
-from ...errors import TableError
-from ...operations import Key, Outcome
+from ...core import Key, Outcome, TableError
+from .connection import EXPIRING, Reply
 from .errors import failed
 from .keys import Names, slot_of
-from .node import EXPIRING, Reply
 from .records import other_type, read, read_all
-from .script import READ, Command, call
+from .scripts import READ, Command, call
 from .servers import Servers
 
 FEW = 16

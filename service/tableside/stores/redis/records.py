@@ -16,10 +16,7 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from ...errors import RecordUnreadable, TableError
-from ...operations import Outcome, Record
-from ...transition import Stored
-from ...values import encode, parse
+from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, encode, parse
 
 Writers = tuple[tuple[str, int], ...]
 

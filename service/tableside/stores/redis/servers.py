@@ -5,9 +5,9 @@ from typing import Protocol
 
 import msgspec
 
-from ...store import Connections
-from .node import Node, Reply
-from .script import Command
+from ...core import Connections
+from .connection import Node, Reply
+from .scripts import Command
 from .slots import EVERY_SLOT
 
 GROUP_MAX = 1000

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from ...errors import MalformedRequest
+from ...core import MalformedRequest
 from .keys import SLOTS
 
 EVERY_SLOT = frozenset(range(SLOTS))

@@ -5,16 +5,25 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ...compare_and_set import CompareAndSet
-from ...errors import Unsupported
-from ...operations import Delete, Get, Operation, Outcome, Put
-from ...store import Capabilities, Page, Scan, TableSpec
-from ...together import together
-from ...transition import unconditional
-from .exchange import RedisExchange
+from ...core import (
+    Capabilities,
+    CompareAndSet,
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    Page,
+    Put,
+    Scan,
+    TableSpec,
+    Unsupported,
+    together,
+    unconditional,
+)
+from .compare_and_set import RedisExchange
 from .keys import Names
 from .reads import Reads
-from .scan import Scans
+from .scans import Scans
 from .servers import Servers
 from .slots import splits
 from .writes import Writes

@@ -2,16 +2,12 @@
 
 from collections.abc import Sequence
 
-from ...errors import TableError
-from ...operations import Delete, Outcome, Put, Written
-from ...store import TableSpec
-from ...together import parts
-from ...transition import Changed, transition
+from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, parts, transition
+from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import failed
 from .keys import Names, side
-from .node import REQUEST_BYTES_MAX, Reply
 from .records import etag_of, pack
-from .script import WRITE, Command, call
+from .scripts import WRITE, Command, call
 from .servers import GROUP_MAX, Servers
 
 

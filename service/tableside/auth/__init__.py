@@ -1,0 +1,59 @@
+"""Authentication and permissions.
+
+A caller has a static token or a token that an issuer has signed (OpenID Connect, Kubernetes). Permissions are patterns
+of the tables that the caller may read and write. Imports `core` and `telemetry`.
+"""
+
+from .authenticator import Auth, Unauthenticated
+from .claim_rules import Verified
+from .issuers import Issuers
+from .jwt_header import TOKEN_BYTES_MAX
+from .key_source import IssuerUnavailable, KeysMissing
+from .metrics import IssuerMetrics
+from .permissions import ANYBODY, NOBODY, Caller, Forbidden, permitted
+from .refusals import Refused
+from .settings import (
+    ALGORITHMS,
+    ISSUERS_MAX,
+    PATTERNS_MAX,
+    RULES_MAX,
+    TOKENS_MAX,
+    Algorithm,
+    AuthSettings,
+    IssuerSettings,
+    RuleSettings,
+    Tokens,
+    TokenSettings,
+    checked_url,
+    on_loopback,
+)
+
+__all__ = [
+    "ALGORITHMS",
+    "ANYBODY",
+    "ISSUERS_MAX",
+    "NOBODY",
+    "PATTERNS_MAX",
+    "RULES_MAX",
+    "TOKENS_MAX",
+    "TOKEN_BYTES_MAX",
+    "Algorithm",
+    "Auth",
+    "AuthSettings",
+    "Caller",
+    "Forbidden",
+    "IssuerMetrics",
+    "IssuerSettings",
+    "IssuerUnavailable",
+    "Issuers",
+    "KeysMissing",
+    "Refused",
+    "RuleSettings",
+    "TokenSettings",
+    "Tokens",
+    "Unauthenticated",
+    "Verified",
+    "checked_url",
+    "on_loopback",
+    "permitted",
+]

@@ -1,0 +1,180 @@
+"""The policies around a table's store, as its settings say: which there are, and in what order."""
+
+import asyncio
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge
+
+from ..core import Store
+from ..core.store import Policy
+from ..policies import Cache, bulkhead, cache, coalesce, rate_limit, retry, store_metrics, timeout
+from ..policies.cache import Peers
+from ..settings import CacheSettings, CostSettings, DirectionSettings, TableSettings
+from ..stores.partitioned import PartitionedStore
+from ..telemetry import Traces
+from . import table_metrics
+from .replica_links import Replicas
+
+
+class StackMetrics:
+    """The metrics of every policy, shared by the tables of one catalog."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.measure = table_metrics.Metrics(registry)
+        self.calls = store_metrics.Metrics(registry)
+        self.cache = cache.Metrics(registry)
+        self.coalesce = coalesce.Metrics(registry)
+        self.retry = retry.Metrics(registry)
+        self.rate_limit = rate_limit.Metrics(registry)
+        self.caller_limit = rate_limit.CallerMetrics(registry)
+        self.bulkhead = bulkhead.Metrics(registry)
+        self.timeout = timeout.Metrics(registry)
+        self.connections = Gauge(
+            "tableside_store_connections",
+            "Connections of a store: in use (being made included), open, and how many there may be (most).",
+            ("store", "state"),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What the stacks of one process, or of one store, have in common.
+
+    `kind` is the store's; `remote` says that it is in another process: else it is tried again, and bounded in its
+    calls, only where the file says so. `share` is this process's part of what the workers of a replica may do together.
+    `partitions` are the same of the stores that a partitioned one is made of.
+    """
+
+    metrics: StackMetrics
+    kind: str = "store"
+    remote: bool = True
+    share: float = 1.0
+    traces: Traces | None = None
+    budget: retry.RetryBudget | None = None
+    replicas: Replicas | None = None
+    partitions: "tuple[Around, ...]" = ()
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """The policies around a store: what is asked, the outermost policies, and the caches among them.
+
+    Of a partitioned table what is asked stands above the policies, which are around each partition by itself.
+    """
+
+    top: Store
+    policies: tuple[Policy, ...]
+    caches: tuple[Cache, ...] = ()
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        await asyncio.gather(*(policy.close() for policy in self.policies))
+
+    def chill(self) -> None:
+        """Have the caches keep nothing until `warm`."""
+        for kept in self.caches:
+            kept.chill()
+
+    def warm(self) -> None:
+        """Have the caches keep what they read."""
+        for kept in self.caches:
+            kept.warm()
+
+
+def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
+    """Put the policies around a store, or around each partition of a partitioned one."""
+    if not isinstance(store, PartitionedStore):
+        return _stack(store, settings, around)
+    parts = [_stack(part, settings, its) for part, its in zip(store.openings, around.partitions, strict=True)]
+    policies = tuple(policy for part in parts for policy in part.policies)
+    return Stack(store.through(policies), policies, tuple(kept for part in parts for kept in part.caches))
+
+
+def _stack(store: Store, settings: TableSettings, around: Around) -> Stack:
+    """Put the policies around a store, the innermost first: every attempt pays and is bounded, a cache hit is free."""
+    read, write = settings.read, settings.write
+    metrics, remote, share = around.metrics, around.remote, around.share
+    inner: Policy = store_metrics.Calls(store, around.kind, metrics=metrics.calls, traces=around.traces)
+    if read.timeout_s is not None or write.timeout_s is not None:
+        inner = timeout.Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
+    if remote or "concurrency_max" in settings.model_fields_set:
+        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead, traces=around.traces)
+    if read.rate_per_s is not None or write.rate_per_s is not None:
+        shared = _shared(settings, around.replicas)
+        part = 1.0 if shared is not None else share
+        inner = rate_limit.RateLimit(
+            inner,
+            read=_rate(read.rate_per_s, read.burst, part),
+            write=_rate(write.rate_per_s, write.burst, part),
+            cost=_cost(settings.cost),
+            shared=shared,
+            share=share,
+            metrics=metrics.rate_limit,
+            traces=around.traces,
+        )
+    if remote or read.tries_again or write.tries_again:
+        inner = retry.Retry(
+            inner,
+            read=_attempts(read),
+            write=_attempts(write),
+            budget=around.budget,
+            metrics=metrics.retry,
+            traces=around.traces,
+        )
+    if (batch := settings.batch) is not None:
+        inner = coalesce.Coalesce(
+            inner,
+            operations_max=batch.operations_max,
+            bytes_max=batch.bytes_max,
+            linger_s=batch.linger_s,
+            metrics=metrics.coalesce,
+            traces=around.traces,
+        )
+    caching = None
+    if (kept := settings.cache) is not None:
+        inner = caching = cache.Cache(
+            inner,
+            records_max=kept.records_max,
+            bytes_max=kept.bytes_max,
+            ttl_s=kept.ttl_s,
+            absent_ttl_s=kept.absent_ttl_s,
+            writes=kept.writes,
+            channel=_channel(kept, around.replicas),
+            metrics=metrics.cache,
+            traces=around.traces,
+        )
+    if read.caller_rate_per_s is not None or write.caller_rate_per_s is not None:
+        inner = rate_limit.CallerLimit(
+            inner,
+            read=_rate(read.caller_rate_per_s, read.caller_burst, share),
+            write=_rate(write.caller_rate_per_s, write.caller_burst, share),
+            metrics=metrics.caller_limit,
+            traces=around.traces,
+        )
+    return Stack(inner, (inner,), () if caching is None else (caching,))
+
+
+def _shared(settings: TableSettings, replicas: Replicas | None) -> rate_limit.Shared | None:
+    return replicas.limiter(settings.limiter) if replicas is not None and settings.limiter is not None else None
+
+
+def _channel(settings: CacheSettings, replicas: Replicas | None) -> Peers | None:
+    return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
+
+
+def _attempts(direction: DirectionSettings) -> retry.Attempts:
+    return retry.Attempts(
+        direction.attempts_max,
+        direction.backoff,
+        direction.pause_s,
+        direction.pause_max_s,
+        direction.retry_total_s,
+    )
+
+
+def _rate(per_s: float | None, burst: float | None, share: float) -> rate_limit.Rate | None:
+    return None if per_s is None else rate_limit.Rate(per_s, burst).part(share)
+
+
+def _cost(settings: CostSettings) -> rate_limit.Cost:
+    return rate_limit.Cost(**settings.model_dump())

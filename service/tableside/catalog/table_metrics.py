@@ -1,0 +1,117 @@
+"""Counts operations and times what callers asked, by table, operation and outcome; never by key."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry
+
+from ..core import Delete, Get, Operation, Outcome, Put, Record, TableError, Update, Written
+from ..core.directions import reads
+from ..telemetry import Histogram, counters
+
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
+
+DROPPED = "dropped"
+"""What becomes of a write to no partition of a table."""
+
+_KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
+
+
+class Metrics:
+    """The metrics that the tables of one catalog share."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("table", "operation", "outcome")
+        self.operations = counters.Counter(
+            "tableside_operations",
+            "Operations, scans and splits by what became of them; an update's created is a default that was inserted.",
+            labels,
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "tableside_operation_duration_seconds",
+            "Time that an operation took, failures included; observed once per request, operation and outcome.",
+            labels,
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self.batch = Histogram(
+            "tableside_batch_operations",
+            "Operations in one batch of a caller.",
+            ("table",),
+            buckets=COUNTS,
+            registry=registry,
+        )
+        self.dropped = counters.Counter(
+            "tableside_dropped_records",
+            "Writes that were acknowledged and went to no partition, as their callers asked.",
+            ("table",),
+            registry=registry,
+        )
+
+
+class Measure:
+    """What is counted of one table."""
+
+    def __init__(self, metrics: Metrics, table: str) -> None:
+        self._metrics = metrics
+        self._table = table
+        self._batch = metrics.batch.labels(table)
+        self._children: dict[tuple[str, str], tuple[counters.Counter, Histogram]] = {}
+
+    def one(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
+        """Count an operation that came by itself."""
+        self._count(_KINDS[type(operation)], _label(outcome), 1, seconds)
+
+    def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> None:
+        """Count a batch."""
+        self._batch.observe(len(operations))
+        for (operation, outcome), count in _counted(operations, outcomes).items():
+            self._count(operation, outcome, count, seconds)
+
+    def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:
+        """Count a page (scan) or a question for parts (splits)."""
+        self._count(kind, "found" if error is None else error.code, 1, seconds)
+
+    def _count(self, operation: str, outcome: str, count: int, seconds: float) -> None:
+        # Looking a child up by its labels costs more than counting.
+        if (child := self._children.get((operation, outcome))) is None:
+            labels = (self._table, operation, outcome)
+            child = (self._metrics.operations.labels(*labels), self._metrics.seconds.labels(*labels))
+            self._children[operation, outcome] = child
+        if outcome == DROPPED:
+            self._metrics.dropped.labels(self._table).inc(count)
+        child[0].inc(count)
+        child[1].observe(seconds)
+
+
+def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
+    count = len(operations)
+    if reads(operations) == count and list(map(type, outcomes)).count(Record) == count:
+        return {("get", "found"): count}
+    counted: Counter[tuple[str, str]] = Counter()
+    for (kind, outcome), count in Counter(zip(map(type, operations), map(type, outcomes), strict=True)).items():
+        if outcome is Record or outcome is type(None):
+            counted[_KINDS[kind], "found" if outcome is Record else "absent"] += count
+        else:
+            alike = zip(operations, outcomes, strict=True)
+            counted.update(
+                (_KINDS[kind], _label(answer)) for one, answer in alike if type(one) is kind and type(answer) is outcome
+            )
+    return counted
+
+
+def _label(answer: Outcome) -> str:
+    match answer:
+        case Record():
+            return "found"
+        case None:
+            return "absent"
+        case TableError():
+            return answer.code
+        case Written(partitions=()):
+            return DROPPED
+        case Written():
+            return "replayed" if answer.replayed else "created" if answer.created else "written"

@@ -1,0 +1,93 @@
+"""What the page of one table shows beside its records: how it is, what its policies do, and its settings."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from ...catalog import Catalog, Entry
+from ...core import Json, JsonObject
+from ..wire.tables import describe
+from . import numbers
+from .console import Console
+from .counts import FAILURES, REFUSED, SUCCESSES, Change
+from .drawn import plotted
+from .overview import verdict_of
+
+
+async def live(console: Console, request: Request, entry: Entry) -> Mapping[str, Any]:
+    """Return what changes by itself on the page."""
+    catalog: Catalog = request.app.state.catalog
+    stores = await console.health.stores(catalog.ping)
+    name = entry.spec.name
+    now = console.history.now(name)
+    return {
+        "verdict": verdict_of(entry, now, stores),
+        "plots_shown": plotted(console.history, name),
+        "seconds": None if now is None else now.seconds,
+        "policies": [] if now is None else list(_policies(now, entry)),
+        "outcomes": [] if now is None else [(code, now.per_s(code)) for code in _outcomes(now)],
+    }
+
+
+def settings(request: Request, entry: Entry) -> list[tuple[str, str]]:
+    """Return the settings and capabilities of a table, by their paths."""
+    described = describe(entry, request.app.state.settings.limits)
+    shown = [(path, text) for path, text in _flat(described) if not path.startswith(("name", "store."))]
+    return [(path.removeprefix("policies."), text) for path, text in shown]
+
+
+def _policies(now: Change, entry: Entry) -> Iterator[tuple[str, str, str]]:
+    """Yield what policies do: its name, the number, and a remark."""
+    calls = now["calls"]
+    called_s = now["calls seconds"] / calls if calls else None
+    yield "Store calls", f"{numbers.count(now.per_s('calls'))} /s", f"{numbers.seconds(called_s)} each"
+    yield "Calls under way", numbers.count(now.per_s("calls seconds")), f"mean, of {entry.settings.concurrency_max}"
+    yield "Calls that failed", f"{numbers.count(now.per_s('calls failed'))} /s", ""
+    yield "Tried again", f"{numbers.count(now.per_s('retries'))} /s", f"{_rate(now, 'given up')} given up"
+    limited = now.per_s("read limit", "write limit")
+    yield "Throttled here", f"{numbers.count(limited)} /s", _limits(entry)
+    waited = f"{_rate(now, 'crowded out')} turned away"
+    yield "Calls that waited their turn", f"{numbers.count(now.per_s('waited'))} /s", waited
+    yield "Attempts out of time", f"{numbers.count(now.per_s('timeouts'))} /s", ""
+
+
+def _rate(now: Change, name: str) -> str:
+    return f"{numbers.count(now.per_s(name))} /s"
+
+
+def _limits(entry: Entry) -> str:
+    read, write = entry.settings.read.rate_per_s, entry.settings.write.rate_per_s
+    if read is None and write is None:
+        return "no rate limit"
+    return f"limits: {numbers.count(read)} reads, {numbers.count(write)} writes /s"
+
+
+def _outcomes(now: Change) -> Iterator[str]:
+    return (code for code in (*FAILURES, REFUSED, *SUCCESSES) if now[code])
+
+
+def _flat(described: JsonObject, path: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in described.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield path + name, _text(value)
+
+
+def _text(value: Json) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case list():
+            return ", ".join(_field(one) for one in value)
+    return str(value)
+
+
+def _field(field: Json) -> str:
+    assert isinstance(field, dict)
+    return f"{field['name']}: {field['type']}" if field["name"] is not None else str(field["type"])

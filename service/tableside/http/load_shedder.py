@@ -1,0 +1,84 @@
+"""What is refused before anything is made of it: a request for which there is no room, told in one piece.
+
+A refusal has to cost a small part of what it refuses, or refusing is all that is done: it passes none of the layers
+that requests pass, and is counted, but neither logged nor traced. Knows nothing of connections.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+
+from starlette.types import Scope
+
+from ..catalog import Bound, InFlight
+from ..core.errors import Overloaded
+from .wire import problems
+
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+"""What is let in always."""
+
+REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
+RETRY_AFTER_S = 1
+
+_SCOPE = "tableside.door"
+_PROBES = frozenset(path.encode() for path in PROBES)
+
+
+class Door:
+    """Says whether there is room for a request."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._requests = in_flight.requests
+        self._operations = in_flight.operations
+        self._bodies = {bound: _body(bound) for bound in (self._requests, self._operations)}
+
+    def refusal(self, url: bytes) -> bytes | None:
+        """Return the body that refuses a request, None if there is room for it."""
+        requests, operations = self._requests, self._operations
+        if requests.under_way < requests.most and operations.under_way < operations.most:
+            return None
+        if url.partition(b"?")[0] in _PROBES:
+            return None
+        bound = requests if requests.under_way >= requests.most else operations
+        bound.shed()
+        return self._bodies[bound]
+
+
+def install(scope: Scope, door: Door) -> None:
+    """Give the door to the server's connections, with the scope of the application's life."""
+    if "state" in scope:
+        scope["state"][_SCOPE] = door
+
+
+def installed(state: dict[str, object]) -> Door | None:
+    """Return the door, of what the server gives each connection."""
+    door = state.get(_SCOPE)
+    assert door is None or isinstance(door, Door)
+    return door
+
+
+def head(headers: Sequence[tuple[bytes, bytes]], given: Sequence[tuple[bytes, bytes]], size_bytes: int) -> bytes:
+    """Return the head of a refusal for a request with these headers; `given` are those that every answer has."""
+    lines = [
+        b"HTTP/1.1 503 Service Unavailable",
+        *(b"%b: %b" % header for header in given),
+        b"content-type: " + problems.MEDIA_TYPE.encode(),
+        b"content-length: %d" % size_bytes,
+        b"retry-after: %d" % RETRY_AFTER_S,
+        b"x-request-id: " + (request_id(headers) or b"%032x" % random.getrandbits(128)),
+    ]
+    return b"\r\n".join(lines)
+
+
+def request_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the id that the caller has given, if it can be one."""
+    for name, value in headers:
+        if name == b"x-request-id" and REQUEST_ID.fullmatch(value):
+            return value
+    return None
+
+
+def _body(bound: Bound) -> bytes:
+    detail = f"as many {bound.what} are in flight as may be"
+    return problems.encode(Overloaded(detail, retry_after_s=RETRY_AFTER_S))

@@ -1,0 +1,222 @@
+"""What headers and query parameters say."""
+
+import re
+from collections.abc import Collection, Mapping
+
+import msgspec
+from starlette.requests import Request
+
+from ...core import InvalidOperation, MalformedRequest
+from ...core.operations import ANY_ETAG, Token
+from ...core.transitions import checked_ttl_s
+from . import members
+from .answers import Fields
+from .problems import NotAcceptable, UnsupportedMediaType
+
+_ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
+
+
+_SCOPE = "tableside.headers"
+
+
+class Preferences(msgspec.Struct, frozen=True):
+    """What `Prefer` asks for: the value after a write, and the caller's deadline in seconds."""
+
+    representation: bool = False
+    wait_s: float | None = None
+
+
+def header(request: Request, name: str) -> str | None:
+    """Return a header by its name in lower case, several lines of it joined by commas; None if it is not there.
+
+    The framework's own look-up goes through all headers each time; here that is done once for a request.
+    """
+    given: dict[str, str] | None = request.scope.get(_SCOPE)
+    if given is None:
+        given = request.scope[_SCOPE] = {}
+        for raw_name, raw in request.scope["headers"]:
+            one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
+            given[one] = f"{given[one]}, {text}" if one in given else text
+    return given.get(name)
+
+
+def preferences(request: Request) -> Preferences:
+    """Read `Prefer` (RFC 7240); what is not known here is passed over."""
+    representation, wait_s = False, None
+    if (text := header(request, "prefer")) is None:
+        return _NO_PREFERENCES
+    for preference in text.split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        name, value = name.strip().lower(), value.strip().strip('"')
+        if name == "return":
+            representation = value.lower() == "representation"
+        elif name == "wait":
+            wait_s = number(value, "Prefer: wait")
+            if wait_s < 0:
+                raise MalformedRequest("Prefer: wait is not below 0")
+    return Preferences(representation, wait_s)
+
+
+_NO_PREFERENCES = Preferences()
+
+
+def max_age_s(request: Request) -> float | None:
+    """Return how old an answer from a cache may be by `Cache-Control` (RFC 9111), 0 being not from the cache.
+
+    None is as old as the cache keeps one. Directives other than `no-cache` and `max-age` are passed over.
+    """
+    if (text := header(request, "cache-control")) is None:
+        return None
+    ages = []
+    for directive in text.split(","):
+        name, _, value = directive.partition("=")
+        name, value = name.strip().lower(), value.strip().strip('"')
+        if name == "no-cache":
+            ages.append(0.0)
+        elif name == "max-age":
+            if not re.fullmatch("[0-9]{1,18}", value):
+                raise MalformedRequest("Cache-Control: max-age is a number of whole seconds")
+            ages.append(float(value))
+    return min(ages, default=None)
+
+
+def if_match(request: Request) -> tuple[str, ...] | None:
+    """Return the etags of `If-Match`; a weak one, or a star in quotes, is kept as it is and matches nothing."""
+    text = header(request, "if-match")
+    if text is None:
+        return None
+    if text.strip() == "*":
+        return (ANY_ETAG,)
+    return tuple(etag if etag[0] == "W" or etag == '"*"' else etag[1:-1] for etag in _etags(text, "If-Match"))
+
+
+def if_absent(request: Request) -> bool:
+    """Return whether `If-None-Match: *` asks that a write only makes the record."""
+    text = header(request, "if-none-match")
+    if text is not None and text.strip() != "*":
+        raise InvalidOperation("If-None-Match on a write is * only")
+    return text is not None
+
+
+def none_match(request: Request, etag: str) -> bool:
+    """Return whether `If-None-Match` has the etag, so that the caller has the record already."""
+    text = header(request, "if-none-match")
+    if text is None:
+        return False
+    return text.strip() == "*" or etag in [one.removeprefix("W/")[1:-1] for one in _etags(text, "If-None-Match")]
+
+
+def token(request: Request) -> Token | None:
+    """Return the token of `Tableside-Token: <writer>/<sequence>`."""
+    text = header(request, "tableside-token")
+    if text is None:
+        return None
+    writer, slash, sequence = text.rpartition("/")
+    if not slash or not re.fullmatch("[0-9]{1,19}", sequence):
+        raise InvalidOperation("Tableside-Token is <writer>/<sequence>")
+    return members.token(_utf8(writer), int(sequence))
+
+
+def media_type(request: Request, known: Collection[str], default: str | None = None) -> str:
+    """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
+    if (header(request, "content-encoding") or "identity").lower() != "identity":
+        raise UnsupportedMediaType("a body with a Content-Encoding is not read")
+    if (header(request, "transfer-encoding") or "chunked").lower() != "chunked":
+        raise UnsupportedMediaType("a body in another transfer coding than chunked is not read")
+    text = header(request, "content-type") or default or ""
+    essence, _, parameters = text.partition(";")
+    charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
+    if essence.strip().lower() not in known or (charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii")):
+        raise UnsupportedMediaType(f"the body is in one of: {', '.join(sorted(known))}")
+    return essence.strip().lower()
+
+
+def check_accepts(request: Request, media: str) -> None:
+    """Raise NotAcceptable if the caller does not accept the media type."""
+    text = header(request, "accept")
+    if text is not None and text != "*/*" and not _quality(text, media):
+        raise NotAcceptable(f"the answer is in {media}")
+
+
+def preferred(request: Request, medias: Collection[str]) -> str:
+    """Return the media type that the caller likes best; between equals, the first. Raise NotAcceptable if none."""
+    text = header(request, "accept")
+    if text is None:
+        return next(iter(medias))
+    best = max(medias, key=lambda media: _quality(text, media))
+    if not _quality(text, best):
+        raise NotAcceptable(f"the answer is in one of: {', '.join(medias)}")
+    return best
+
+
+def query(request: Request, known: Collection[str]) -> Mapping[str, str]:
+    """Return the query parameters. Raise MalformedRequest for one that is not known here, or stands twice."""
+    if not request.scope["query_string"]:
+        return {}
+    given: dict[str, str] = {}
+    for name, text in request.query_params.multi_items():
+        if name not in known or name in given:
+            why = "stands twice" if name in given else "is not known here"
+            raise MalformedRequest(f"a query parameter {members.shown(name)} {why}")
+        given[name] = text
+    return given
+
+
+def fields(text: str | None) -> Fields:
+    """Return the names in `?fields=a,b`, None for all."""
+    return None if text is None else members.fields([name for name in text.split(",") if name])
+
+
+def ttl_s(text: str | None) -> float | None:
+    """Return `?ttl_s=`."""
+    if text is None:
+        return None
+    try:
+        return checked_ttl_s(number(text, "ttl_s"))
+    except MalformedRequest as error:
+        raise InvalidOperation(error.detail) from None
+
+
+def number(text: str, what: str) -> float:
+    """Return a decimal number. Raise MalformedRequest if it is none."""
+    if not _NUMBER.fullmatch(text):
+        raise MalformedRequest(f"{what} is a number")
+    return float(text)
+
+
+def integer(text: str, what: str, lowest: int, highest: int) -> int:
+    """Return a decimal integer, at most `highest`. Raise MalformedRequest if it is none, or below `lowest`."""
+    if not re.fullmatch("[0-9]{1,18}", text) or int(text) < lowest:
+        raise MalformedRequest(f"{what} is an integer from {lowest} on")
+    return min(int(text), highest)
+
+
+def _etags(text: str, header: str) -> list[str]:
+    position = 0
+    etags: list[str] = []
+    while position < len(text) or not etags:
+        match = _ETAGS.match(text, position)
+        if match is None:
+            raise MalformedRequest(f'{header} is * or etags in quotes, as in "a", "b"')
+        etags.append(match[1])
+        position = match.end()
+    return etags
+
+
+def _quality(accept: str, media: str) -> float:
+    """Return how much a media type is liked, from 0 to 1: the most specific range that holds it decides."""
+    found = {}
+    for one in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in one.split(";"))
+        if kind in (media, f"{media.partition('/')[0]}/*", "*/*"):
+            weights = [parameter[2:] for parameter in parameters if parameter.startswith("q=")]
+            found[kind] = float(weights[0]) if weights and _NUMBER.fullmatch(weights[0]) else 1.0
+    return found.get(media, found.get(f"{media.partition('/')[0]}/*", found.get("*/*", 0.0)))
+
+
+def _utf8(text: str) -> str:
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return text

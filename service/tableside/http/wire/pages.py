@@ -1,0 +1,68 @@
+"""A page of a scan, as JSON and as Arrow."""
+
+import orjson
+import pyarrow as pa
+
+from ...core import Key, Page, Record, TableSpec
+from ...core.values import project
+from . import arrow_answers
+from .answers import Fields, rfc3339
+
+
+def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:
+    """Write a page as an object with the members records and cursor."""
+    if page.partitions is None:
+        encoded = [_encoded(key, record, fields) for key, record in page.records]
+    else:
+        placed = zip(page.records, page.partitions, strict=True)
+        encoded = [_encoded(*record, fields, b',"partition":%d' % index) for record, index in placed]
+    records = b",".join(encoded)
+    return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
+
+
+def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields) -> bytes:
+    """Write a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
+
+    Where records expire there is a column `expires_at`, and of a partitioned table, as the last, `partition`.
+    """
+    values = [_projected(record.value, fields) for _, record in page.records]
+    columns = [
+        pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec)),
+        pa.array(values, pa.binary()),
+        pa.array([record.etag for _, record in page.records], pa.utf8()),
+    ]
+    schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
+    if any(record.expires_ms for _, record in page.records):
+        columns.append(arrow_answers.expiries([record.expires_ms for _, record in page.records]))
+        schema = schema.append(arrow_answers.EXPIRES_AT)
+    if spec.partitions:
+        columns.append(pa.array(page.partitions or [], pa.int32()))
+        schema = schema.append(pa.field("partition", pa.int32()))
+    metadata = {} if cursor is None else {"cursor": cursor}
+    return arrow_answers.write(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+
+
+def key_type(spec: TableSpec) -> pa.DataType:
+    """Return the Arrow type of a table's keys; the fields of a composite are named, or else numbered from 0."""
+    kinds = {"string": pa.utf8(), "integer": pa.int64()}
+    if not spec.key.composite:
+        return kinds[spec.key.fields[0].type]
+    return pa.struct([(_part_name(spec, index), kinds[field.type]) for index, field in enumerate(spec.key.fields)])
+
+
+def _cell(key: Key, spec: TableSpec) -> object:
+    return {_part_name(spec, index): part for index, part in enumerate(key)} if isinstance(key, tuple) else key
+
+
+def _part_name(spec: TableSpec, index: int) -> str:
+    return spec.key.fields[index].name or str(index)
+
+
+def _encoded(key: Key, record: Record, fields: Fields, where: bytes = b"") -> bytes:
+    head = b'{"key":' + orjson.dumps(key) + b',"value":' + _projected(record.value, fields)
+    expiry = b',"expires_at":"' + rfc3339(record.expires_ms).encode() + b'"' if record.expires_ms else b""
+    return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + where + b"}"
+
+
+def _projected(value: bytes, fields: Fields) -> bytes:
+    return value if fields is None else project(value, fields)

@@ -1,0 +1,33 @@
+"""What a caller is told of a table; never a secret."""
+
+import msgspec
+
+from ...catalog import Entry
+from ...core import JsonObject
+from ...core.transitions import VALUE_BYTES_MAX
+from ...settings import LimitSettings
+
+_POLICIES = {"deadline_s", "read", "write", "cost", "limiter", "batch", "cache", "concurrency_max"}
+
+
+def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
+    """Return a table's description; `capabilities` is empty until its store could first be asked."""
+    spec, table = entry.spec, entry.table
+    return {
+        **({"partitions": spec.partitions} if spec.partitions else {}),
+        "name": spec.name,
+        "store": {"name": entry.store, "kind": entry.kind},
+        "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
+        "capabilities": {} if table is None else msgspec.to_builtins(table.capabilities),
+        "limits": {
+            "operations_max": limits.operations_max,
+            "body_bytes_max": limits.body_bytes_max,
+            "response_bytes_max": limits.response_bytes_max,
+            "value_bytes_max": VALUE_BYTES_MAX,
+        },
+        "policies": {
+            "ttl_s": spec.ttl_s,
+            "consistency": spec.consistency,
+            **entry.settings.model_dump(include=_POLICIES),
+        },
+    }

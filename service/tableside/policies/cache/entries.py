@@ -1,0 +1,122 @@
+"""What a cache holds: records and absences, bounded in number and in bytes, the least lately used leaving first.
+
+Knows nothing of stores, of loads or of writes: when something may be kept is for others to say.
+"""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ...core import Clock, Get, Key, Operation, Outcome, Record
+
+ENTRY_BYTES = 200
+"""What an entry takes beside its key and record: its place in the table and in the order, as measured."""
+
+RECORD_BYTES = 150
+"""What a record takes beside the text of its value and etag."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """What was read, a record or (None) that there is none; times are of the monotonic clock."""
+
+    record: Record | None
+    read_at: float
+    fresh_until: float
+    size_bytes: int
+
+
+class Kept:
+    """Records and absences by key. `ttl_s` and `absent_ttl_s` count from when the reading began, in seconds."""
+
+    def __init__(self, *, records_max: int, bytes_max: int, ttl_s: float, absent_ttl_s: float) -> None:
+        self.size_bytes = 0
+        self.evictions = 0
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._ttl_s = ttl_s
+        self._absent_ttl_s = absent_ttl_s
+        self._entries: OrderedDict[Key, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many records and absences are held."""
+        return len(self._entries)
+
+    def answer(
+        self,
+        operations: Sequence[Operation],
+        positions: Iterable[int],
+        outcomes: list[Outcome],
+        now: float,
+        clock: Clock,
+    ) -> tuple[list[int], float]:
+        """Put what is held and fresh enough in its place among the outcomes.
+
+        Return the positions of the rest, and when the oldest reading began that is an answer (`now` if none is).
+        """
+        entries, rest, oldest = self._entries, [], now
+        now_ms = clock()
+        for position in positions:
+            operation = operations[position]
+            entry = entries.get(operation.key) if type(operation) is Get else None
+            if entry is None or now >= entry.fresh_until:
+                rest.append(position)
+                continue
+            max_age_s = operation.max_age_s  # type: ignore[union-attr]  # only a Get has found an entry
+            if max_age_s is not None and not 0 < max_age_s >= now - entry.read_at:
+                rest.append(position)
+                continue
+            if (record := entry.record) is not None:
+                if 0 < record.expires_ms <= now_ms:
+                    rest.append(position)
+                    continue
+                outcomes[position] = Record(record.value, record.etag, record.expires_ms, now - entry.read_at)
+            entries.move_to_end(operation.key)
+            if entry.read_at < oldest:
+                oldest = entry.read_at
+        return rest, oldest
+
+    def keep(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> None:
+        """Hold the records and absences of a reading that began at `read_at`, in place of what is held of their keys.
+
+        What is too large, or has no time to live, is not held, and nor is then what it would replace. Errors change
+        nothing.
+        """
+        entries = self._entries
+        for key, record in found:
+            if record is not None and type(record) is not Record:
+                continue
+            if key in entries:
+                self._drop(key)
+            ttl_s = self._absent_ttl_s if record is None else self._ttl_s
+            size_bytes = _size_bytes(key, record)
+            if ttl_s > 0 and size_bytes <= self._bytes_max:
+                entries[key] = Entry(record, read_at, read_at + ttl_s, size_bytes)
+                self.size_bytes += size_bytes
+        while self.size_bytes > self._bytes_max or len(entries) > self._records_max:
+            self.size_bytes -= entries.popitem(last=False)[1].size_bytes
+            self.evictions += 1
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Hold nothing of these."""
+        for key in self._entries.keys() & keys:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        self._entries.clear()
+        self.size_bytes = 0
+
+    def _drop(self, key: Key) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
+            self.size_bytes -= entry.size_bytes
+
+
+def _size_bytes(key: Key, record: Record | None) -> int:
+    size_bytes = ENTRY_BYTES + key.__sizeof__()
+    if type(key) is tuple:
+        size_bytes += sum(map(sys.getsizeof, key))
+    if record is not None:
+        size_bytes += RECORD_BYTES + len(record.value) + len(record.etag)
+    return size_bytes

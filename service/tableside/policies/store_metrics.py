@@ -1,0 +1,114 @@
+"""Times every call of a table's store, failures included, and makes it a span of the trace where there is one.
+
+It is the innermost policy: one call here is one call of the store, after batching, retries and limits. Knows nothing
+of what a store makes of a call.
+"""
+
+import math
+import time
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from opentelemetry.trace import SpanKind
+from prometheus_client import CollectorRegistry
+
+from ..core import Operation, Outcome, Page, Scan, Store, TableError
+from ..core.directions import Succeeded, all_succeeded
+from ..core.store import Policy
+from ..telemetry import Attribute, Histogram, Traces, current_context
+
+Answer = TypeVar("Answer")
+
+_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
+
+
+class Metrics:
+    """The metrics that the tables of one catalog share."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.seconds = Histogram(
+            "tableside_store_call_duration_seconds",
+            "Time of one call of a table's store, by its kind (apply, scan, splits) and outcome: ok, cancelled, or the "
+            "code of the first operation that failed.",
+            ("table", "call", "outcome"),
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+        self.operations = Histogram(
+            "tableside_store_call_operations",
+            "Operations in one call of a table's store.",
+            ("table",),
+            buckets=_COUNTS,
+            registry=registry,
+        )
+
+
+class Calls(Policy):
+    """A store whose calls are timed. `kind` is that of the store, for the trace."""
+
+    def __init__(self, inner: Store, kind: str, *, metrics: Metrics, traces: Traces | None = None) -> None:
+        super().__init__(inner)
+        self._kind = kind
+        self._metrics = metrics
+        self._traces = traces
+        self._operations = metrics.operations.labels(inner.spec.name)
+        self._seconds: dict[tuple[str, str], Histogram] = {}
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        """Hand the operations on."""
+        self._operations.observe(len(operations))
+        started, outcome = time.perf_counter(), "cancelled"
+        try:
+            if self._traces is None or current_context(self._traces) is None:
+                outcomes = await self._inner.apply(operations, until)
+            else:
+                outcomes = await self._traced(self._traces, operations, until)
+            outcome = _outcome(outcomes)
+            return Succeeded(outcomes) if outcome == "ok" and len(outcomes) > 1 else outcomes
+        finally:
+            self._observe("apply", outcome, started)
+
+    async def scan(self, scan: Scan) -> Page:
+        """Hand the scan on."""
+        return await self._timed("scan", self._inner.scan(scan))
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Hand the question on."""
+        return await self._timed("splits", self._inner.splits(count_max))
+
+    async def _timed(self, call: str, work: Awaitable[Answer]) -> Answer:
+        started, outcome = time.perf_counter(), "cancelled"
+        try:
+            answer = await work
+            outcome = "ok"
+            return answer
+        except TableError as error:
+            outcome = error.code
+            raise
+        finally:
+            self._observe(call, outcome, started)
+
+    async def _traced(self, traces: Traces, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        attributes: dict[str, Attribute] = {
+            "db.system.name": self._kind,
+            "db.collection.name": self.spec.name,
+            "db.operation.batch.size": len(operations),
+        }
+        with traces.span("store call", attributes=attributes, kind=SpanKind.CLIENT) as span:
+            outcomes = await self._inner.apply(operations, until)
+            if (outcome := _outcome(outcomes)) != "ok":
+                span.set_attribute("error.type", outcome)
+            return outcomes
+
+    def _observe(self, call: str, outcome: str, started: float) -> None:
+        # Looking a child up by its labels costs more than timing.
+        if (child := self._seconds.get((call, outcome))) is None:
+            child = self._seconds[call, outcome] = self._metrics.seconds.labels(self.spec.name, call, outcome)
+        child.observe(time.perf_counter() - started)
+
+
+def _outcome(outcomes: Sequence[Outcome]) -> str:
+    if all_succeeded(outcomes):
+        return "ok"
+    return next(outcome.code for outcome in outcomes if isinstance(outcome, TableError))

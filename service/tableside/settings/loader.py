@@ -1,0 +1,156 @@
+"""From the data of a configuration to settings, or to every fault in it."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from .. import stores
+from ..telemetry import LogSettings, TraceSettings
+from .auth_reading import read_auth
+from .cross_checks import check_defaults, check_partitions, check_places, check_shared
+from .faults import NAME, Fault, Faults, SettingsError
+from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
+from .settings import Settings, StoreSettings
+from .tables import TableSettings
+from .yaml_file import expanded, read
+
+
+def default_settings(path: str = "./tableside-data") -> Settings:
+    """Return what holds where no configuration is given: RocksDB here, and tables made as they are written to."""
+    return checked({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
+
+
+def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read a configuration file. Raise SettingsError with every fault in it."""
+    return checked(read(file, ""), os.environ if environment is None else environment)
+
+
+def checked(data: object, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings that the data of a configuration file make. Raise SettingsError with every fault."""
+    unset: list[Fault] = []
+    data = expanded(data, environment or {}, "", unset)
+    if not isinstance(data, dict):
+        raise SettingsError([Fault("", "a configuration is a mapping that has stores and tables")])
+    faults = Faults({fault.path for fault in unset})
+    settings = _Reader(faults).settings(data)
+    if found := {*unset, *faults.found}:
+        raise SettingsError(sorted(found))
+    return settings
+
+
+class _Top(BaseModel, extra="forbid"):
+    stores: dict[str, dict[str, Any]] = Field(min_length=1)
+    tables: dict[str, Any] = {}
+    limits: LimitSettings = LimitSettings()
+    auto_create: bool = False
+    default_store: str | None = None
+    retry_budget: RetryBudgetSettings = RetryBudgetSettings()
+    logs: LogSettings = LogSettings()
+    traces: TraceSettings = TraceSettings()
+    console: ConsoleSettings = ConsoleSettings()
+    hosts: Hosts = ()
+    auth: Any = None  # read by itself, so that all its faults are found beside the others
+
+
+class _Reader:
+    """Makes settings out of data and goes on after a fault, to find the others."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._options: dict[str, BaseModel] = {}
+
+    def settings(self, data: dict[str, Any]) -> Settings:
+        top = self._faults.model(_Top, data, "") or self._without_the_rest(data)
+        stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
+        known = data.get("stores")
+        tables = {
+            name: self._table(name, entry, known if isinstance(known, dict) else {})
+            for name, entry in top.tables.items()
+        }
+        opened = {name: table for name, table in tables.items() if table}
+        check_defaults(top.auto_create, top.default_store, top.stores, self._faults)
+        check_partitions(top.stores, self._faults)
+        check_places(opened, stores, self._faults)
+        check_shared(opened, known if isinstance(known, dict) else {}, self._faults)
+        return Settings(
+            stores={name: store for name, store in stores.items() if store},
+            tables=opened,
+            limits=top.limits,
+            auto_create=top.auto_create,
+            default_store=top.default_store or next(iter(stores), None),
+            retry_budget=top.retry_budget,
+            logs=top.logs,
+            traces=top.traces,
+            console=top.console,
+            hosts=top.hosts,
+            auth=read_auth(data["auth"], self._faults) if "auth" in data else None,
+            options=self._options,
+        )
+
+    def _without_the_rest(self, data: dict[str, Any]) -> _Top:
+        """Keep what can be looked at further though something beside it is wrong."""
+        kept = {name: data[name] for name in ("stores", "tables") if isinstance(data.get(name), dict)}
+        kept["stores"] = {name: entry for name, entry in kept.get("stores", {}).items() if isinstance(entry, dict)}
+        flag, default = data.get("auto_create"), data.get("default_store")
+        return _Top.model_construct(
+            **kept,
+            auto_create=flag if isinstance(flag, bool) else False,
+            default_store=default if isinstance(default, str) else None,
+        )
+
+    def _store(self, name: str, entry: dict[str, Any]) -> StoreSettings | None:
+        path = f"stores.{name}"
+        self._check_name(name, path)
+        kind = entry.get("kind")
+        if kind not in stores.kinds():
+            self._faults.add(f"{path}.kind", f"is one of {', '.join(stores.kinds())}")
+            return None
+        try:
+            model = stores.backend_type(str(kind)).Settings
+        except ImportError as error:
+            self._faults.add(f"{path}.kind", str(error))
+            return None
+        options = self._faults.model(model, {key: value for key, value in entry.items() if key != "kind"}, path)
+        return StoreSettings(str(kind), options) if options else None
+
+    def _table(self, name: str, entry: object, known: dict[str, Any]) -> TableSettings | None:
+        path = f"tables.{name}"
+        self._check_name(name, path)
+        if not isinstance(entry, dict):
+            return self._faults.model(TableSettings, entry, path)
+        store = entry.get("store")
+        if isinstance(store, str) and store not in known:
+            self._faults.add(f"{path}.store", f"no store has the name {store!r}")
+        options_type = _table_options(known.get(store), known) if isinstance(store, str) else None
+        if options_type is None:
+            return self._faults.model(TableSettings, entry, path)
+        common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
+        own = {member: value for member, value in entry.items() if member not in common}
+        if (options := self._faults.model(options_type, own, path)) is not None:
+            self._options[name] = options
+        return self._faults.model(TableSettings, common, path)
+
+    def _check_name(self, name: str, path: str) -> None:
+        if not re.fullmatch(NAME, name):
+            self._faults.add(path, "a name has 1 to 128 of A-Z a-z 0-9 _ . - and begins with a letter or digit")
+
+
+def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] | None:
+    """Return what can be said of a table in a store of the file; None where the store is itself at fault.
+
+    Of one in a partitioned store that is what can be said of it in every partition, if these are of one kind.
+    """
+    kind = store.get("kind") if isinstance(store, dict) else None
+    if isinstance(store, dict) and kind == "partitioned":
+        parts = store.get("partitions")
+        every = [known.get(part) for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
+        kinds = {part.get("kind") for part in every if isinstance(part, dict)}
+        kind = kinds.pop() if len(kinds) == 1 and "partitioned" not in kinds else kind
+    try:
+        return stores.backend_type(kind).TableOptions if kind in stores.kinds() else None
+    except ImportError:
+        return None

@@ -1,0 +1,156 @@
+"""Pages of a table in the order of its keys, and its division into ranges of keys.
+
+A page goes on after the key that the one before ended with, so it costs the same wherever it is.
+"""
+
+# ruff: noqa: S608  # the SQL is put together from names, which `quoted` quotes; values are parameters
+
+from typing import Any
+
+from ...core import Key, KeySchema, MalformedRequest, Page, Part, Range, Record, RecordUnreadable, Scan, between
+from .json_text import canonical
+from .pool import Connection
+from .rows import key_of
+from .schema import Column, Shape, quoted
+from .statements import Statements, Writer, by_bytes, one
+
+SAMPLED_PAGES = 256
+SAMPLED_ROWS_MAX = 20_000
+CODE_POINT_MAX = 0x10FFFF
+
+
+class Scanner:
+    """Reads pages of one table; each method is one piece of work on one connection."""
+
+    def __init__(self, shape: Shape, key: KeySchema, writer: Writer, statements: Statements) -> None:
+        self._columns = shape.keys
+        self._key = key
+        self._writer = writer
+        self._statements = statements
+
+    async def page(self, connection: Connection, scan: Scan, now_ms: int) -> Page:
+        """Read a page. Raise RecordUnreadable if there is something in it that is no record."""
+        where = _Conditions(self._columns)
+        where.live(self._writer, now_ms)
+        if scan.partition is not None:
+            where.part(0, "=", scan.partition)
+        where.prefix(self._key, scan)
+        self._range(where, scan)
+        rows = await connection.fetch(self._page_sql(where), *where.parameters, scan.limit + 1, scan.bytes_max)
+        records = [(self._key_of(row), self._record(row)) for row in rows[: scan.limit]]
+        more = bool(rows) and (rows[-1]["total"] > len(rows) or len(rows) > scan.limit)
+        return Page(records, self._key.encode(records[-1][0]) if more else None)
+
+    async def boundaries(self, connection: Connection, count_max: int) -> list[bytes]:
+        """Return where to divide the table, by keys from some of its pages on the disk."""
+        pages = await connection.fetchval(self._statements.count)
+        share = min(100.0, 100.0 * SAMPLED_PAGES / pages)
+        rows = await connection.fetch(self._statements.sample, share, SAMPLED_ROWS_MAX)
+        keys = sorted({self._key.encode(self._key_of(row)) for row in rows})
+        count = max(1, min(count_max, len(keys)))
+        return [keys[len(keys) * index // count] for index in range(1, count)]
+
+    def splits(self, boundaries: list[bytes]) -> list[bytes]:
+        """Return the parts between boundaries."""
+        return [part.to_split() for part in between(boundaries)]
+
+    def _page_sql(self, where: "_Conditions") -> str:
+        """Return SQL for a page, cut after the row that is the first beyond the bytes."""
+        order = self._writer.ordered("t")
+        limit, size = len(where.parameters) + 1, len(where.parameters) + 2
+        names = ", ".join(f"k{index}" for index in range(len(self._columns)))
+        inner = (
+            f"SELECT {self._statements.page_columns}, row_number() OVER (ORDER BY {order}) AS place "
+            f"FROM {self._statements.page_from} WHERE {' AND '.join(where.texts)} ORDER BY {order} LIMIT ${limit}"
+        )
+        sized = (
+            f"SELECT *, count(*) OVER () AS total, coalesce(sum(octet_length(value)) OVER "
+            f"(ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before FROM ({inner}) AS page"
+        )
+        return (
+            f"SELECT {names}, convert_to(value, 'UTF8') AS value, etag, expires, total FROM ({sized}) AS sized "
+            f"WHERE before <= ${size}::bigint ORDER BY place"
+        )
+
+    def _range(self, where: "_Conditions", scan: Scan) -> None:
+        if scan.split is not None:
+            split = Range.from_split(scan.split)
+            if split.low:
+                where.compare(">=", self._decoded(split.low, "split"))
+            if split.high is not None:
+                where.compare("<", self._decoded(split.high, "split"))
+        if scan.position is not None:
+            where.compare(">", self._decoded(scan.position, "position"))
+
+    def _decoded(self, text: bytes, word: str) -> tuple[Part, ...]:
+        """Return the parts of an encoded key. Raise MalformedRequest for what this store has not given out."""
+        try:
+            key = self._key.decode(text)
+        except UnicodeDecodeError:
+            key = ""
+        parts = key if isinstance(key, tuple) else (key,)
+        if self._key.encode(key) != text or any(isinstance(part, str) and "\0" in part for part in parts):
+            raise MalformedRequest(f"no {word} of this table")
+        return parts
+
+    def _key_of(self, row: Any) -> Key:
+        return key_of(row, len(self._columns))
+
+    def _record(self, row: Any) -> Record:
+        try:
+            return Record(canonical(row["value"]), row["etag"], row["expires"] or 0)
+        except RecordUnreadable as error:
+            raise RecordUnreadable(f"{error.detail}; the scan cannot go on") from None
+
+
+class _Conditions:
+    """What the rows of a page have to be, and the parameters that say it."""
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._columns = columns
+        self.texts: list[str] = []
+        self.parameters: list[Part] = []
+
+    def live(self, writer: Writer, now_ms: int) -> None:
+        self.parameters.append(now_ms)
+        self.texts.append(writer.live(1))
+
+    def part(self, index: int, comparison: str, part: Part) -> None:
+        """Compare one part of the key."""
+        column = self._columns[index]
+        place = by_bytes(f"t.{quoted(column.name)}", column)
+        self.texts.append(f"{place} {comparison} {self._parameter(part, column)}")
+
+    def prefix(self, key: KeySchema, scan: Scan) -> None:
+        """Keep to what begins so: the first part, or with a partition the second."""
+        key.bounds(scan.partition, scan.prefix)  # whether there can be one at all
+        if not scan.prefix:
+            return
+        index = 0 if scan.partition is None else min(1, len(self._columns) - 1)
+        if self._columns[index].type == "uuid":
+            place = f"t.{quoted(self._columns[index].name)}::text"
+            self.parameters.append(scan.prefix)
+            self.texts.append(f"starts_with({place}, ${len(self.parameters)}::text)")
+            return
+        self.part(index, ">=", scan.prefix)
+        if (end := _after_all_with(scan.prefix)) is not None:
+            self.part(index, "<", end)
+
+    def compare(self, comparison: str, parts: tuple[Part, ...]) -> None:
+        """Compare the whole key."""
+        own = ", ".join(by_bytes(f"t.{quoted(column.name)}", column) for column in self._columns)
+        given = [self._parameter(part, column) for part, column in zip(parts, self._columns, strict=True)]
+        self.texts.append(f"({own}) {comparison} ({', '.join(given)})")
+
+    def _parameter(self, part: Part, column: Column) -> str:
+        self.parameters.append(part)
+        return one(len(self.parameters), column)
+
+
+def _after_all_with(prefix: str) -> str | None:
+    """Return the least text that follows everything which begins with the prefix; None if nothing does."""
+    stem = prefix.rstrip(chr(CODE_POINT_MAX))
+    if not stem:
+        return None
+    following = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)

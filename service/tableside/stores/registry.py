@@ -1,0 +1,61 @@
+"""The kinds of store, by the word that the configuration uses for them.
+
+A kind is imported when it is first used, so that what it needs is needed only then. Installed packages bring further
+kinds as entry points of the group `tableside.stores`: the name is the kind, the object the backend's class.
+"""
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from ..core import BackendType
+
+PLUG_INS = "tableside.stores"
+"""The group of entry points."""
+
+_KINDS = {
+    "dynamodb": "dynamodb.backend:DynamodbBackend",
+    "memory": "memory:MemoryBackend",
+    "partitioned": "partitioned:PartitionedBackend",
+    "postgres": "postgres.backend:PostgresBackend",
+    "redis": "redis.backend:RedisBackend",
+    "rocksdb": "rocksdb.store:RocksdbBackend",
+}
+
+
+def kinds() -> list[str]:
+    """Return the words for the kinds of store."""
+    return sorted({*_KINDS, *_plug_ins()})
+
+
+def backend_type(kind: str) -> BackendType:
+    """Return the class of a kind. Raise KeyError if there is none, ImportError if what it needs is not installed."""
+    return _built_in(kind) if kind in _KINDS else _plugged_in(kind)
+
+
+@cache
+def _plug_ins() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=PLUG_INS)}
+
+
+def _plugged_in(kind: str) -> BackendType:
+    entry = _plug_ins()[kind]
+    try:
+        found: BackendType = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"stores of kind {kind} come with {entry.value}, which cannot be imported: {error}"
+        ) from error
+    missing = [name for name in ("Settings", "TableOptions", "single_process", "open") if not hasattr(found, name)]
+    if missing:
+        raise ImportError(f"stores of kind {kind} come with {entry.value}, which has no {', '.join(missing)}")
+    return found
+
+
+def _built_in(kind: str) -> BackendType:
+    module, _, name = _KINDS[kind].partition(":")
+    try:
+        found: BackendType = getattr(import_module(f".{module}", __package__), name)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"stores of kind {kind} need: pip install 'tableside[{kind}]' ({error.name})") from error
+    return found

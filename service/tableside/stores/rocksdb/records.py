@@ -1,0 +1,105 @@
+"""How RocksDB holds a record: a short header, then the value's JSON text as it is.
+
+    byte 0        1, the format
+    byte 1        flags: 1 expires, 2 writers, 4 no value (only the memory of its writers)
+    bytes 2-9     version, big-endian; its hex digits are the etag
+    if flag 1     8 bytes: Unix milliseconds, big-endian
+    if flag 2     1 byte: how many writers; for each 2 bytes of length, the name in UTF-8, 8 bytes of sequence
+    the rest      the value
+
+Bytes that begin with `{` are a record that another tool wrote; its etag is a digest.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, encode, parse
+
+_FORMAT = 1
+_EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
+_PLAIN = bytes([_FORMAT, 0])
+_NOT_OURS = "the record was written by something else, and is no JSON object"
+
+
+def pack(stored: Stored) -> bytes:
+    """Return what to keep; `stored.etag` is 16 hex digits."""
+    flags = (
+        (_EXPIRES if stored.expires_ms else 0)
+        | (_WRITERS if stored.writers else 0)
+        | (_NO_VALUE if stored.value is None else 0)
+    )
+    parts = [bytes([_FORMAT, flags]), bytes.fromhex(stored.etag)]
+    if stored.expires_ms:
+        parts.append(stored.expires_ms.to_bytes(8, "big"))
+    if stored.writers:
+        parts.append(bytes([len(stored.writers)]))
+        parts.extend(_pack_writer(name, sequence) for name, sequence in stored.writers)
+    return b"".join(parts) + (stored.value or b"")
+
+
+def unpack(raw: bytes) -> Stored:
+    """Return what was kept. Raise RecordUnreadable if it is neither ours nor a JSON object."""
+    if raw[:1] == b"{":
+        return _foreign(raw)
+    try:
+        return _ours(raw)
+    except (IndexError, UnicodeDecodeError):
+        raise RecordUnreadable(_NOT_OURS) from None
+
+
+def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
+    """Return what Gets answer; as `read`, without a call for each of the usual records."""
+    plain = _PLAIN
+    return [
+        Record(raw[10:], raw[2:10].hex()) if raw is not None and raw[:2] == plain else read(raw, now_ms) for raw in raws
+    ]
+
+
+def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
+    """Return what a Get answers; the usual record, with nothing beside its value, without a detour."""
+    if raw is None:
+        return None
+    if raw[:2] == _PLAIN:
+        return Record(raw[10:], raw[2:10].hex())
+    try:
+        stored = unpack(raw)
+    except RecordUnreadable as error:
+        return error
+    if stored.value is None or not stored.live(now_ms):
+        return None
+    return Record(stored.value, stored.etag, stored.expires_ms)
+
+
+def _ours(raw: bytes) -> Stored:
+    if raw[0] != _FORMAT or len(raw) < 10:
+        raise RecordUnreadable(_NOT_OURS)
+    flags, etag, position, expires_ms = raw[1], raw[2:10].hex(), 10, 0
+    if flags & _EXPIRES:
+        expires_ms, position = int.from_bytes(raw[10:18], "big"), 18
+    writers: tuple[tuple[str, int], ...] = ()
+    if flags & _WRITERS:
+        writers, position = _unpack_writers(raw, position)
+    return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
+
+
+def _foreign(raw: bytes) -> Stored:
+    try:
+        return Stored(encode(parse(raw)), hashlib.blake2b(raw, digest_size=8).hexdigest())
+    except TableError:
+        raise RecordUnreadable("the record was written by something else, and is no legal JSON object") from None
+
+
+def _pack_writer(name: str, sequence: int) -> bytes:
+    text = name.encode()
+    return len(text).to_bytes(2, "big") + text + sequence.to_bytes(8, "big")
+
+
+def _unpack_writers(raw: bytes, position: int) -> tuple[tuple[tuple[str, int], ...], int]:
+    writers = []
+    count, position = raw[position], position + 1
+    for _ in range(count):
+        start = position + 2
+        end = start + int.from_bytes(raw[position:start], "big")
+        writers.append((raw[start:end].decode(), int.from_bytes(raw[end : end + 8], "big")))
+        position = end + 8
+    return tuple(writers), position

@@ -1,0 +1,69 @@
+"""Whether requests are traced, and where their spans go: opened with the service and closed with it.
+
+What exports spans is imported only where there is an endpoint. Knows nothing of what spans are made.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..core import Unsupported
+from .settings import TraceSettings
+from .spans import Traces
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+CLOSE_S = 2.0
+"""How long what is not delivered yet may hold up the end of the process."""
+
+log = logging.getLogger(__name__)
+
+PATH = "/v1/traces"
+
+
+class Tracing:
+    """The tracer of one process: `tracer` for requests, `traces` for the spans within them."""
+
+    def __init__(self, provider: "TracerProvider") -> None:
+        self._provider = provider
+        self.tracer = provider.get_tracer("tableside", __version__)
+        self.traces = Traces(self.tracer)
+
+    async def close(self) -> None:
+        """Deliver what has ended, for a while; what a collector does not take by then is lost."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        # Nothing that is called here has a bound of its own that holds while a collector hangs.
+        closing = threading.Thread(target=self._provider.shutdown, name="close traces", daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+        if closing.is_alive():
+            log.warning("spans that were not delivered within %g s are lost", CLOSE_S)
+
+
+def opened(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
+    """Begin to trace if there is somewhere for traces to go. Raise Unsupported if what exports them is missing."""
+    if (url := endpoint(settings, environment)) is None:
+        return None
+    try:
+        from . import exporting
+    except ModuleNotFoundError as error:
+        why = "traces have an endpoint, and what exports them is not installed: pip install 'tableside[traces]'"
+        raise Unsupported(why) from error
+    return Tracing(exporting.provider(url))
+
+
+def endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
+    """Return the URL that takes spans: what the file says, or else the variables of OpenTelemetry."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    whole = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    base = settings.endpoint or (None if whole else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
+    if not base:
+        return whole or None
+    return base if base.endswith(PATH) else base.rstrip("/") + PATH
