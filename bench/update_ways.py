@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, lit
 
 import redis
 from tableside_spark import ChunkSize, Table, TableClient
-from tableside_spark.batching import chunks
+from tableside_spark.executor.chunks import chunks
 
 from .flight_updates import DEFAULT, KEY
 

@@ -8,7 +8,7 @@ from packaging.metadata import Metadata
 from packaging.version import Version
 
 JAR = "tableside_spark/state/tableside-state.jar"
-PACKAGES = {"tableside", "tableside_spark", "pyspark_tableside"}
+PACKAGES = {"tableside", "tableside_client", "tableside_spark", "pyspark_tableside"}
 
 
 def faults(wheel: Path, sdist: Path, version: Version) -> list[str]:

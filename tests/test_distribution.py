@@ -25,7 +25,12 @@ from trees import ROOT, git, module
 pytestmark = pytest.mark.xdist_group("released")
 
 LOCKED = ROOT / "constraints.txt"
-PACKAGES = ("service/tableside", "spark_client/tableside_spark", "spark_client/pyspark_tableside")
+PACKAGES = (
+    "service/tableside",
+    "spark_client/tableside_client",
+    "spark_client/tableside_spark",
+    "spark_client/pyspark_tableside",
+)
 ABOUT = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 JAR = "tableside_spark/state/tableside-state.jar"
 NOWHERE = "127.0.0.1:1"

@@ -1,5 +1,5 @@
 """Where Spark finds the format `tableside`: it looks into every installed module named `pyspark_…`."""
 
-from tableside_spark.source import TablesideSource as DefaultSource
+from tableside_spark.datasource.source import TablesideSource as DefaultSource
 
 __all__ = ["DefaultSource"]

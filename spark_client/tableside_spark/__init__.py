@@ -6,11 +6,12 @@ network.
 
 from typing import TYPE_CHECKING
 
-from tableside_spark.batching import ChunkSize
-from tableside_spark.client import TableClient
-from tableside_spark.errors import TableError, TableWriteError
-from tableside_spark.multicasting import multicast
-from tableside_spark.partitioner import (
+from tableside_client.client import TableClient
+from tableside_client.errors import TableError
+from tableside_client.retries import Retries
+from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.multicast import multicast
+from tableside_spark.partitioning.partitioner import (
     BROADCAST,
     DEFAULT,
     DROP,
@@ -18,10 +19,9 @@ from tableside_spark.partitioner import (
     StreamPartitioner,
     default_partition,
 )
-from tableside_spark.progress import progress
-from tableside_spark.retries import Retries
-from tableside_spark.summary import WriteStats, WriteSummary
 from tableside_spark.table import Table
+from tableside_spark.write.progress import progress
+from tableside_spark.write.summary import TableWriteError, WriteStats, WriteSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +49,6 @@ __all__ = [
 
 def register(spark: "SparkSession") -> None:
     """Make the format `tableside` known to the session, where it has not been found by itself."""
-    from tableside_spark.source import TablesideSource
+    from tableside_spark.datasource.source import TablesideSource
 
     spark.dataSource.register(TablesideSource)

@@ -1,33 +1,26 @@
 """`Table`: what a Spark program holds. Reads the caller's arguments; imports Spark only when it is used."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
-from tableside_spark.batching import ChunkSize
-from tableside_spark.connection import Connection
-from tableside_spark.credential import Credential
-from tableside_spark.facts import table_facts
-from tableside_spark.retries import DEFAULT_RETRIES, Retries
-from tableside_spark.summary import Totals, WriteStats
-from tableside_spark.tls import Tls
+from tableside_client.address import service_url
+from tableside_client.connection import Connection
+from tableside_client.credential import Credential
+from tableside_client.retries import DEFAULT_RETRIES, Retries
+from tableside_client.tls import Tls
+from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.plan.table_schema import table_facts
+from tableside_spark.write.summary import Totals, WriteStats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tableside_spark.asking import Asking
-    from tableside_spark.partitioner import Partitioning, StreamPartitioner
-
-URL_VARIABLE = "TABLESIDE_URL"
-
-Given = str | tuple[str, int] | None
-"""A token: a writer that writes once, or a writer and a number that rises from write to write."""
-
-OnError: TypeAlias = "Literal['fail', 'collect'] | Callable[[DataFrame, int | None], None] | Table"
-"""What becomes of failures: the write fails, they are collected, handled, or kept in a table of dead letters."""
+    from tableside_spark.partitioning.partitioner import Partitioning, StreamPartitioner
+    from tableside_spark.write.failures import OnError
+    from tableside_spark.write.request import WriteRequest
+    from tableside_spark.write.tokens import Given
 
 WriteResult: TypeAlias = Any
 """A `WriteSummary` of a batch frame, a `StreamWrite` of a streaming one."""
@@ -90,7 +83,7 @@ class Table:
         The lookups run when the result is used, and again at each use; a global sort or range partitioning of
         the result uses it twice. Cache what is used more than once.
         """
-        from tableside_spark.joins import Joining, joined
+        from tableside_spark.plan.join import Joining, joined
 
         joining = Joining(on, schema, how, on_mismatch, fields, partitions)
         return joined(self._connection(), self.name, frame, joining, self.in_flight_max, self.chunk)
@@ -106,11 +99,11 @@ class Table:
         order_by: Any = None,
         partitions: "StreamPartitioner | Partitioning | Column | None" = None,
         ttl_s: float | None = None,
-        token: Given = None,
+        token: "Given" = None,
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
-        on_error: OnError = "fail",
+        on_error: "OnError" = "fail",
     ) -> WriteResult:
         """Store one record per key: its value is all other columns, or `columns`, or `value`.
 
@@ -135,15 +128,15 @@ class Table:
         frames). Where `on_error` is a function of a frame and the micro-batch's number (None in a batch), or a `Table`
         for dead letters, those go there that can never succeed; others still raise.
         """
-        from tableside_spark import operations
+        from tableside_spark.plan import rows as operations
 
-        ask = self._asking("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        request = self._request("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
         writing = operations.Writing(
-            ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), ask.apart
+            request.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), request.apart
         )
-        sent = operations.row_value(frame, ask.keys, columns, value)
-        rows = operations.puts(ask.rows(), sent, writing, one_per_key=ask.carries_tokens)
-        return ask.result(rows, ("value",), ttl_s)
+        sent = operations.row_value(frame, request.keys, columns, value)
+        rows = operations.puts(request.rows(), sent, writing, one_per_key=request.carries_tokens)
+        return request.result(rows, ("value",), ttl_s)
 
     def update(
         self,
@@ -157,11 +150,11 @@ class Table:
         fold: bool = True,
         partitions: "StreamPartitioner | Partitioning | Column | None" = None,
         ttl_s: float | None = None,
-        token: Given = None,
+        token: "Given" = None,
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
-        on_error: OnError = "fail",
+        on_error: "OnError" = "fail",
     ) -> WriteResult:
         """Apply one update per key: `update`'s columns from every row of that key.
 
@@ -179,14 +172,14 @@ class Table:
         `token=("a name that stays", batch_id)`. A write that can have no such token is refused, unless
         `at_least_once`, which sends none.
         """
-        from tableside_spark import operations
+        from tableside_spark.plan import rows as operations
 
-        ask = self._asking("update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        request = self._request("update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
         writing = operations.Writing(
-            ask.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), ask.apart
+            request.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), request.apart
         )
-        rows = operations.updates(ask.rows(), update, default, writing, folding=fold)
-        return ask.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
+        rows = operations.updates(request.rows(), update, default, writing, folding=fold)
+        return request.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
 
     def delete(
         self,
@@ -194,15 +187,17 @@ class Table:
         key: str | Sequence[str],
         *,
         partitions: "StreamPartitioner | Partitioning | Column | None" = None,
-        token: Given = None,
+        token: "Given" = None,
         at_least_once: bool = False,
-        on_error: OnError = "fail",
+        on_error: "OnError" = "fail",
     ) -> WriteResult:
         """Remove the records of the frame's keys; absent ones count as applied. Tokens as in `update`."""
-        from tableside_spark import operations
+        from tableside_spark.plan import rows as operations
 
-        ask = self._asking("delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
-        return ask.result(operations.deletes(ask.rows(), operations.Writing(ask.keys, apart=ask.apart)), ())
+        request = self._request("delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        return request.result(
+            operations.deletes(request.rows(), operations.Writing(request.keys, apart=request.apart)), ()
+        )
 
     @property
     def stats(self) -> WriteStats:
@@ -216,34 +211,35 @@ class Table:
     def _tls(self) -> Tls:
         return Tls(self.ca_file, self.certificate_file, self.key_file)
 
-    def _asking(
+    def _request(
         self,
         op: str,
         frame: "DataFrame",
         key: str | Sequence[str],
         partitions: Any,
-        token: Given,
+        token: "Given",
         *,
         at_least_once: bool,
-        on_error: OnError,
-    ) -> "Asking":
-        from tableside_spark.asking import Asking
-        from tableside_spark.frames import key_names
+        on_error: "OnError",
+    ) -> "WriteRequest":
+        from tableside_spark.plan.frames import key_names
+        from tableside_spark.write.request import WriteRequest
 
         connection = self._connection()
         facts = table_facts(connection, self.name)
         keys = key_names(frame, key)
-        return Asking(
-            self, connection, facts, op, frame, keys, partitions, token, at_least_once, on_error, self._totals
+        return WriteRequest(
+            connection=connection,
+            table=self.name,
+            facts=facts,
+            op=op,
+            frame=frame,
+            keys=keys,
+            partitions=partitions,
+            token=token,
+            at_least_once=at_least_once,
+            on_error=on_error,
+            in_flight_max=self.in_flight_max,
+            chunk=self.chunk,
+            totals=self._totals,
         )
-
-
-def service_url(given: str) -> str:
-    """The service's address: as given, or from the environment of the driver. Never with a password in it."""
-    url = (given or os.environ.get(URL_VARIABLE, "")).rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"url is an http:// or https:// address; without one, {URL_VARIABLE} has to be set")
-    if parts.username or parts.password:
-        raise ValueError("url has a user or a password in it, which plans and logs would show; use a token")
-    return url

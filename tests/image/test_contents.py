@@ -106,6 +106,7 @@ def test_of_the_project_only_the_packages_are_in_it_and_no_tests_of_anybody(tabl
     }
     assert {name for name in ours if not name.startswith(("tableside-", ".."))} == {
         "tableside",
+        "tableside_client",
         "tableside_spark",
         "pyspark_tableside",
     }

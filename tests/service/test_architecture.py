@@ -13,7 +13,8 @@ from tableside.stores import registry
 
 ROOT = Path(tableside.__file__).parents[2]
 SERVICE = ROOT / "service" / "tableside"
-CLIENT = ROOT / "spark_client" / "tableside_spark"
+CLIENT = ROOT / "spark_client" / "tableside_client"
+SPARK = ROOT / "spark_client" / "tableside_spark"
 SCRIPTS = [ROOT / name for name in ("scripts", "servers", "pages", "demo", "bench")]
 
 ORDER = [
@@ -30,6 +31,17 @@ ORDER = [
     {"__main__"},
 ]
 """A package imports only from packages before it."""
+
+CLIENT_ORDER = [
+    {"state"},
+    {"partitioning"},
+    {"executor"},
+    {"plan"},
+    {"write"},
+    {"table"},
+    {"datasource", "multicast"},
+]
+"""The same in the Spark client, all of which may import `tableside_client`."""
 
 STORE_API = {
     *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
@@ -83,8 +95,8 @@ def tops(file: Path, package: Path) -> set[str]:
     return {parts[0] for parts in imported(file, package)}
 
 
-def layer(part: str) -> int:
-    return next(index for index, parts in enumerate(ORDER) if part in parts)
+def layer(part: str, order: list[set[str]] = ORDER) -> int:
+    return next(index for index, parts in enumerate(order) if part in parts)
 
 
 def test_packages_import_only_packages_before_them() -> None:
@@ -96,6 +108,20 @@ def test_packages_import_only_packages_before_them() -> None:
         if parts[0] not in (own, "__version__") and layer(parts[0]) >= layer(own)
     ]
     assert not found, "\n".join(found)
+
+
+def test_client_packages_import_only_packages_before_them() -> None:
+    client = [file for file in modules(CLIENT) if tops(file, CLIENT) & {"tableside_spark", "pyspark"}]
+    assert client == []
+    found = []
+    for file in modules(SPARK):
+        own = next(iter(name(file, SPARK)), None)
+        if own is None:
+            continue
+        ours = {parts[1] for parts in imported(file, SPARK) if parts[0] == "tableside_spark" and len(parts) > 1}
+        before = set().union(*(CLIENT_ORDER[: layer(own, CLIENT_ORDER)])) | {own}
+        found += [f"{file.relative_to(SPARK)} imports {other}" for other in ours - before]
+    assert not found, "\n".join(sorted(found))
 
 
 def test_stores_import_only_what_plug_ins_may_import() -> None:
@@ -123,7 +149,7 @@ def test_packages_import_from_a_package_what_it_exports() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("package", [SERVICE, *SCRIPTS], ids=lambda package: package.name)
+@pytest.mark.parametrize("package", [SERVICE, CLIENT, SPARK, *SCRIPTS], ids=lambda package: package.name)
 def test_there_are_no_import_cycles(package: Path) -> None:
     files = {(package.name, *name(file, package)): file for file in modules(package)}
     graph = {
@@ -154,9 +180,10 @@ def test_kinds_of_store_and_policies_are_independent() -> None:
 
 def test_the_service_and_the_client_meet_on_the_wire_only() -> None:
     """The command line may use the client."""
-    assert [file.name for file in modules(CLIENT) if "tableside" in tops(file, CLIENT)] == []
+    for package in (CLIENT, SPARK):
+        assert [file.name for file in modules(package) if "tableside" in tops(file, package)] == []
     files = [file for file in modules(SERVICE) if name(file, SERVICE)[:1] != ("cli",)]
-    assert [file.name for file in files if "tableside_spark" in tops(file, SERVICE)] == []
+    assert [file.name for file in files if tops(file, SERVICE) & {"tableside_client", "tableside_spark"}] == []
 
 
 def test_frameworks_and_drivers_stay_in_their_packages() -> None:

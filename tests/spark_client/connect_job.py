@@ -13,15 +13,7 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.functions import col, lit
 
 from spark_client.sessions import LEAN, set_environment
-from tableside_spark import (
-    BROADCAST,
-    DEFAULT,
-    StreamPartitioner,
-    Table,
-    TableWriteError,
-    multicast,
-    progress,
-)
+from tableside_spark import BROADCAST, DEFAULT, StreamPartitioner, Table, TableWriteError, multicast, progress
 
 SETTINGS = {**LEAN, "spark.sql.shuffle.partitions": "2"}
 

@@ -24,10 +24,11 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_client.sessions import LEAN, set_environment
-from tableside_spark import Table, writes
-from tableside_spark.retries import Retries
-from tableside_spark.sending import Sending
-from tableside_spark.streams import StreamWrite
+from tableside_client.retries import Retries
+from tableside_spark import Table
+from tableside_spark.executor.write_task import WriteTask
+from tableside_spark.write import job as writes
+from tableside_spark.write.stream import StreamWrite
 
 EVENT = "id long, tailnum string, distance long, air_time long, dest string, at string"
 NOTHING_YET = {"flights": 0, "miles": 0, "destinations": []}
@@ -116,9 +117,9 @@ class Noting:
 
 @dataclass(frozen=True)
 class Faulty:
-    """`Sending`, some attempts of which dawdle, and some fail, when all has been sent."""
+    """`WriteTask`, some attempts of which dawdle, and some fail, when all has been sent."""
 
-    sending: Sending
+    sending: WriteTask
     noting: Noting
     seed: int
     share: float
@@ -131,14 +132,14 @@ class Faulty:
         at = {"batch": batch, "partition": context.partitionId(), "attempt": context.attemptNumber()}
         facts: dict[str, int | str] = {
             **at,
-            "table": self.sending.table,
+            "table": self.sending.spec.table,
             "stage": context.stageId(),
             "task": context.taskAttemptId(),
         }
         self.noting("begun", **facts)
         yield from self.sending(batches)
         self.noting("sent", **facts)
-        dice = random.Random(f"{self.seed} {self.noting.run} {self.sending.table} {at}")
+        dice = random.Random(f"{self.seed} {self.noting.run} {self.sending.spec.table} {at}")
         if dice.random() < self.share / 2:
             time.sleep(DAWDLE_S)
         if dice.random() < self.share or (self.share and at["partition"] == at["attempt"] == 0):
@@ -148,8 +149,8 @@ class Faulty:
 
 
 def faulty(job: Job, noting: Noting) -> Callable[..., Faulty]:
-    """What stands in for `Sending` in this process."""
-    return lambda **arguments: Faulty(Sending(**arguments), noting, job.seed, job.rough)
+    """Return what replaces `WriteTask` in this process."""
+    return lambda *arguments, **named: Faulty(WriteTask(*arguments, **named), noting, job.seed, job.rough)
 
 
 def counting(spark: SparkSession, job: Job, table: Table, *, at_least_once: bool) -> StreamWrite:
@@ -173,7 +174,7 @@ def main(job: Job) -> None:
     from spark_client.two_hosts import two_hosts_session
 
     noting = Noting(job.notes, job.run)
-    writes.Sending = faulty(job, noting)  # type: ignore[assignment,attr-defined]
+    writes.WriteTask = faulty(job, noting)  # type: ignore[assignment,attr-defined]
     set_environment()
     spark = two_hosts_session(settings(job), Path(job.directory))
     queries: list[tuple[StreamingQuery, Table]] = []

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tableside_spark import answers, wire
-from tableside_spark.errors import TableError
-from tableside_spark.retries import Budget, Retries
+from tableside_client import batch_retry, wire
+from tableside_client.errors import TableError
+from tableside_client.retries import Budget, Retries
 
 Outcome = dict[str, object]
 
@@ -16,7 +16,7 @@ BUSY: Outcome = {"status": 503, "code": "store_unavailable", "retriable": True, 
 DOUBT: Outcome = BUSY | {"applied": "unknown"}
 WRONG: Outcome = {"status": 422, "code": "invalid_operation", "retriable": False, "applied": "no", "replayed": False}
 
-Send = Callable[[pa.Table], answers.Answer]
+Send = Callable[[pa.Table], batch_retry.Answer]
 
 
 def budget(waits: list[float], attempts_max: int = 5) -> Budget:
@@ -26,17 +26,17 @@ def budget(waits: list[float], attempts_max: int = 5) -> Budget:
 def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> Send:
     """Answer each key with its next scripted outcome."""
 
-    def send(operations: pa.Table) -> answers.Answer:
+    def send(operations: pa.Table) -> batch_retry.Answer:
         keys = operations["key"].to_pylist()
         asked.append(keys)
-        return answers.Answer(pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=answers.ANSWER))
+        return batch_retry.Answer(pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=batch_retry.ANSWER))
 
     return send
 
 
 def settle(op: str, keys: list[str], send: Send, waits: list[float]) -> pa.Table:
     operations = pa.table({"key": pa.array(keys, pa.string())})
-    return answers.settle(operations, send, wire.repeatable(operations, op, False, False), budget(waits))
+    return batch_retry.settle(operations, send, wire.repeatable(operations, op, False, False), budget(waits))
 
 
 def test_only_positions_that_may_yet_succeed_are_asked_again_and_answers_keep_their_places() -> None:
@@ -72,7 +72,9 @@ def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
     waits: list[float] = []
     operations = pa.table({"key": ["a", "b"]})
     repeatable = wire.repeatable(operations, "get", False, False)
-    answer = answers.settle(operations, lambda part: answers.failed(error, len(part)), repeatable, budget(waits, 3))
+    answer = batch_retry.settle(
+        operations, lambda part: batch_retry.failed(error, len(part)), repeatable, budget(waits, 3)
+    )
     assert waits == [7.0, 7.0]
     assert answer["code"].to_pylist() == ["throttled", "throttled"]
     assert answer["retries"].to_pylist() == [2, 2]

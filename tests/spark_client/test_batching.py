@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableside_spark.batching import ChunkSize, chunks
+from tableside_spark.executor.chunks import ChunkSize, chunks
 
 
 def batch(start: int, count: int) -> pa.RecordBatch:

@@ -16,13 +16,13 @@ import pytest
 
 from running import Service
 from servers.process import free_port
+from tableside_client.client import _Bearer
+from tableside_client.connection import Connection
+from tableside_client.credential import READ_AGAIN_S, Credential, CredentialError, HeldToken
+from tableside_client.errors import UNREACHABLE
+from tableside_client.retries import Retries
+from tableside_client.wire import read_stream, stream_bytes
 from tableside_spark import TableClient, TableError
-from tableside_spark.client import _Bearer
-from tableside_spark.connection import Connection
-from tableside_spark.credential import READ_AGAIN_S, Credential, CredentialError, HeldToken
-from tableside_spark.errors import UNREACHABLE
-from tableside_spark.retries import Retries
-from tableside_spark.wire import read_stream, stream_bytes
 
 pytestmark = pytest.mark.server
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableside_spark.keys import distinct
+from tableside_spark.executor.key_columns import distinct
 
 PARTS = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
 

@@ -14,7 +14,7 @@ from pyspark.sql.functions import col, lit
 
 from spark_client.kafka_placement.keys import placed
 from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner, multicast
-from tableside_spark.multicasting import PARTITIONS_MAX
+from tableside_spark.multicast import PARTITIONS_MAX
 
 pytestmark = [
     pytest.mark.jvm,

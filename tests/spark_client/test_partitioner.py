@@ -10,8 +10,8 @@ import pytest
 from pyspark import cloudpickle
 
 from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner
-from tableside_spark.partitioner import Routing, partitioning
-from tableside_spark.partitioning import Placing
+from tableside_spark.partitioning.partition_task import Placing
+from tableside_spark.partitioning.partitioner import Routing, partitioning
 
 
 def lists_of(*answers: Any) -> Any:
@@ -123,7 +123,7 @@ def test_a_partitioner_can_be_written_and_tried_where_spark_is_not() -> None:
         "import sys, tableside_spark as t; t.DefaultPartitioner().partitions('t', 'k', None, 3); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert "tableside_spark.partitioner" in done.stdout.split()
+    assert "tableside_spark.partitioning.partitioner" in done.stdout.split()
     assert "pyspark" not in done.stdout.split()
 
 

@@ -14,8 +14,8 @@ from pyspark.sql.functions import col, lit
 
 from running import Service
 from servers.process import free_port
+from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
-from tableside_spark.retries import Retries
 
 pytestmark = [
     pytest.mark.jvm,

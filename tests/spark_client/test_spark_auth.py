@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from running import Service, running
+from tableside_client.errors import TableError
 from tableside_spark import Table, register
-from tableside_spark.errors import TableError
 
 pytestmark = [
     pytest.mark.jvm,

@@ -14,8 +14,9 @@ from pyspark.sql.functions import col, lit
 
 from running import Service
 from spark_client.sessions import session
-from tableside_spark import StreamPartitioner, Table, multicast, writes
-from tableside_spark.sending import Sending
+from tableside_spark import StreamPartitioner, Table, multicast
+from tableside_spark.executor.write_task import WriteTask
+from tableside_spark.write import job
 
 pytestmark = [
     pytest.mark.jvm,
@@ -34,14 +35,14 @@ def spark() -> Iterator[SparkSession]:
 
 
 def failing_once_after_sending() -> Any:
-    """`Sending`, but for the first attempt of every task, which fails when everything has been sent."""
+    """`WriteTask`, but for the first attempt of every task, which fails when everything has been sent."""
 
     class Failing:
-        def __init__(self, **arguments: Any) -> None:
-            self._sending = Sending(**arguments)
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            self._task = WriteTask(*arguments, **named)
 
         def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from self._sending(batches)
+            yield from self._task(batches)
             context = TaskContext.get()
             if context is not None and context.attemptNumber() == 0:
                 raise RuntimeError("failed on purpose, after sending")
@@ -52,7 +53,7 @@ def failing_once_after_sending() -> Any:
 def test_tasks_that_fail_after_sending_change_nothing_twice_and_count_once(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writes, "Sending", failing_once_after_sending())
+    monkeypatch.setattr(job, "WriteTask", failing_once_after_sending())
     frame = spark.range(ROWS).select((col("id") % KEYS).cast("string").alias("k"), col("id").alias("n"))
     table = Table("cluster_retry", service.url)
     put = table.put(frame.where(col("n") < KEYS), "k", columns=[])

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from running import Service
 from tableside_spark import Table, TableClient, TableError, progress
-from tableside_spark.micro_batch import query_id_in
+from tableside_spark.write.micro_batch import query_id_in
 
 pytestmark = [
     pytest.mark.jvm,
@@ -238,7 +238,7 @@ def test_dead_letters_are_kept_once_with_what_was_sent_and_why(
 def test_a_service_that_is_away_makes_no_dead_letters(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
-    from tableside_spark.retries import Retries
+    from tableside_client.retries import Retries
 
     table = Table("stream_away", service.url, retries=Retries(attempts_max=1))
     handed: list[int | None] = []
@@ -404,7 +404,7 @@ def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
     table, away = Table("batch_again", service.url), Table("batch_again", "http://127.0.0.1:9")
 
     def stubborn(frame: DataFrame, number: int) -> None:
-        from tableside_spark.tokens import turn_of
+        from tableside_spark.write.tokens import turn_of
 
         with pytest.raises(RuntimeError), turn_of(frame, "batch_again", None, made=True).held():
             raise RuntimeError("the first try")

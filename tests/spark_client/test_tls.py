@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from certificates import Authority, Signed
 from running import Service
 from spark_client.secured import secured
+from tableside_client.errors import TLS_REFUSED, UNREACHABLE
+from tableside_client.retries import Retries
+from tableside_client.tls import TlsFileError
 from tableside_spark import Table, TableClient, TableError, register
-from tableside_spark.errors import TLS_REFUSED, UNREACHABLE
-from tableside_spark.retries import Retries
-from tableside_spark.tls import TlsFileError
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.server]
 

@@ -11,8 +11,8 @@ import pytest
 
 from running import Service, running
 from spark_client.sessions import session
+from tableside_client.errors import TableError
 from tableside_spark import Table, TableClient
-from tableside_spark.errors import TableError
 from waiting import until
 
 pytestmark = [

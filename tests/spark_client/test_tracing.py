@@ -11,9 +11,9 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from running import Service, running
 from service.telemetry.collector import Collector, Seen, collecting
+from tableside_client.tracing import trace_headers
 from tableside_spark import TableClient
-from tableside_spark.tracing import trace_headers
-from tableside_spark.window import in_order
+from tableside_spark.executor.ordered_pool import in_order
 
 pytestmark = pytest.mark.server
 
@@ -116,7 +116,7 @@ def test_nothing_has_to_be_installed_for_it(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.modules["opentelemetry"] = None
-from tableside_spark.tracing import trace_headers
+from tableside_client.tracing import trace_headers
 import tableside_spark
 assert trace_headers({{"TRACEPARENT": {PARENT!r}}}) == {{"traceparent": {PARENT!r}}}
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry.")))

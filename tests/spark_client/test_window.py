@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tableside_spark.window import in_order
+from tableside_spark.executor.ordered_pool import in_order
 
 
 def test_results_come_in_order_with_no_more_than_the_window_in_flight() -> None:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tableside_spark.client import TableClient
-from tableside_spark.credential import Credential, CredentialError
-from tableside_spark.errors import TableError
-from tableside_spark.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, Tls, TlsFileError
+from tableside_client.client import TableClient
+from tableside_client.credential import Credential, CredentialError
+from tableside_client.errors import TableError
+from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, Tls, TlsFileError
 
 URL = "http://127.0.0.1:8080"
 

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, wrap_file
 
-from tableside_spark.client import TableClient
+from tableside_client.client import TableClient
 
 from .client_options import reaching
 from .records import TableArgument, key_types

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from tableside_spark.client import TableClient
-from tableside_spark.errors import TableError
+from tableside_client.client import TableClient
+from tableside_client.errors import TableError
 
 from .client_options import reaching
 

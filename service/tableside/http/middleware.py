@@ -16,7 +16,7 @@ from ..catalog import InFlight
 from ..core import Internal, TableError
 from ..core.caller_context import CALLER
 from ..core.errors import Overloaded
-from . import hang_ups
+from . import server_scope
 from .allowed_hosts import Hosts
 from .load_shedder import PROBES, REQUEST_ID, Door, install
 from .request_context import CALLER_KEY, SCOPE_KEY, Notes, Observer
@@ -74,10 +74,10 @@ class Edge:
             observer.began(scope, notes)
         exchange = Exchange(notes, receive, send, self._in_flight)
         try:
-            if hang_ups.expect(scope, exchange.left):
+            if server_scope.on_disconnect(scope, exchange.left):
                 await self._answered(scope, exchange, min(declared, self.body_bytes_max))
         finally:
-            hang_ups.over(scope)
+            server_scope.clear(scope)
             exchange.leave()
             notes.seconds = time.perf_counter() - notes.started
             for observer in self._observers:

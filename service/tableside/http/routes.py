@@ -36,14 +36,15 @@ from ..core import (
 )
 from ..core.errors import Overloaded
 from ..settings import NAME
-from . import draining
+from . import server_scope
 from .request_context import caller_of, notes
-from .wire import arrow_answers, arrow_batch, headers, json_batch, members, pages, problems
+from .wire import arrow_answers, arrow_batch, headers, json_batch, pages, problems
+from .wire import operation_members as members
 from .wire.answers import ABSENT, Answer, answer, answers, limited_to, rfc3339, valid, with_refused
 from .wire.cursors import open_sealed, seal
 from .wire.partitions import choice, from_query, of_scan, places
 from .wire.problems import NotFound
-from .wire.tables import describe
+from .wire.table_description import describe
 
 JSON, ARROW, MERGE_PATCH = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -429,7 +430,7 @@ async def readyz(request: Request) -> Response:
     """Answer whether operations can be served, and which stores can be reached."""
     reached = await _catalog(request).ping()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
-    if draining.marked(request.scope):
+    if server_scope.is_draining(request.scope):
         return problem_response(Overloaded("draining: the service is about to stop"), members={"stores": stores})
     if any(error is None for error in reached.values()):
         return _json({"status": "ready", "stores": stores})

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from ..core import MalformedRequest, TableError
 from ..core.errors import Overloaded
-from ..http import draining, hang_ups, load_shedder
+from ..http import load_shedder, server_scope
 from ..http.wire import problems
 from . import request_limits
 from .response_writer import ALWAYS, Cycle
@@ -143,7 +143,7 @@ class Protocol(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
-            hang_ups.hung_up(cast("dict[str, Any]", cycle.scope))
+            server_scope.notify_disconnect(cast("dict[str, Any]", cycle.scope))
 
     def on_headers_complete(self) -> None:
         """Take a request whose head has come, or refuse it, which is in order where none before it is unanswered."""
@@ -165,7 +165,7 @@ class Protocol(HttpToolsProtocol):
         self.headers = request_limits.NOWHERE
         if self._state.draining:
             self.cycle.keep_alive = False
-            draining.mark(cast("dict[str, Any]", self.scope))
+            server_scope.mark_draining(cast("dict[str, Any]", self.scope))
         if free:
             self._start_asgi_task(self.cycle, self.app)
         else:

@@ -3,9 +3,9 @@
 Independent of HTTP: `http` observes requests and reports them through this package. Imports `core`.
 """
 
-from .allowance import Allowance
 from .counters import Counter, Histogram
 from .exposition import DIRECTORY_VARIABLE, Exposition
+from .log_limits import Allowance
 from .logs import REQUEST_LOGGER
 from .settings import LogSettings, TraceSettings
 from .spans import Attribute, Traces, current_context, current_link, waiting

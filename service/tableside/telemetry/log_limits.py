@@ -1,8 +1,11 @@
-"""So many lines a second from each place in the source, whoever causes them: callers, or a store that fails.
+"""Limits on log lines per second: by the place in the source, and by the kind of event.
 
-What a line says does not count, so that what callers choose makes no place its own. Knows nothing of how lines look.
+A line that repeats for every request or every failed store call must not fill the log. The content of a line does not
+count, so that callers cannot evade the limit by varying it.
 """
 
+import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,7 +17,7 @@ WINDOW_S = 1.0
 
 
 class Flood:
-    """Counts lines by their places, for one thread at a time."""
+    """Limits log lines by their place in the source. Not thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -22,14 +25,45 @@ class Flood:
         self._lines: Counter[Place] = Counter()
 
     def passes(self, place: Place) -> bool:
-        """Whether one more line from there may be written in this second; if not, it is counted."""
+        """Return whether one more line from this place may be logged in this second. If not, count it."""
         self._lines[place] += 1
         return self._lines[place] <= LINES_PER_S_MAX
 
     def left_out(self) -> dict[Place, int]:
-        """Return what a second left out that is over, once; mostly nothing."""
+        """Return the number of suppressed lines by place, once the second is over; usually empty."""
         now = self._monotonic()
         if now - self._began < WINDOW_S:
             return {}
         lines, self._lines, self._began = self._lines, Counter(), now
         return {place: count - LINES_PER_S_MAX for place, count in lines.items() if count > LINES_PER_S_MAX}
+
+
+class Allowance:
+    """Limits log lines by kind of event: `per_s` lines of each kind per second."""
+
+    def __init__(self, per_s: int, log: logging.Logger) -> None:
+        self._per_s = per_s
+        self._log = log
+        self._taken: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._end: asyncio.TimerHandle | None = None
+
+    def take(self, kind: str) -> bool:
+        """Return whether one more line may be logged. If not, count it; the count is logged within a second."""
+        if self._end is None:
+            self._end = asyncio.get_running_loop().call_later(WINDOW_S, self.renew)
+        self._taken[kind] += 1
+        if self._taken[kind] <= self._per_s:
+            return True
+        self._left_out[kind] += 1
+        return False
+
+    def renew(self) -> None:
+        """Log the number of suppressed lines, and start a new second."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        for kind, count in self._left_out.items():
+            self._log.warning("left out of the log: %s", kind, extra={"left_out": count})
+        self._taken.clear()
+        self._left_out.clear()

@@ -51,11 +51,11 @@ def opened(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing |
     if (url := endpoint(settings, environment)) is None:
         return None
     try:
-        from . import exporting
+        from . import span_exporter
     except ModuleNotFoundError as error:
         why = "traces have an endpoint, and what exports them is not installed: pip install 'tableside[traces]'"
         raise Unsupported(why) from error
-    return Tracing(exporting.provider(url))
+    return Tracing(span_exporter.provider(url))
 
 
 def endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:

@@ -3,13 +3,13 @@
 Importing this needs no Spark. The provider itself is Java: a jar in this package, for Spark's driver and executors.
 """
 
-from tableside_spark.state.configuration import configure, settings
-from tableside_spark.state.deleting import Progress
-from tableside_spark.state.described import Contents, Query, Snapshot, Store, Version
-from tableside_spark.state.exporting import export
+from tableside_spark.state.delete import Progress
+from tableside_spark.state.description import Contents, Query, Snapshot, Store, Version
+from tableside_spark.state.export import export
+from tableside_spark.state.inspect import QueryNotFound, State
 from tableside_spark.state.jar import JarNotFound, jar_path
-from tableside_spark.state.layout import Place
-from tableside_spark.state.reading import QueryNotFound, State
+from tableside_spark.state.key_layout import Place
+from tableside_spark.state.session_config import configure, settings
 
 __all__ = [
     "Contents",

@@ -2,7 +2,7 @@
 
 import sys
 
-from tableside_spark.state.command import main
+from tableside_spark.state.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

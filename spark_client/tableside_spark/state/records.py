@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableside_spark.client import TableClient
-from tableside_spark.errors import TableError
-from tableside_spark.state.layout import Key, parts
+from tableside_client.client import TableClient
+from tableside_client.errors import TableError
+from tableside_spark.state.key_layout import Key, parts
 
 KEYS_ONLY = ("uid",)
 """A member that is short, or absent: scans that need no values ask for it."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, read, statuses, stream
-from tableside.http.wire.arrow_buffers import decompressed_bytes
+from tableside.http.wire.arrow_limits import decompressed_bytes
 
 T = "arrow"
 

@@ -28,7 +28,7 @@ from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Reco
 from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache, Metrics
 from tableside.policies.cache.invalidation.channel import Channel
-from tableside.policies.cache.invalidation.messages import (
+from tableside.policies.cache.invalidation.protocol import (
     KEYS_MAX,
     MESSAGE_BYTES_MAX,
     Message,

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from tableside.policies.rate_limit import Rate
-from tableside.policies.rate_limit.leased import KEEP_S, LEASE_S, LeasedBucket
-from tableside.policies.rate_limit.window import Lease
+from tableside.policies.rate_limit.leased import KEEP_S, LEASE_S, Lease, LeasedBucket
 from virtual_time import in_virtual_time, now
 
 

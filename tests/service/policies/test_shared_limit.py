@@ -24,9 +24,8 @@ from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Put
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.rate_limit import Cost, Metrics, Rate, RateLimit
-from tableside.policies.rate_limit.leased import KEEP_S
+from tableside.policies.rate_limit.leased import KEEP_S, Window
 from tableside.policies.rate_limit.shared import AGAIN_S, ANSWER_MAX_S, CONNECT_MAX_S, SharedCredits
-from tableside.policies.rate_limit.window import Window
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisSettings
 from virtual_time import now

@@ -26,8 +26,8 @@ from tableside.stores.redis.cluster import Cluster
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import Names, slot_of
 from tableside.stores.redis.scripts import Command
-from tableside.stores.redis.slots import EVERY_SLOT, from_text
 from tableside.stores.redis.store import RedisStore
+from tableside.stores.redis.topology import EVERY_SLOT, from_text
 
 pytestmark = pytest.mark.server
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 import tableside
 from service.telemetry.lines import logged
-from tableside.telemetry.exporting import TOLD_EVERY_S, Delivery
+from tableside.telemetry.span_exporter import TOLD_EVERY_S, Delivery
 
 SPAN = ReadableSpan("request")
 
@@ -75,4 +75,4 @@ def test_nothing_else_imports_the_sdk_when_it_is_imported() -> None:
         for file in package.rglob("*.py")
         if re.search(r"^from opentelemetry\.(sdk|exporter)", file.read_text(), re.MULTILINE)
     }
-    assert importers == {"exporting.py"}
+    assert importers == {"span_exporter.py"}

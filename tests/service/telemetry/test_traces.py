@@ -302,7 +302,7 @@ def test_spans_go_on_when_the_collector_is_back(tmp_path: Path, redis_url: str) 
             collector.status = 200
             httpx.get(f"{service.url}/v1/tables")
             collector.wait_for(lambda: bool(collector.spans))
-    about = [line for line in lines(service) if line["logger"] == "tableside.telemetry.exporting"]
+    about = [line for line in lines(service) if line["logger"] == "tableside.telemetry.span_exporter"]
     assert [(line["level"], line["lost"]) for line in about] == [("warning", 1), ("info", 1)]
 
 
@@ -328,8 +328,8 @@ def test_where_spans_go(file: str | None, variables: dict[str, str], expected: s
 
 
 def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tableside.telemetry.exporting", raising=False)
-    monkeypatch.delattr("tableside.telemetry.exporting", raising=False)
+    monkeypatch.delitem(sys.modules, "tableside.telemetry.span_exporter", raising=False)
+    monkeypatch.delattr("tableside.telemetry.span_exporter", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(Unsupported, match=r"pip install 'tableside\[traces\]'"):
         trace_export.opened(TraceSettings(endpoint="http://a"), {})

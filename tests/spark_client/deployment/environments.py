@@ -7,10 +7,15 @@ import sysconfig
 from pathlib import Path
 
 import pyspark_tableside
+import tableside_client
 import tableside_spark
 
 SITE = Path(sysconfig.get_path("purelib"))
-OURS = [Path(package.__file__).parent for package in (tableside_spark, pyspark_tableside) if package.__file__]
+OURS = [
+    Path(package.__file__).parent
+    for package in (tableside_client, tableside_spark, pyspark_tableside)
+    if package.__file__
+]
 PURE = ("anyio", "certifi", "h11", "httpcore", "httpx", "idna", "typing_extensions.py")
 """What httpx needs, as docs/spark-deployment.md names it."""
 NATIVE = ("numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.py", "tzdata")

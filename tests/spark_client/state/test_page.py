@@ -13,7 +13,7 @@ from documentation.blocks import blocks
 from running import running
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
-from tableside_spark.state.configuration import Options, settings
+from tableside_spark.state.session_config import Options, settings
 
 PAGE = "docs/state-store.md"
 ROOT = Path(__file__).parents[3]

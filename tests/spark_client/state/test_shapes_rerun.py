@@ -16,8 +16,8 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
 from spark_client.state.trouble import failing, failing_once, has_come, order
+from tableside_client.client import Record
 from tableside_spark import TableClient, TableError
-from tableside_spark.client import Record
 
 pytestmark = [
     pytest.mark.jvm,

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from ...catalog import Catalog, Entry
 from ...core import Json, JsonObject
-from ..wire.tables import describe
+from ..wire.table_description import describe
 from . import numbers
 from .console import Console
 from .counts import FAILURES, REFUSED, SUCCESSES, Change

@@ -11,7 +11,7 @@ import orjson
 from ...catalog import Catalog, Entry, Table
 from ...core import Delete, Get, Key, Operation, Outcome, Record, Scan, TableError, values
 from ...core.errors import PreconditionFailed
-from ..wire import members
+from ..wire import operation_members as members
 from ..wire.answers import rfc3339
 from ..wire.cursors import open_sealed, seal
 from . import forms

@@ -7,7 +7,7 @@ from ...core import MalformedRequest
 from ...core.keys import STRING_BYTES_MAX
 from ...settings import NAME
 from ..wire import problems
-from ..wire.members import WRITER_CHARACTERS_MAX
+from ..wire.operation_members import WRITER_CHARACTERS_MAX
 
 Described: TypeAlias = dict[str, Any]
 """A piece of the document: JSON as it will stand there."""

@@ -4,7 +4,7 @@ from ...core import INTEGER_MAX, INTEGER_MIN
 from ...core.keys import STRING_BYTES_MAX
 from ...core.values import DEPTH_MAX, RESERVED_PREFIX
 from ..wire import problems
-from ..wire.members import FIELDS_MAX, WRITER_CHARACTERS_MAX
+from ..wire.operation_members import FIELDS_MAX, WRITER_CHARACTERS_MAX
 from .parts import Described, example_problem, schema
 
 _ETAG: Described = {"type": "string", "minLength": 1, "examples": ["18798f0c2a51e3d4"]}

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from ...core import Changes, Get, MalformedRequest, Operation, Put, TableError, TableSpec, TooLarge, updates, values
-from . import members
+from . import operation_members as members
 from .answers import Fields
-from .arrow_buffers import decompressed_bytes
-from .arrow_size import size_bytes
+from .arrow_limits import decompressed_bytes, size_bytes
 from .json_batch import Batch
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"

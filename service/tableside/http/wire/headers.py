@@ -9,7 +9,7 @@ from starlette.requests import Request
 from ...core import InvalidOperation, MalformedRequest
 from ...core.operations import ANY_ETAG, Token
 from ...core.transitions import checked_ttl_s
-from . import members
+from . import operation_members as members
 from .answers import Fields
 from .problems import NotAcceptable, UnsupportedMediaType
 

@@ -6,7 +6,7 @@ import msgspec
 import orjson
 
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, TooLarge, values
-from . import members
+from . import operation_members as members
 from .answers import Answer, Fields, rfc3339
 from .problems import problem
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from ...core import Key, Operation
-from .callers import Place
+from .waiters import Place
 
 _KEY = attrgetter("key")
 

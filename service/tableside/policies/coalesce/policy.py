@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from ...core import Operation, Outcome, Store, parts, together
 from ...core.store import Policy
 from ...telemetry import Traces
-from .asking import ask, size_bytes, write
 from .key_order import Direct, Order
 from .metrics import Metrics, TableMetrics
-from .shared import Limits, Shared
+from .shared_call import Limits, Shared, ask, size_bytes, write
 
 DIRECT_SHARE = 4
 """A caller's call that has this part of `operations_max` (a quarter), and two operations, goes without waiting."""

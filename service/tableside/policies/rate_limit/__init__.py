@@ -9,7 +9,7 @@ The limit is this process's, unless it is given credits that all replicas share 
 own, by name, each in operations as they were asked (`callers`), which stand outside of everything. Scans are free.
 """
 
-from .cost import Cost
+from .credits import Cost
 from .metrics import CallerMetrics, Metrics
 from .per_caller import CallerLimit
 from .policy import Rate, RateLimit, Shared

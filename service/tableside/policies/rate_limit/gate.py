@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from ...core import Operation, Outcome, Store, Throttled, together
 from ...telemetry import Traces, waiting
-from .cost import Cost
-from .credits import Credits
+from .credits import Cost, Credits
 from .metrics import Counts
 
 RETRY_AFTER_MIN_S = 0.001

@@ -16,7 +16,7 @@ from ...core.directions import Direction, Reads, apart, reads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .bucket import Bucket
-from .cost import Cost
+from .credits import Cost
 from .gate import Gate
 from .metrics import CallerMetrics, Counts
 from .policy import Rate

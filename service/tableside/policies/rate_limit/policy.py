@@ -11,8 +11,7 @@ from ...core.directions import Direction, apart, reads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .bucket import Bucket
-from .cost import Cost
-from .credits import Credits
+from .credits import Cost, Credits
 from .gate import Gate
 from .metrics import Counts, Metrics
 

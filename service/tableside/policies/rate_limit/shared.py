@@ -19,10 +19,9 @@ from redis.exceptions import RedisClusterException
 
 from ...core.directions import Direction
 from .credits import Credits
-from .leased import LeasedBucket
+from .leased import Lease, LeasedBucket, Window
 from .metrics import Metrics
 from .policy import Rate
-from .window import Lease, Window
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from .connection import Node, Reply, link_type
 from .errors import failed, refused
 from .keys import TABLES, Names, checked_prefix, slot_of
 from .scripts import Command
-from .servers import Servers, SingleServer
 from .store import RedisStore
+from .topology import Servers, SingleServer
 
 VERSION_MIN = (7, 0)
 """PEXPIRETIME, which tells when a key expires, came with it."""

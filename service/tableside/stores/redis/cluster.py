@@ -17,7 +17,7 @@ from .connection import Node, Reply
 from .errors import refused
 from .keys import SLOTS, slot_of
 from .scripts import Command
-from .servers import GROUP_MAX, Group
+from .topology import GROUP_MAX, Group
 
 Address: TypeAlias = tuple[str, int]
 Send: TypeAlias = Callable[[Node, Sequence[Command], bool], Coroutine[Any, Any, list[Reply]]]

@@ -14,7 +14,7 @@ from .keys import Names, side
 from .reads import Found, Reads
 from .records import etag_of, other_type, pack, pack_writers, stored
 from .scripts import REPLACE, call
-from .servers import GROUP_MAX, Servers
+from .topology import GROUP_MAX, Servers
 from .writes import answers
 
 CHANGED = -1

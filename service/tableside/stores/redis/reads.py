@@ -16,7 +16,7 @@ from .errors import failed
 from .keys import Names, slot_of
 from .records import other_type, read, read_all
 from .scripts import READ, Command, call
-from .servers import Servers
+from .topology import Servers
 
 FEW = 16
 """Up to so many records the script is the quicker way."""

@@ -21,8 +21,7 @@ from .errors import failed
 from .keys import Names, slot_of
 from .reads import Reads
 from .scripts import Command
-from .servers import Servers
-from .slots import EVERY_SLOT, from_text, of_split, to_text
+from .topology import EVERY_SLOT, Servers, from_text, of_split, to_text
 
 COUNT_MAX = 512
 """How many keys one SCAN looks at where the table has many; a position never holds more digests."""

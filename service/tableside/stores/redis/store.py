@@ -24,8 +24,7 @@ from .compare_and_set import RedisExchange
 from .keys import Names
 from .reads import Reads
 from .scans import Scans
-from .servers import Servers
-from .slots import splits
+from .topology import Servers, splits
 from .writes import Writes
 
 

@@ -8,7 +8,7 @@ from .errors import failed
 from .keys import Names, side
 from .records import etag_of, pack
 from .scripts import WRITE, Command, call
-from .servers import GROUP_MAX, Servers
+from .topology import GROUP_MAX, Servers
 
 
 class Writes:

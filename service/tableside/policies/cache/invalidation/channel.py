@@ -15,8 +15,8 @@ import msgspec
 from ....core import Key
 from ..metrics import Metrics
 from ..peers import OnKeys
-from .link import Demoted, connecting
-from .messages import Message
+from .connection import Demoted, connecting
+from .protocol import Message
 from .publisher import Telling
 from .subscriber import Hearing
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection
 from redis.asyncio.connection import Connection
 
 from ....core import Key
-from .link import Connect, Demoted
-from .messages import Unsaid, encoded
-from .pauses import Pauses
+from .connection import Connect, Demoted, Pauses
+from .protocol import Unsaid, encoded
 
 WAIT_MAX_S = 0.1
 """How long a write waits until the others are told; nobody waits while they cannot be."""

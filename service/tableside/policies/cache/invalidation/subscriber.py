@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from redis.asyncio.connection import Connection
 
-from .link import Connect, Demoted
-from .messages import Message, decoded
-from .pauses import Pauses
+from .connection import Connect, Demoted, Pauses
+from .protocol import Message, decoded
 
 QUIET_MAX_S = 1.0
 """After so long a silence the server is asked whether it is there, and has as long to answer."""

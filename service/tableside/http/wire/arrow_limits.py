@@ -1,0 +1,108 @@
+"""The size of an Arrow batch once its buffers are decompressed and every row has its own copy of its bytes.
+
+Rows of a dictionary or a view may share the same bytes, and a compressed buffer states the length it expands to, so a
+short stream can describe more text than fits into memory.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+VIEW_INTS = 4
+VIEW_BYTES = 16
+"""A view is four integers of 32 bits, the first its length."""
+
+
+def size_bytes(batch: pa.RecordBatch) -> int:
+    """Return the size of a batch, with bytes that rows share counted for each of them."""
+    size: int = batch.nbytes
+    return size + sum(_shared_bytes(column) for column in batch.columns)
+
+
+def _shared_bytes(column: pa.Array) -> int:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(_shared_bytes(column.field(index)) for index in range(kind.num_fields))
+    if pa.types.is_dictionary(kind) and _has_lengths(kind.value_type):
+        return pc.sum(_lengths(column.dictionary).take(column.indices)).as_py() or 0
+    return pc.sum(_lengths(column)).as_py() or 0 if _is_view(kind) else 0
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    if not _is_view(column.type):
+        return pc.binary_length(column)
+    if not len(column):
+        return pa.array([], pa.int64())  # It need not have a buffer.
+    first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
+    views = memoryview(column.buffers()[1])[first:last].cast("i")  # The rest need not be whole views.
+    return pa.array(views[::VIEW_INTS].tolist(), pa.int64())
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _has_lengths(kind: pa.DataType) -> bool:
+    types = pa.types
+    text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(text or types.is_binary(kind) or types.is_large_binary(kind)) or _is_view(kind)
+
+
+_HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
+"""The places of fields in their tables: Message, DictionaryBatch, and the last two RecordBatch."""
+
+_DICTIONARY, _RECORDS = "dictionary", "record batch"
+
+
+def decompressed_bytes(body: bytes) -> int:
+    """Return how many bytes a stream's compressed buffers become. Raise ValueError or ArrowException for no stream."""
+    return sum(
+        sum(_decompressed_lengths(message)) for message in _messages(body) if message.type in (_DICTIONARY, _RECORDS)
+    )
+
+
+def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
+    reader = pa.ipc.MessageReader.open_stream(body)
+    while True:
+        try:
+            yield reader.read_next_message()
+        except StopIteration:
+            return
+
+
+def _decompressed_lengths(message: pa.ipc.Message) -> Iterator[int]:
+    metadata, body = memoryview(message.metadata), memoryview(message.body)
+    try:
+        table = _followed(metadata, _field(metadata, _followed(metadata, 0), _HEADER))
+        if message.type == _DICTIONARY:
+            table = _followed(metadata, _field(metadata, table, _DICTIONARY_DATA))
+        if not _field(metadata, table, _COMPRESSION):
+            return
+        vector = _followed(metadata, _field(metadata, table, _BUFFERS))
+        for index in range(_unpack("<I", metadata, vector)):
+            offset, size = struct.unpack_from("<qq", metadata, vector + 4 + 16 * index)
+            if size:
+                yield max(0, _unpack("<q", body, offset))
+    except struct.error as error:
+        raise ValueError("a message's metadata lead out of it") from error
+
+
+def _field(metadata: memoryview, table: int, place: int) -> int:
+    """Return where a table's field is, 0 if it is not there."""
+    fields = table - _unpack("<i", metadata, table)
+    inside = 4 + 2 * place < _unpack("<H", metadata, fields)
+    within = _unpack("<H", metadata, fields + 4 + 2 * place) if inside else 0
+    return table + within if within else 0
+
+
+def _followed(metadata: memoryview, position: int) -> int:
+    return position + _unpack("<I", metadata, position)
+
+
+def _unpack(form: str, data: memoryview, position: int) -> int:
+    if position < 0:
+        raise struct.error("before the beginning")
+    found: int = struct.unpack_from(form, data, position)[0]
+    return found

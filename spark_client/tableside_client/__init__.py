@@ -1,0 +1,1 @@
+"""The HTTP client of the service, without Spark: connections, retries, authentication, TLS and batches in Arrow."""

@@ -1,0 +1,17 @@
+"""The service's address."""
+
+import os
+from urllib.parse import urlsplit
+
+URL_VARIABLE = "TABLESIDE_URL"
+
+
+def service_url(given: str) -> str:
+    """The service's address: as given, or from the environment of the driver. Never with a password in it."""
+    url = (given or os.environ.get(URL_VARIABLE, "")).rstrip("/")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ValueError(f"url is an http:// or https:// address; without one, {URL_VARIABLE} has to be set")
+    if parts.username or parts.password:
+        raise ValueError("url has a user or a password in it, which plans and logs would show; use a token")
+    return url

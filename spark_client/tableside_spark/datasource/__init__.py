@@ -1,0 +1,4 @@
+"""The data source `tableside`: scans, batch writes and streaming writes.
+
+Imports all packages before it.
+"""

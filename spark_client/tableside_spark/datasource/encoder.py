@@ -1,0 +1,75 @@
+"""Rows of the data source's writer as puts: Arrow in, keys and JSON text out.
+
+A data source gets rows where the JVM has let go of them, so their JSON is made here, row by row. `Table.put`
+has the JVM make it, and is faster.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from tableside_spark.executor.key_columns import key_column
+from tableside_spark.plan.json_columns import Decimals, refuse_type
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Which columns are the key, which the value's members, and which of those are maps."""
+
+    keys: tuple[str, ...]
+    members: tuple[str, ...]
+    decimals: str
+
+    @classmethod
+    def of(cls, schema: StructType, keys: Sequence[str], decimals: str) -> Self:
+        """The encoder for a schema; types that JSON cannot hold are refused."""
+        missing = [key for key in keys if key not in schema.names]
+        if missing:
+            raise ValueError(f"the frame has no key column {missing[0]!r}")
+        members = [field for field in schema.fields if field.name not in keys]
+        for field in members:
+            refuse_type(field.name, field.dataType, cast("Decimals", decimals))
+        return cls(tuple(keys), tuple(field.name for field in members), decimals)
+
+    def encode(self, rows: pa.RecordBatch) -> pa.Table:
+        """The rows as puts; a null key, a NaN or an infinity is refused, with its column and count."""
+        for name in self.keys:
+            if rows.column(name).null_count:
+                raise ValueError(f"key column {name} is null in {rows.column(name).null_count} rows")
+        for name in self.members:
+            _refuse_not_finite(name, rows.column(name))
+        values = rows.select(list(self.members)).to_pylist(maps_as_pydicts="strict")
+        texts = [json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False) for value in values]
+        keys = key_column([rows.column(name) for name in self.keys], self.keys)
+        return pa.table({"key": keys, "value": pa.array(texts, pa.string())})
+
+    def _as_json(self, value: Any) -> Any:
+        match value:
+            case dt.datetime() if value.tzinfo is not None:
+                text = value.astimezone(dt.UTC).isoformat(timespec="microseconds")
+                return text.replace("+00:00", "Z")
+            case dt.datetime():
+                return value.isoformat(timespec="microseconds")
+            case dt.date():
+                return value.isoformat()
+            case Decimal():
+                return str(value) if self.decimals == "string" else _number(value)
+        raise ValueError(f"JSON cannot hold {type(value).__name__}")
+
+
+def _number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _refuse_not_finite(name: str, column: pa.Array) -> None:
+    if pa.types.is_floating(column.type):
+        count = pc.sum(pc.invert(pc.is_finite(column))).as_py()
+        if count:
+            raise ValueError(f"column {name} holds a NaN or an infinity in {count} rows")

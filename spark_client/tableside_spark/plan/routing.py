@@ -1,0 +1,84 @@
+"""Rows for partitions of a table: one row for each partition that a row is for, made on the driver's side of the plan.
+
+A table's partitions are known before rows are grouped: of several rows with one key, those for one partition become
+one operation there. So the default is chosen here, as the service would choose it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.pandas.functions import arrow_udf
+
+from tableside_spark.executor.operation_batch import NOWHERE, PARTITION
+from tableside_spark.partitioning.partitioner import default_partition
+from tableside_spark.plan.fan_out import LISTS_COLUMN, Target, with_lists
+from tableside_spark.plan.frames import quoted, refuse_duplicates
+from tableside_spark.plan.table_schema import TableFacts, wire_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The partitions of a table, and which of its rows go where."""
+
+    table: str
+    facts: TableFacts
+    keys: tuple[str, ...]
+    partitions: Any
+
+    def copies(self, frame: DataFrame) -> DataFrame:
+        """The frame with a row for each partition that a row is for, named in `PARTITION`; `NOWHERE` for none."""
+        refuse_duplicates([*frame.columns, PARTITION, LISTS_COLUMN], frame)
+        lists = F.when(F.size(LISTS_COLUMN) == 0, F.array(F.lit(NOWHERE))).otherwise(F.col(LISTS_COLUMN))
+        kept = [quoted(name) for name in frame.columns]
+        return self._listed(frame).select(*kept, F.explode(lists).alias(PARTITION))
+
+    def singletons(self, frame: DataFrame) -> DataFrame:
+        """The frame with the one partition that each row is for; a row for none or several fails, and is named."""
+        refuse_duplicates([*frame.columns, PARTITION, LISTS_COLUMN], frame)
+        key = F.to_json(F.struct(*map(quoted, self.keys)))
+        lists = F.col(LISTS_COLUMN)
+        complaint = F.concat(
+            F.lit(f"table {self.table}: a lookup is in exactly one partition; the row with the key "),
+            key, F.lit(" is for "), F.size(lists).cast("string"),
+        )  # fmt: skip
+        one = F.when(F.size(lists) == 1, F.get(lists, 0)).otherwise(F.raise_error(complaint).cast("int"))
+        return self._listed(frame).withColumn(PARTITION, one).drop(LISTS_COLUMN)
+
+    def _listed(self, frame: DataFrame) -> DataFrame:
+        count = self.facts.partitions
+        if count is None:
+            raise ValueError(f"table {self.table} is not partitioned: there are no partitions to choose from")
+        target = Target(f"table {self.table}", self.table, count)
+        listed = with_lists(frame, self.partitions, self._key(), self._value(frame), target)
+        default = (F.size(LISTS_COLUMN) == 1) & F.get(LISTS_COLUMN, 0).isNull()
+        chosen = F.when(default, F.array(self._default(count))).otherwise(F.col(LISTS_COLUMN))
+        return listed.withColumn(LISTS_COLUMN, chosen)
+
+    def _key(self) -> Column:
+        """The key as a partitioner is given it: the column, or all of a composite key's."""
+        return quoted(self.keys[0]) if len(self.keys) == 1 else F.struct(*map(quoted, self.keys))
+
+    def _value(self, frame: DataFrame) -> Column:
+        """What else a partitioner is given: the other columns."""
+        names = _others(frame.columns, self.keys)
+        return F.struct(*map(quoted, names)) if names else F.lit(None).cast("string")
+
+    def _default(self, count: int) -> Column:
+        """Where the service puts what says nothing: by the text of the key, or of a composite key's first part."""
+
+        def place(texts: pa.Array) -> pa.Array:
+            # A row without a key is refused later on.
+            return pa.array([default_partition(text or "", count) for text in texts.to_pylist()], pa.int32())
+
+        first = wire_keys(self.facts, self.keys)[0][0]
+        call = arrow_udf(place, "int")  # type: ignore[call-overload]  # known there: what warns
+        chosen: Column = call(quoted(first).cast("string"))
+        return chosen
+
+
+def _others(columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+    return [name for name in columns if name not in keys]

@@ -1,0 +1,177 @@
+"""The command line: what a table keeps of queries' state, and what a session has to be told.
+
+Exit code 0 for success, 1 for what failed, 2 for wrong usage.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tableside_client.client import TableClient
+from tableside_client.credential import CredentialError
+from tableside_client.errors import TableError
+from tableside_client.tls import TlsFileError
+from tableside_spark.state.delete import Progress
+from tableside_spark.state.description import Contents, Query, Version
+from tableside_spark.state.inspect import QueryNotFound, State
+from tableside_spark.state.jar import JarNotFound, jar_path
+from tableside_spark.state.key_layout import Place
+from tableside_spark.state.session_config import BOUNDS, Options, settings
+
+URL_VARIABLE = "TABLESIDE_URL"
+TOKEN_FILE_VARIABLE = "TABLESIDE_TOKEN_FILE"  # noqa: S105 - the name of a variable, not a secret
+URL = "http://127.0.0.1:8080"
+FAILED, WRONG_USAGE = 1, 2
+FILES = ("token_file", "ca_file", "certificate_file", "key_file")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do as the words say, and return the exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    verb: Callable[[argparse.Namespace], int] = given.verb
+    try:
+        return verb(given)
+    except (TableError, QueryNotFound, JarNotFound, CredentialError, TlsFileError) as error:
+        print(f"tableside_spark.state: {error}", file=sys.stderr)
+        return FAILED
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tableside_spark.state", description="State of Spark's queries.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    place = argparse.ArgumentParser(add_help=False)
+    place.add_argument("--url", default=os.environ.get(URL_VARIABLE, URL), help=f"the service [{URL_VARIABLE}]")
+    place.add_argument("--table", required=True, help="the table that keeps the state")
+    for name in FILES:
+        place.add_argument(_option(name), metavar="FILE")
+
+    def verb(name: str, does: Callable[[argparse.Namespace], int], text: str, *, at: bool) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=text, description=text, parents=[place] if at else [])
+        made.set_defaults(verb=does)
+        return made
+
+    verb("list", _list, "List the queries whose state is in a table.", at=True)
+    show = verb("show", _show, "Show what there is of a query's state.", at=True)
+    show.add_argument("query", metavar="QUERY")
+    show.add_argument("--versions", action="store_true", help="each version, in place of their number")
+    delete = verb("delete", _delete, "Remove all of a query's state. The query must not run.", at=True)
+    delete.add_argument("query", metavar="QUERY")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    scan = "also scan for what a writer that was believed dead left; by default where that reads nothing else"
+    delete.add_argument("--scan", action=argparse.BooleanOptionalAction, default=None, help=scan)
+    verb("jar", _jar, "Print where the jar of the state store is.", at=False)
+    told = verb("settings", _settings, "Print a session's settings, as spark-defaults.conf has them.", at=True)
+    told.add_argument("--memory", choices=["all", "bounded"])
+    for name in BOUNDS:
+        told.add_argument(_option(name), type=int if name.endswith("_max") else float, metavar="N")
+    return parser
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _list(given: argparse.Namespace) -> int:
+    with _state(given) as state:
+        for query in state.queries():
+            partitions = sum(store.partitions for store in query.stores)
+            _print(
+                query.id, query.created, f"{len(query.operators)} operators", f"{partitions} places", query.checkpoint
+            )
+    return 0
+
+
+def _show(given: argparse.Namespace) -> int:
+    with _state(given) as state:
+        query = state.query(given.query)
+        _print("query", query.id)
+        _print("checkpoint", query.checkpoint)
+        _print("created", query.created)
+        show = _show_versions if given.versions else _show_places
+        show(query, [state.contents(place) for place in query.places()])
+    return 0
+
+
+def _show_places(query: Query, all_contents: Sequence[Contents]) -> None:
+    _print("operator", "partition", "store", "latest", "records", "versions", "deltas B", "snapshots B", "unfinished")
+    for contents in all_contents:
+        latest = contents.latest
+        version, records = ("-", "-") if latest is None else (latest.number, latest.records)
+        finished = sum(version.finished for version in contents.versions)
+        sizes = contents.delta_bytes, contents.snapshot_bytes
+        _print(*_columns(contents.place), version, records, finished, *sizes, contents.unfinished)
+    deltas = sum(contents.delta_bytes for contents in all_contents)
+    snapshots = sum(contents.snapshot_bytes for contents in all_contents)
+    print(f"{query.id}: {deltas + snapshots} bytes in {len(all_contents)} places")
+
+
+def _show_versions(query: Query, all_contents: Sequence[Contents]) -> None:
+    _print("operator", "partition", "store", "version", "records", "bytes", "chunks", "base", "time", "uid")
+    for contents in all_contents:
+        for version in contents.versions:
+            _print(*_columns(contents.place), version.number, *_version(version), version.uid)
+        for snapshot in contents.snapshots:
+            sizes = (snapshot.records, snapshot.bytes, snapshot.chunks, "-", snapshot.time)
+            said = sizes if snapshot.finished else ("unfinished",)
+            _print(*_columns(contents.place), f"snapshot of {snapshot.number}", *said, snapshot.name)
+
+
+def _version(version: Version) -> tuple[object, ...]:
+    if not version.finished:
+        return ("unfinished",)
+    return version.records, version.bytes, version.chunks, version.base, version.time
+
+
+def _delete(given: argparse.Namespace) -> int:
+    with _state(given) as state:
+        query = state.query(given.query)
+        if not (given.yes or _agreed(query)):
+            print("nothing was removed", file=sys.stderr)
+            return FAILED
+        removed = state.delete(query.id, _tell, scan=given.scan)
+    print(f"{query.id}: {removed} records removed")
+    return 0
+
+
+def _agreed(query: Query) -> bool:
+    if not sys.stdin.isatty():
+        raise ValueError("delete asks first, and nobody is there to answer: say --yes")
+    asked = f"Remove the state of query {query.id}, whose checkpoint is {query.checkpoint}? [y/N] "
+    return input(asked).strip().lower() in ("y", "yes")
+
+
+def _tell(progress: Progress) -> None:
+    print(f"{progress.place or 'the query'}: {progress.removed} records removed", file=sys.stderr)
+
+
+def _jar(given: argparse.Namespace) -> int:
+    print(jar_path())
+    return 0
+
+
+def _settings(given: argparse.Namespace) -> int:
+    options: Options = {name: getattr(given, name) for name in Options.__annotations__}  # type: ignore[assignment]
+    for name, value in settings(given.url, given.table, **options).items():
+        print(f"{name} {value}")
+    return 0
+
+
+@contextmanager
+def _state(given: argparse.Namespace) -> Iterator[State]:
+    files = {name: getattr(given, name) for name in FILES}
+    files["token_file"] = files["token_file"] or os.environ.get(TOKEN_FILE_VARIABLE) or None
+    with TableClient(given.url, **files) as client, State(client, given.table) as state:
+        yield state
+
+
+def _columns(place: Place) -> tuple[int, int, str]:
+    return place.operator, place.partition, place.store
+
+
+def _print(*words: object) -> None:
+    print("\t".join("-" if word is None else str(word) for word in words))
