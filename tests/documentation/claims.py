@@ -146,7 +146,8 @@ CLAIMS = [
     Claim("docs/spark-deployment.md", "yaml", VALIDATED, "kind: Pod", not_run="there is no cluster of Kubernetes"),
     # What is shown, and is nothing to run.
     Claim("docs/multicast.md", "json", READ),
-    Claim("docs/design.md", "text", NAMED, "errors < values"),
+    Claim("docs/design.md", "text", NAMED, "core < telemetry"),
+    Claim("docs/design.md", "text", NAMED, "tableside_client < partitioning"),
     Claim("docs/concepts.md", "text", DRAWN),
 ]  # fmt: skip
 

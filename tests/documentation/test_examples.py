@@ -41,9 +41,8 @@ def test_a_drawing_fits_a_screen(block: Block) -> None:
 
 @pytest.mark.parametrize("block", claimed(NAMED), ids=str)
 def test_modules_that_are_named_are_there(block: Block) -> None:
-    service = ROOT / "service" / "tableside"
-    there = {path.stem for path in service.iterdir()} | {"command", "line"}
-    assert set(re.findall(r"[a-z_]+", block.text)) <= there
+    packages = (ROOT / "service" / "tableside", ROOT / "spark_client", ROOT / "spark_client" / "tableside_spark")
+    assert set(re.findall(r"[a-z_]+", block.text)) <= {path.stem for package in packages for path in package.iterdir()}
 
 
 @pytest.mark.parametrize("block", claimed(CONTAINED), ids=str)

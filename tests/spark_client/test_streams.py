@@ -245,7 +245,7 @@ def test_a_service_that_is_away_makes_no_dead_letters(
     updating = table.update(
         reading(spark, events), "k", counted(), default=ZERO, on_error=lambda failed, batch: handed.append(batch)
     )
-    object.__setattr__(updating.write.connection, "url", "http://127.0.0.1:9")
+    object.__setattr__(updating.write.spec.connection, "url", "http://127.0.0.1:9")
     with pytest.raises(StreamingQueryException, match="service_unreachable"):
         finished(updating.start(str(tmp_path / "checkpoint"), availableNow=True))
     assert handed == []
