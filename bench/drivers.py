@@ -15,7 +15,7 @@ import redis.asyncio as redis
 from aiobotocore.config import AioConfig
 
 import redis as blocking
-from tableside.core.concurrency import parts, together
+from tableside.core.concurrency import chunks_of, gather_bounded
 
 from . import records
 
@@ -207,9 +207,9 @@ class Aioboto3:
         return Batch(
             [
                 {TABLE: {"Keys": [{"key": {"S": key}} for key in part], "ConsistentRead": True}}
-                for part in parts(keys, 100)
+                for part in chunks_of(keys, 100)
             ],
-            [{TABLE: [{"PutRequest": {"Item": item}} for item in part]} for part in parts(items, 25)],
+            [{TABLE: [{"PutRequest": {"Item": item}} for item in part]} for part in chunks_of(items, 25)],
             [{"key": {"S": key}} for key in keys],
         )
 
@@ -231,7 +231,7 @@ class Aioboto3:
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    return await together(calls, CALLS_AT_ONCE)
+    return await gather_bounded(calls, CALLS_AT_ONCE)
 
 
 def _attributes(key: str) -> dict[str, dict[str, str]]:

@@ -53,7 +53,7 @@ STORE_API = {
     *("Changes", "Edits", "MergePatch", "Path", "members", "CompareAndSet", "Seen", "Step"),
     *("Page", "Range", "Scan", "after_all_with", "between", "of_scan"),
     *("INTEGER_MAX", "INTEGER_MIN", "Json", "JsonObject", "decode", "encode", "encode_sorted", "number", "parse"),
-    *("Turn", "parts", "together", "within"),
+    *("Yielder", "chunks_of", "gather_bounded", "run_until"),
 }
 """What plug-ins rely on. A name that is removed or renamed here breaks them."""
 

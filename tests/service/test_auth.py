@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from tableside.auth import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
 from tableside.auth.authenticator import Auth
-from tableside.auth.permissions import ANYBODY, NOBODY, Caller, Forbidden, permitted
+from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, permitted
 from tableside.catalog.reloader import beyond_reloading
 from tableside.core.errors import InvalidOperation, TableError
 from tableside.core.operations import Delete, Get, Operation, Put, Update
@@ -84,10 +84,10 @@ def test_a_pattern_that_could_be_tried_in_very_many_ways_is_decided_at_once() ->
 
 
 def test_without_patterns_there_is_no_right_and_without_tokens_every_one() -> None:
-    assert not any(NOBODY.may_some(table) for table in ("a", "", "*"))
-    assert not NOBODY.admin
-    assert all(ANYBODY.may(right, "a") for right in ("read", "write"))
-    assert ANYBODY.admin
+    assert not any(ANONYMOUS.may_some(table) for table in ("a", "", "*"))
+    assert not ANONYMOUS.admin
+    assert all(UNRESTRICTED.may(right, "a") for right in ("read", "write"))
+    assert UNRESTRICTED.admin
 
 
 def test_a_refusal_names_caller_table_and_right() -> None:
@@ -115,7 +115,7 @@ OPERATIONS: list[Operation | TableError] = [
     ("caller", "refused"),
     [
         (Caller("both", ["t"], ["t"]), []),
-        (ANYBODY, []),
+        (UNRESTRICTED, []),
         (Caller("reader", ["t"]), [1, 2, 3, 4, 5]),
         (Caller("writer", [], ["t"]), [0, 2, 4]),
         (Caller("other", ["x"], ["y"]), [0, 1, 2, 3, 4, 5]),
@@ -150,7 +150,7 @@ def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
 
 def test_without_auth_anybody_is_known() -> None:
     assert checked(STORES).auth is None
-    assert Auth(None, CollectorRegistry()).known(b"") is ANYBODY
+    assert Auth(None, CollectorRegistry()).known(b"") is UNRESTRICTED
 
 
 def test_callers_are_exchanged_at_run_time() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from store_contract import put, update
-from tableside.core.directions import apart, applied_if_unanswered, direction
+from tableside.core.directions import applied_if_unanswered, apply_by_direction, direction
 from tableside.core.operations import Delete, Get, Operation, Outcome, Written
 
 MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})]
@@ -24,7 +24,7 @@ async def test_what_is_done_apart_is_answered_in_order() -> None:
     async def write(some: Sequence[Operation]) -> list[Outcome]:
         return [Written(str(operation.key)) for operation in some]
 
-    assert await apart(MIXED, read, write) == [Written("a"), None, Written("c"), None, Written("e")]
+    assert await apply_by_direction(MIXED, read, write) == [Written("a"), None, Written("c"), None, Written("e")]
 
 
 async def test_what_breaks_one_way_is_raised() -> None:
@@ -32,4 +32,4 @@ async def test_what_breaks_one_way_is_raised() -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        await apart(MIXED, broken, broken)
+        await apply_by_direction(MIXED, broken, broken)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import put, update
-from tableside.core.directions import Reads, Succeeded, all_succeeded, reads
+from tableside.core.directions import AllReads, AllSucceeded, all_succeeded, count_reads
 from tableside.core.errors import RecordNotFound, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, TableSpec
@@ -34,10 +34,10 @@ class Seen(Policy):
 
 @pytest.mark.parametrize(
     ("operations", "count"),
-    [([], 0), (GETS, 2), (Reads(GETS), 2), ([put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})], 2)],
+    [([], 0), (GETS, 2), (AllReads(GETS), 2), ([put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})], 2)],
 )
 def test_reads_are_counted(operations: Sequence[Operation], count: int) -> None:
-    assert reads(operations) == count
+    assert count_reads(operations) == count
 
 
 @pytest.mark.parametrize("error", [RecordNotFound("none"), Throttled("slow")])
@@ -45,13 +45,13 @@ def test_one_error_is_enough_not_to_have_succeeded(error: Outcome) -> None:
     outcomes: list[Outcome] = [Record(b"{}", "1"), None, Written("2")]
     assert all_succeeded([])
     assert all_succeeded(outcomes)
-    assert all_succeeded(Succeeded(outcomes))
+    assert all_succeeded(AllSucceeded(outcomes))
     assert not all_succeeded([*outcomes, error])
 
 
 def test_what_is_made_of_parts_is_looked_at_again() -> None:
-    assert type(Reads(GETS)[:1]) is list
-    assert type([*Succeeded([None]), Throttled("slow")]) is list
+    assert type(AllReads(GETS)[:1]) is list
+    assert type([*AllSucceeded([None]), Throttled("slow")]) is list
 
 
 async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
@@ -59,14 +59,14 @@ async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
     limit = CallerLimit(seen, read=Rate(1000), write=Rate(1000))
     await limit.apply(GETS)
     await limit.apply([put("a"), Get("b")])
-    assert [type(asked) for asked in seen.asked] == [Reads, list]
+    assert [type(asked) for asked in seen.asked] == [AllReads, list]
     assert [*seen.asked[0]] == GETS
 
 
 async def test_who_times_the_store_tells_others_that_all_succeeded() -> None:
     store = Calls(MemoryStore(TableSpec("t")), "memory", metrics=store_metrics.Metrics(CollectorRegistry()))
     fine = await store.apply([put("a"), Get("b")])
-    assert type(fine) is Succeeded
+    assert type(fine) is AllSucceeded
     mixed = await store.apply([Get("a"), update("c", {})])
     assert type(mixed) is list
     assert isinstance(mixed[1], RecordNotFound)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tableside.core.concurrency import TURN_S, Turn, parts, together
+from tableside.core.concurrency import YIELD_INTERVAL_S, Yielder, chunks_of, gather_bounded
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from tableside.core.concurrency import TURN_S, Turn, parts, together
 )
 def test_items_are_cut_by_their_number(count: int, count_max: int, sizes: list[int]) -> None:
     items = list(range(count))
-    cut = list(parts(items, count_max))
+    cut = list(chunks_of(items, count_max))
     assert [len(part) for part in cut] == sizes
     assert [item for part in cut for item in part] == items
 
@@ -32,7 +32,7 @@ def test_items_are_cut_by_their_number(count: int, count_max: int, sizes: list[i
     ids=str,
 )
 def test_items_are_cut_by_their_bytes_and_each_part_has_one_at_least(items: list[int], cut: list[list[int]]) -> None:
-    assert [list(part) for part in parts(items, 3, 10, lambda item: item)] == cut
+    assert [list(part) for part in chunks_of(items, 3, 10, lambda item: item)] == cut
 
 
 async def test_works_are_done_side_by_side_and_not_too_many_at_once() -> None:
@@ -46,12 +46,12 @@ async def test_works_are_done_side_by_side_and_not_too_many_at_once() -> None:
         running -= 1
         return number
 
-    assert await together([work(number) for number in range(20)], 4) == list(range(20))
+    assert await gather_bounded([work(number) for number in range(20)], 4) == list(range(20))
     assert most == 4
 
 
 async def test_no_works_have_no_results() -> None:
-    assert await together([], 4) == []
+    assert await gather_bounded([], 4) == []
 
 
 async def test_a_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
@@ -69,18 +69,18 @@ async def test_a_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await together([waits(0), fails(), waits(2), waits(3)], 3)
+        await gather_bounded([waits(0), fails(), waits(2), waits(3)], 3)
     assert sorted(cancelled) == [0, 2]
 
 
 async def test_long_work_lets_others_have_their_turn_and_short_work_does_not_wait() -> None:
     order: list[str] = []
     asyncio.get_running_loop().call_soon(order.append, "other")
-    turn = Turn()
-    await turn.passes()
+    yielder = Yielder()
+    await yielder.maybe_yield()
     order.append("short")
     for _ in range(3):
-        time.sleep(TURN_S)  # noqa: ASYNC251  # this is the work that awaits nothing
-        await turn.passes()
+        time.sleep(YIELD_INTERVAL_S)  # noqa: ASYNC251  # this is the work that awaits nothing
+        await yielder.maybe_yield()
     order.append("long")
     assert order == ["short", "other", "long"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tableside.core.concurrency import within
+from tableside.core.concurrency import run_until
 
 
 def soon() -> float:
@@ -20,7 +20,7 @@ async def test_what_waits_for_nothing_sets_no_timer(monkeypatch: pytest.MonkeyPa
         return 7
 
     monkeypatch.setattr(asyncio, "timeout_at", no_timer)
-    assert await within(at_once(), soon()) == 7
+    assert await run_until(at_once(), soon()) == 7
 
 
 async def test_what_waits_goes_on_as_often_as_it_waits() -> None:
@@ -32,7 +32,7 @@ async def test_what_waits_goes_on_as_often_as_it_waits() -> None:
             values.append(await asyncio.ensure_future(asyncio.sleep(0, number)))
         return values
 
-    assert await within(waits(), asyncio.get_running_loop().time() + 10) == [0, 1, 2]
+    assert await run_until(waits(), asyncio.get_running_loop().time() + 10) == [0, 1, 2]
 
 
 async def test_what_takes_too_long_is_cancelled_and_can_tidy_up() -> None:
@@ -46,7 +46,7 @@ async def test_what_takes_too_long_is_cancelled_and_can_tidy_up() -> None:
             tidied.append(True)
 
     with pytest.raises(TimeoutError):
-        await within(hangs(), soon())
+        await run_until(hangs(), soon())
     assert tidied == [True]
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]  # there is one
 
@@ -59,7 +59,7 @@ async def test_what_it_raises_is_raised(waits_first: bool) -> None:
         raise LookupError("of its own")
 
     with pytest.raises(LookupError, match="of its own"):
-        await within(fails(), soon())
+        await run_until(fails(), soon())
 
 
 async def test_who_waits_may_be_cancelled_from_outside() -> None:
@@ -72,7 +72,7 @@ async def test_who_waits_may_be_cancelled_from_outside() -> None:
             seen.append("cancelled")
             raise
 
-    task = asyncio.create_task(within(hangs(), asyncio.get_running_loop().time() + 10))
+    task = asyncio.create_task(run_until(hangs(), asyncio.get_running_loop().time() + 10))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -90,7 +90,7 @@ async def test_a_cancellation_that_came_before_is_met_where_it_first_waits() -> 
 
     async def asked() -> None:
         asyncio.current_task().cancel()  # type: ignore[union-attr]  # there is one
-        await within(waits(), asyncio.get_running_loop().time() + 10)
+        await run_until(waits(), asyncio.get_running_loop().time() + 10)
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(asked())
@@ -103,4 +103,4 @@ async def test_a_time_within_it_and_a_task_group_work() -> None:
             one = group.create_task(asyncio.sleep(0.001, "one"))
         return one.result()
 
-    assert await within(inner(), asyncio.get_running_loop().time() + 10) == "one"
+    assert await run_until(inner(), asyncio.get_running_loop().time() + 10) == "one"

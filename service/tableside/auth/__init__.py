@@ -10,7 +10,7 @@ from .issuers import Issuers
 from .jwt_header import TOKEN_BYTES_MAX
 from .key_source import IssuerUnavailable, KeysMissing
 from .metrics import IssuerMetrics
-from .permissions import ANYBODY, NOBODY, Caller, Forbidden, permitted
+from .permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, permitted
 from .refusals import Refused
 from .settings import (
     ALGORITHMS,
@@ -30,13 +30,13 @@ from .settings import (
 
 __all__ = [
     "ALGORITHMS",
-    "ANYBODY",
+    "ANONYMOUS",
     "ISSUERS_MAX",
-    "NOBODY",
     "PATTERNS_MAX",
     "RULES_MAX",
     "TOKENS_MAX",
     "TOKEN_BYTES_MAX",
+    "UNRESTRICTED",
     "Algorithm",
     "Auth",
     "AuthSettings",

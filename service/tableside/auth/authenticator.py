@@ -19,7 +19,7 @@ from .issuers import Issuers
 from .jwks_client import fetched
 from .key_source import Fetch, KeysMissing
 from .metrics import IssuerMetrics
-from .permissions import ANYBODY, NOBODY, Caller
+from .permissions import ANONYMOUS, UNRESTRICTED, Caller
 from .refusals import Refused
 from .settings import AuthSettings, TokenSettings
 from .token_cache import Remembered
@@ -76,7 +76,7 @@ class Auth:
         Raise KeysMissing where that can be said only with newer keys of an issuer.
         """
         if self._callers is None:
-            return ANYBODY
+            return UNRESTRICTED
         # By its time a look-up tells at most something about a digest, and no token can be made from that: what a
         # caller can vary is the token, and the next one's digest has nothing in common with this one's.
         digest = sha256(token).digest()
@@ -92,10 +92,10 @@ class Auth:
         published since its keys were fetched.
         """
         if self._callers is None:
-            return ANYBODY
+            return UNRESTRICTED
         path = scope["path"]
         if path in self._public or path.startswith(_PUBLIC_UNDER):
-            return NOBODY
+            return ANONYMOUS
         # What is missing or malformed is looked up like any other token, as the empty one, which nobody has.
         token = _password(scope) or _token(scope) if _on_pages(path) else _token(scope)
         try:

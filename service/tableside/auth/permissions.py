@@ -56,10 +56,10 @@ class Caller:
         return Forbidden(f"table {table!r}: the caller {self.name!r} may not {right} it")
 
 
-ANYBODY = Caller("", ["*"], ["*"], admin=True)
+UNRESTRICTED = Caller("", ["*"], ["*"], admin=True)
 """Every caller where no tokens are configured."""
 
-NOBODY = Caller("")
+ANONYMOUS = Caller("")
 """Every caller of what is public where tokens are configured."""
 
 
@@ -67,7 +67,7 @@ def permitted(
     caller: Caller, table: str, operations: Sequence[Operation | TableError]
 ) -> Sequence[Operation | TableError]:
     """Return the operations of a batch, with a refusal in the place of each that the caller may not do."""
-    if caller is ANYBODY:
+    if caller is UNRESTRICTED:
         return operations
     refusals = {right: caller.refused(right, table) for right in _RIGHTS if not caller.may(right, table)}
     if not refusals:

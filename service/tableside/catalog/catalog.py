@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from .. import stores
-from ..core import Backend, StoreUnavailable, TableError, TableNotFound, TableSpec, TooLarge, together
+from ..core import Backend, StoreUnavailable, TableError, TableNotFound, TableSpec, TooLarge, gather_bounded
 from ..core.backend import connections_of
 from ..policies import RetryBudget
 from ..settings import Fault, Place, Settings, SettingsError, TableSettings
@@ -168,7 +168,7 @@ class Catalog:
         await _close(self._backends.values())
 
     async def _open_tables(self) -> None:
-        await together([_tried(entry) for entry in self.entries()], OPENED_AT_ONCE)
+        await gather_bounded([_tried(entry) for entry in self.entries()], OPENED_AT_ONCE)
 
     async def _find_tables(self) -> None:
         """Add the tables that `auto_create` made in earlier runs."""

@@ -33,7 +33,7 @@ from ..core import (
     Update,
     Written,
     members,
-    within,
+    run_until,
 )
 from ..core.updates import apply, fold
 from .admission import Bound
@@ -200,7 +200,7 @@ class Table:
         if until <= asyncio.get_running_loop().time():
             return [self._too_late("no")] * len(operations)
         try:
-            return await within(self._store.apply(operations, until), until + GRACE_S)
+            return await run_until(self._store.apply(operations, until), until + GRACE_S)
         except TimeoutError:
             return [self._too_late("no" if isinstance(operation, Get) else "unknown") for operation in operations]
 

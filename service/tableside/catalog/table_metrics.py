@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry
 
 from ..core import Delete, Get, Operation, Outcome, Put, Record, TableError, Update, Written
-from ..core.directions import reads
+from ..core.directions import count_reads
 from ..telemetry import Histogram, counters
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -89,7 +89,7 @@ class Measure:
 
 def _counted(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> dict[tuple[str, str], int]:
     count = len(operations)
-    if reads(operations) == count and list(map(type, outcomes)).count(Record) == count:
+    if count_reads(operations) == count and list(map(type, outcomes)).count(Record) == count:
         return {("get", "found"): count}
     counted: Counter[tuple[str, str]] = Counter()
     for (kind, outcome), count in Counter(zip(map(type, operations), map(type, outcomes), strict=True)).items():

@@ -6,7 +6,7 @@ alone. Imports nothing else of Tableside.
 
 from .backend import Backend, BackendType, Connections, NoOptions
 from .compare_and_set import CompareAndSet, Seen, Step
-from .concurrency import Turn, parts, together, within
+from .concurrency import Yielder, chunks_of, gather_bounded, run_until
 from .errors import (
     Applied,
     Contended,
@@ -97,29 +97,29 @@ __all__ = [
     "Throttled",
     "TooLarge",
     "Transition",
-    "Turn",
     "Unsupported",
     "Update",
     "Write",
     "Written",
+    "Yielder",
     "after_all_with",
     "between",
     "checked_part",
+    "chunks_of",
     "decode",
     "encode",
     "encode_sorted",
+    "gather_bounded",
     "members",
     "now_ms",
     "number",
     "of_scan",
     "parse",
     "part_from_text",
-    "parts",
     "placed",
     "record",
-    "together",
+    "run_until",
     "transition",
     "unconditional",
     "with_etag",
-    "within",
 ]

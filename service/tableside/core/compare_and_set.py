@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from .concurrency import together
+from .concurrency import gather_bounded
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
 from .operations import Key, Outcome, Write
 from .store import Clock, TableSpec, now_ms
@@ -91,7 +91,7 @@ class CompareAndSet:
             else:
                 outcomes[index] = _settled(outcome)
         works = [self._alone(writes[index], until) for index in alone]
-        for index, settled in zip(alone, await together(works, ALONE_AT_ONCE), strict=True):
+        for index, settled in zip(alone, await gather_bounded(works, ALONE_AT_ONCE), strict=True):
             outcomes[index] = settled
         return outcomes
 

@@ -1,109 +1,113 @@
-"""Work cut into parts and done side by side, a bounded number at once; and turns. Knows nothing of what the work is."""
+"""Bounded concurrency, timeouts and cooperative yielding for coroutines."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-TURN_S = 0.01
-"""How long work that awaits nothing may go on before others have their turn."""
+YIELD_INTERVAL_S = 0.01
+"""How long work that awaits nothing may occupy the event loop before it yields to other tasks."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def parts(
-    items: Sequence[Item], count_max: int, bytes_max: int | None = None, size: Callable[[Item], int] = lambda item: 0
-) -> Iterator[Sequence[Item]]:
-    """Cut items, in order, into parts of at most `count_max` items and `bytes_max` bytes; each has one at least."""
-    if bytes_max is None:
-        yield from (items[start : start + count_max] for start in range(0, len(items), count_max))
-        return
-    start, size_bytes = 0, 0
-    for index, item in enumerate(items):
-        own_bytes = size(item)
-        if index > start and (index - start == count_max or size_bytes + own_bytes > bytes_max):
-            yield items[start:index]
-            start, size_bytes = index, 0
-        size_bytes += own_bytes
-    if items:
-        yield items[start:]
+async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
+    """Run coroutines concurrently, at most `concurrency_max` at once, and return their results in the same order.
 
-
-async def together(works: Sequence[Coroutine[Any, Any, Result]], at_once: int) -> list[Result]:
-    """Do works side by side, at most `at_once` of them, and return their results in the same order.
-
-    An exception of one, or cancellation, cancels the rest.
+    If one raises an exception or the caller is cancelled, the others are cancelled.
     """
-    if len(works) < 2:
-        return [await work for work in works]
+    if len(coroutines) < 2:
+        return [await coroutine for coroutine in coroutines]
     results: dict[int, Result] = {}
-    waiting = iter(enumerate(works))
+    remaining = iter(enumerate(coroutines))
 
     async def worker() -> None:
-        for index, work in waiting:
-            results[index] = await work
+        for index, coroutine in remaining:
+            results[index] = await coroutine
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(at_once, len(works))):
+            for _ in range(min(concurrency_max, len(coroutines))):
                 group.create_task(worker())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     finally:
-        for work in works:
-            work.close()
-    return [results[index] for index in range(len(works))]
+        for coroutine in coroutines:
+            coroutine.close()
+    return [results[index] for index in range(len(coroutines))]
 
 
-class Turn:
-    """Of work in many steps that await nothing: lets others have their turn after every few milliseconds."""
+def chunks_of(
+    items: Sequence[Item], count_max: int, bytes_max: int | None = None, size: Callable[[Item], int] = lambda item: 0
+) -> Iterator[Sequence[Item]]:
+    """Split items, in order, into chunks of at most `count_max` items and `bytes_max` bytes.
+
+    `size` returns the size of an item in bytes. Every chunk contains at least one item, even one that is too large.
+    """
+    if bytes_max is None:
+        yield from (items[start : start + count_max] for start in range(0, len(items), count_max))
+        return
+    start, chunk_bytes = 0, 0
+    for index, item in enumerate(items):
+        item_bytes = size(item)
+        if index > start and (index - start == count_max or chunk_bytes + item_bytes > bytes_max):
+            yield items[start:index]
+            start, chunk_bytes = index, 0
+        chunk_bytes += item_bytes
+    if items:
+        yield items[start:]
+
+
+class Yielder:
+    """Yields to the event loop every few milliseconds during a long computation that awaits nothing."""
 
     def __init__(self) -> None:
         self._time = asyncio.get_running_loop().time
-        self._over_at = self._time() + TURN_S
+        self._yield_at = self._time() + YIELD_INTERVAL_S
 
-    async def passes(self) -> None:
-        """Go on at once, or when others have had their turn."""
-        if self._time() >= self._over_at:
+    async def maybe_yield(self) -> None:
+        """Let other tasks run if `YIELD_INTERVAL_S` has passed since the last yield; otherwise return at once."""
+        if self._time() >= self._yield_at:
             await asyncio.sleep(0)
-            self._over_at = self._time() + TURN_S
+            self._yield_at = self._time() + YIELD_INTERVAL_S
 
 
-async def within(work: Coroutine[Any, Any, Result], ends_at: float) -> Result:
-    """Return what the work returns; raise TimeoutError if it has not by then, a time of the running loop's clock.
+async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:
+    """Run a coroutine with a timeout that sets no timer if the coroutine finishes without waiting.
 
-    Its first step is done at once, and bounded by nothing; only if it waits then, a timer is set.
+    `deadline` is a time of the running loop's clock; after it, TimeoutError is raised. The coroutine's first step runs
+    at once and is not limited in time. A timer is set only if the coroutine waits after it.
     """
     try:
-        waits_for = work.send(None)
-    except StopIteration as done:
-        result: Result = done.value
+        awaited = coroutine.send(None)
+    except StopIteration as finished:
+        result: Result = finished.value
         return result
-    async with asyncio.timeout_at(ends_at):
-        return await _Rest(work, waits_for)
+    async with asyncio.timeout_at(deadline):
+        return await _Started(coroutine, awaited)
 
 
-class _Rest(Generic[Result]):
-    """Work that waits for something after its first step."""
+class _Started(Generic[Result]):
+    """A coroutine that waits for something after its first step."""
 
-    def __init__(self, work: Coroutine[Any, Any, Result], waits_for: Any) -> None:
-        self._work = work
-        self._waits_for = waits_for
+    def __init__(self, coroutine: Coroutine[Any, Any, Result], awaited: Any) -> None:
+        self._coroutine = coroutine
+        self._awaited = awaited
 
     def __await__(self) -> Generator[Any, Any, Result]:
-        """Wait for it, then go on as any coroutine that is awaited."""
-        work, waits_for = self._work, self._waits_for
+        """Wait, then continue as `await` does (PEP 380)."""
+        coroutine, awaited = self._coroutine, self._awaited
         try:
             while True:
                 try:
-                    value = yield waits_for
+                    value = yield awaited
                 except GeneratorExit:
-                    work.close()
+                    coroutine.close()
                     raise
-                except BaseException as error:  # noqa: BLE001  # the work's, to do with as it likes
-                    waits_for = work.throw(error)
+                except BaseException as error:  # noqa: BLE001  # passed on to the coroutine, which may handle it
+                    awaited = coroutine.throw(error)
                 else:
-                    waits_for = work.send(value)
-        except StopIteration as done:
-            result: Result = done.value
+                    awaited = coroutine.send(value)
+        except StopIteration as finished:
+            result: Result = finished.value
             return result

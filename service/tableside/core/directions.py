@@ -1,12 +1,12 @@
-"""Reads and writes of one call, told apart: what policies need that treat the two differently.
+"""Reads and writes of one batch: classify them, count them, and apply them separately.
 
-Keys are distinct within a call and its operations independent, so a call may be divided. Knows nothing of stores.
+The keys of a batch are distinct and its operations independent, so a batch may be divided.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias
 
-from .concurrency import together
+from .concurrency import gather_bounded
 from .errors import Applied
 from .operations import Get, Operation, Outcome, Record, Written
 
@@ -14,58 +14,61 @@ Direction = Literal["read", "write"]
 
 DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 
-Way: TypeAlias = Callable[[Sequence[Operation]], Coroutine[Any, Any, list[Outcome]]]
-"""One way to do operations: one outcome for each, in their order."""
+ApplyOperations: TypeAlias = Callable[[Sequence[Operation]], Coroutine[Any, Any, list[Outcome]]]
+"""Applies operations and returns one outcome for each, in their order."""
 
 
 def direction(operation: Operation) -> Direction:
-    """Return which way an operation goes."""
+    """Return whether an operation reads or writes."""
     return "read" if isinstance(operation, Get) else "write"
 
 
 def applied_if_unanswered(operation: Operation) -> Applied:
-    """Return whether an operation that was sent and not answered may have changed anything."""
+    """Return whether an operation that was sent but got no response may have been applied."""
     return "no" if isinstance(operation, Get) else "unknown"
 
 
-async def apart(operations: Sequence[Operation], read: Way, write: Way) -> list[Outcome]:
-    """Do the reads one way and the writes another, side by side, and return all outcomes in the given order."""
-    ways: dict[Direction, list[int]] = {"read": [], "write": []}
+async def apply_by_direction(
+    operations: Sequence[Operation], read: ApplyOperations, write: ApplyOperations
+) -> list[Outcome]:
+    """Apply the reads with one function and the writes with another, concurrently; keep the order of outcomes."""
+    positions: dict[Direction, list[int]] = {"read": [], "write": []}
     for position, operation in enumerate(operations):
-        ways[direction(operation)].append(position)
-    works = [
-        way([operations[position] for position in ways[name]])
-        for name, way in zip(DIRECTIONS, (read, write), strict=True)
+        positions[direction(operation)].append(position)
+    coroutines = [
+        apply([operations[position] for position in positions[name]])
+        for name, apply in zip(DIRECTIONS, (read, write), strict=True)
     ]
     outcomes: list[Outcome] = [None] * len(operations)
-    for positions, answers in zip(ways.values(), await together(works, len(works)), strict=True):
-        for position, answer in zip(positions, answers, strict=True):
-            outcomes[position] = answer
+    groups = await gather_bounded(coroutines, len(coroutines))
+    for group_positions, group in zip(positions.values(), groups, strict=True):
+        for position, outcome in zip(group_positions, group, strict=True):
+            outcomes[position] = outcome
     return outcomes
 
 
 _SUCCESSES = frozenset({Record, Written, type(None)})
 
 
-class Reads(list[Operation]):
-    """Operations that are reads, all of them."""
+class AllReads(list[Operation]):
+    """Operations already known to be all reads, so that no policy counts them again."""
 
     __slots__ = ()
 
 
-class Succeeded(list[Outcome]):
-    """Outcomes of which none is an error. They are not changed: who wants others makes another list."""
+class AllSucceeded(list[Outcome]):
+    """Outcomes already known to contain no error. Do not change the list: make another one instead."""
 
     __slots__ = ()
 
 
-def reads(operations: Sequence[Operation]) -> int:
-    """Count the reads."""
-    if type(operations) is Reads:
+def count_reads(operations: Sequence[Operation]) -> int:
+    """Return the number of reads."""
+    if type(operations) is AllReads:
         return len(operations)
     return list(map(type, operations)).count(Get)
 
 
 def all_succeeded(outcomes: Sequence[Outcome]) -> bool:
-    """Whether none of them is an error."""
-    return type(outcomes) is Succeeded or _SUCCESSES.issuperset(map(type, outcomes))
+    """Return whether no outcome is an error."""
+    return type(outcomes) is AllSucceeded or _SUCCESSES.issuperset(map(type, outcomes))

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..auth import ANYBODY, Caller, Unauthenticated, permitted
+from ..auth import UNRESTRICTED, Caller, Unauthenticated, permitted
 from ..catalog import Catalog, Table
 from ..core import (
     Get,
@@ -88,7 +88,7 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, caller = Request(scope, receive), caller_of(scope)
-        if caller is not ANYBODY and self._check is not None:
+        if caller is not UNRESTRICTED and self._check is not None:
             self._check(request, caller)
         response = await self._handler(request)
         await response(scope, receive, send)

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry
 
 from ..core import Operation, Outcome, Page, Scan, Store, TableError
-from ..core.directions import Succeeded, all_succeeded
+from ..core.directions import AllSucceeded, all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
 
@@ -65,7 +65,7 @@ class Calls(Policy):
             else:
                 outcomes = await self._traced(self._traces, operations, until)
             outcome = _outcome(outcomes)
-            return Succeeded(outcomes) if outcome == "ok" and len(outcomes) > 1 else outcomes
+            return AllSucceeded(outcomes) if outcome == "ok" and len(outcomes) > 1 else outcomes
         finally:
             self._observe("apply", outcome, started)
 

@@ -15,7 +15,14 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter
 
 from ..core import DeadlineExceeded, Operation, Outcome, Store, StoreUnavailable, TableError
-from ..core.directions import DIRECTIONS, all_succeeded, apart, applied_if_unanswered, direction, reads
+from ..core.directions import (
+    DIRECTIONS,
+    all_succeeded,
+    applied_if_unanswered,
+    apply_by_direction,
+    count_reads,
+    direction,
+)
 from ..core.store import Policy
 
 GRACE_S = 0.1
@@ -59,9 +66,9 @@ class Timeout(Policy):
         read_until, write_until = min(until, now + self._read_s), min(until, now + self._write_s)
         if read_until == write_until:
             return await self._attempt(operations, read_until, until)
-        if (gets := reads(operations)) in (0, len(operations)):
+        if (gets := count_reads(operations)) in (0, len(operations)):
             return await self._attempt(operations, read_until if gets else write_until, until)
-        return await apart(
+        return await apply_by_direction(
             operations,
             lambda some: self._attempt(some, read_until, until),
             lambda some: self._attempt(some, write_until, until),

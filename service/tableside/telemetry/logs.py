@@ -16,14 +16,14 @@ import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
 from .log_limits import Flood
-from .redaction import OWN, named, told, without_messages
+from .redaction import OWN_PACKAGES, redacted_summary, redacted_traceback, strip_messages
 from .settings import LogSettings
 
 Line = MutableMapping[str, Any]
 
 EVENT_CHARACTERS_MAX = 4096
 
-SPOKEN = (*OWN, "uvicorn")
+SPOKEN = (*OWN_PACKAGES, "uvicorn")
 """Loggers whose texts hold nothing of tables' data, and which speak from the configured level on."""
 
 REQUEST_LOGGER = "tableside.requests"
@@ -107,11 +107,11 @@ def _say(logger: object, method: str, line: Line) -> Line:
     family = record.name.partition(".")[0]
     del line["event"]  # so that it comes after what says when and where
     if family in SPOKEN:
-        line["event"] = without_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
+        line["event"] = strip_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
     else:
         line["event"] = _written(record, arguments)[:EVENT_CHARACTERS_MAX]
         line["source"] = _place(record.pathname, record.lineno)
-    if family in OWN:
+    if family in OWN_PACKAGES:
         line.update({name: value for name, value in record.__dict__.items() if name not in _RECORD_FIELDS})
     return line
 
@@ -119,7 +119,7 @@ def _say(logger: object, method: str, line: Line) -> Line:
 def _text(template: object, arguments: Any) -> str:
     """Return a text with its arguments; of errors among these that are not ours only what they are."""
     if isinstance(arguments, tuple):
-        arguments = tuple(named(value) if isinstance(value, BaseException) else value for value in arguments)
+        arguments = tuple(redacted_summary(value) if isinstance(value, BaseException) else value for value in arguments)
     return str(template) % arguments if arguments else str(template)
 
 
@@ -148,7 +148,7 @@ def _add_exception(logger: object, method: str, line: Line) -> Line:
     line.pop("exc_info", None)
     line.pop("stack_info", None)
     if record.exc_info and record.exc_info[1] is not None:
-        line["exception"] = told(record.exc_info[1])
+        line["exception"] = redacted_traceback(record.exc_info[1])
     return line
 
 

@@ -16,27 +16,27 @@ CHAIN_MAX = 8
 _FRAME = re.compile(r'Traceback \(most|  File "[^"]+", line \d+, in ')
 _NAME = re.compile(r"^[\w.]+(?=:|$)")
 
-OWN = ("tableside", "tableside_spark")
+OWN_PACKAGES = ("tableside", "tableside_spark")
 
 
-def told(error: BaseException) -> str:
+def redacted_traceback(error: BaseException) -> str:
     """Return the traceback, the cause first, as Python would print it without other people's messages."""
     return "\n".join(_chain(error, CHAIN_MAX))
 
 
-def named(error: BaseException) -> str:
+def redacted_summary(error: BaseException) -> str:
     """Return in one line what an exception is, and what it says if it is ours."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return f"{name}: {error}" if is_own(error) else name
+    return f"{name}: {error}" if is_own_error(error) else name
 
 
-def is_own(error: BaseException) -> bool:
+def is_own_error(error: BaseException) -> bool:
     """Whether its message was written here, to be shown."""
-    return type(error).__module__.partition(".")[0] in OWN
+    return type(error).__module__.partition(".")[0] in OWN_PACKAGES
 
 
-def without_messages(text: str) -> str:
+def strip_messages(text: str) -> str:
     """Return a text, and where there is a printed traceback in it, that without what exceptions say."""
     if "Traceback (most recent call last):" not in text:
         return text.strip()
@@ -63,4 +63,4 @@ def _alone(error: BaseException) -> str:
     """Return what an exception is; of several together only how many: their common message is anybody's."""
     if isinstance(error, BaseExceptionGroup):
         return f"{type(error).__qualname__} of {len(error.exceptions)}"
-    return named(error)
+    return redacted_summary(error)

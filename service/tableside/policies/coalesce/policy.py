@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from ...core import Operation, Outcome, Store, parts, together
+from ...core import Operation, Outcome, Store, chunks_of, gather_bounded
 from ...core.store import Policy
 from ...telemetry import Traces
 from .key_order import Direct, Order
@@ -76,7 +76,7 @@ class Coalesce(Policy):
                 self._metrics.direct(len(part))
         if len(cut) < 2:  # nothing of this policy is between the caller and the store then
             return await self._inner.apply(operations, until)
-        answers = await together([ask(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
+        answers = await gather_bounded([ask(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
         return [outcome for answer in answers for outcome in answer]
 
     async def _direct(self, operations: Sequence[Operation], until: float, *, writes: bool) -> list[Outcome]:
@@ -87,7 +87,7 @@ class Coalesce(Policy):
         if len(directs) == 1:
             return await self._part(directs[0], until)
         try:
-            answers = await together([self._part(direct, until) for direct in directs], PARTS_AT_ONCE)
+            answers = await gather_bounded([self._part(direct, until) for direct in directs], PARTS_AT_ONCE)
         finally:
             for direct in directs:
                 if not direct.sent:
@@ -123,7 +123,7 @@ class Coalesce(Policy):
             not writes or sum(map(size_bytes, operations)) <= limits.bytes_max
         ):
             return [operations]
-        return list(parts(operations, limits.operations_max, limits.bytes_max if writes else None, size_bytes))
+        return list(chunks_of(operations, limits.operations_max, limits.bytes_max if writes else None, size_bytes))
 
     async def _mixed(
         self, shared: Shared, operations: Sequence[Operation], held: Sequence[int], until: float

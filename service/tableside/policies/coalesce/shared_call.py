@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Put, Store, Update
-from ...core.directions import reads
+from ...core.directions import count_reads
 from ...telemetry import Traces
 from .key_order import Order
 from .metrics import TableMetrics
@@ -44,7 +44,7 @@ def in_doubt(operation: Operation) -> Applied:
 
 def write(operations: Sequence[Operation]) -> bool:
     """Whether any of them may change something."""
-    return reads(operations) != len(operations)
+    return count_reads(operations) != len(operations)
 
 
 def size_bytes(operation: Operation) -> int:

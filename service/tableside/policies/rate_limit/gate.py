@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from ...core import Operation, Outcome, Store, Throttled, together
+from ...core import Operation, Outcome, Store, Throttled, gather_bounded
 from ...telemetry import Traces, waiting
 from .credits import Cost, Credits
 from .metrics import Counts
@@ -51,7 +51,7 @@ class Gate:
             self._inner.apply(sorts[:free], until),
             self._in_parts(sorts[free:], paying, until, credit, found_costs=False),
         ]
-        both = [outcome for outcomes in await together(works, len(works)) for outcome in outcomes]
+        both = [outcome for outcomes in await gather_bounded(works, len(works)) for outcome in outcomes]
         outcomes: list[Outcome] = [None] * len(operations)
         for position, outcome in zip(order, both, strict=True):
             outcomes[position] = outcome

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ...core import Operation, Outcome, Store
 from ...core.caller_context import CALLER
-from ...core.directions import Direction, Reads, apart, reads
+from ...core.directions import AllReads, Direction, apply_by_direction, count_reads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .bucket import Bucket
@@ -48,14 +48,14 @@ class CallerLimit(Policy):
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on as the caller's credits come; Throttled where none comes in time."""
-        gets = reads(operations)
+        gets = count_reads(operations)
         if gets == len(operations):
-            return await self._by(self._read, operations if gets == 1 else Reads(operations), until)
+            return await self._by(self._read, operations if gets == 1 else AllReads(operations), until)
         if gets == 0:
             return await self._by(self._write, operations, until)
         if self._all_paid(gets, len(operations) - gets):
             return await self._inner.apply(operations, until)
-        return await apart(
+        return await apply_by_direction(
             operations,
             lambda some: self._by(self._read, some, until),
             lambda some: self._by(self._write, some, until),

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from ...core import Get, Operation, Outcome, Store
-from ...core.directions import Direction, apart, reads
+from ...core.directions import Direction, apply_by_direction, count_reads
 from ...core.store import Policy
 from ...telemetry import Traces
 from .bucket import Bucket
@@ -96,7 +96,7 @@ class RateLimit(Policy):
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on as their credits come; Throttled, and nothing applied, where none comes in time."""
-        gets = reads(operations)
+        gets = count_reads(operations)
         if gets == len(operations):
             if self._alike and self._read is not None and self._read.take_all(gets):
                 return await self._inner.apply(operations, until)
@@ -110,7 +110,9 @@ class RateLimit(Policy):
             if self._read is not None and self._found_costs:
                 self._read.owe(self._cost.found(outcomes))
             return outcomes
-        return await apart(operations, lambda some: self._reads(some, until), lambda some: self._writes(some, until))
+        return await apply_by_direction(
+            operations, lambda some: self._reads(some, until), lambda some: self._writes(some, until)
+        )
 
     async def _reads(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         if self._read is None:

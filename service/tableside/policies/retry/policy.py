@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from ...core import DeadlineExceeded, Get, Operation, Outcome, Store, StoreUnavailable, TableError
-from ...core.directions import DIRECTIONS, Direction, all_succeeded, apart, direction, reads
+from ...core.directions import DIRECTIONS, Direction, all_succeeded, apply_by_direction, count_reads, direction
 from ...core.errors import Overloaded
 from ...core.store import Policy
 from ...telemetry import Traces, waiting
@@ -64,11 +64,13 @@ class Retry(Policy):
                 return outcomes
             return await self._again(operations, outcomes, _Ends(until, math.inf))
         read, write = (_Ends(until, self._attempts[name].ends_at(now)) for name in DIRECTIONS)
-        if read == write or (gets := reads(operations)) == len(operations):
+        if read == write or (gets := count_reads(operations)) == len(operations):
             return await self._tried(operations, read)
         if gets == 0:
             return await self._tried(operations, write)
-        return await apart(operations, lambda some: self._tried(some, read), lambda some: self._tried(some, write))
+        return await apply_by_direction(
+            operations, lambda some: self._tried(some, read), lambda some: self._tried(some, write)
+        )
 
     async def _tried(self, operations: Sequence[Operation], ends: _Ends) -> list[Outcome]:
         outcomes = await self._attempt(operations, ends)

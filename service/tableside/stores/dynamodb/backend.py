@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from ...core import Clock, Connections, StoreUnavailable, TableSpec, Throttled, now_ms, together
+from ...core import Clock, Connections, StoreUnavailable, TableSpec, Throttled, gather_bounded, now_ms
 from .client import Client, DynamodbSettings
 from .store import DynamodbStore
 from .table_schema import Tables
@@ -47,7 +47,7 @@ class DynamodbBackend:
         """Return the names of the tables whose key was not named, as those are that `auto_create` makes."""
         try:
             names = await self._tables.names()
-            unnamed = await together([self._tables.has_unnamed_key(name) for name in names], DESCRIBED_AT_ONCE)
+            unnamed = await gather_bounded([self._tables.has_unnamed_key(name) for name in names], DESCRIBED_AT_ONCE)
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
         return sorted(name for name, is_unnamed in zip(names, unnamed, strict=True) if is_unnamed)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...core import DeadlineExceeded, InvalidOperation, TableError, Throttled, parts, together
+from ...core import DeadlineExceeded, InvalidOperation, TableError, Throttled, chunks_of, gather_bounded
 from .attribute_values import Item
 from .client import Client
 
@@ -49,13 +49,13 @@ class Batches:
             names = dict.fromkeys([*self._key_names, *only])
             how["ExpressionAttributeNames"] = {f"#{at}": name for at, name in enumerate(names)}
             how["ProjectionExpression"] = ", ".join(how["ExpressionAttributeNames"])
-        works = [self._get(part, how, until) for part in parts(keys, GET_KEYS_MAX)]
-        return [found for answers in await together(works, AT_ONCE) for found in answers]
+        works = [self._get(part, how, until) for part in chunks_of(keys, GET_KEYS_MAX)]
+        return [found for answers in await gather_bounded(works, AT_ONCE) for found in answers]
 
     async def write(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
         """Do PutRequests and DeleteRequests, no two of one key; the answer for each is None or what went wrong."""
-        works = [self._write(part, until) for part in parts(requests, WRITE_ITEMS_MAX, WRITE_BYTES_MAX, _bytes)]
-        return [error for errors in await together(works, AT_ONCE) for error in errors]
+        works = [self._write(part, until) for part in chunks_of(requests, WRITE_ITEMS_MAX, WRITE_BYTES_MAX, _bytes)]
+        return [error for errors in await gather_bounded(works, AT_ONCE) for error in errors]
 
     async def _get(self, keys: Sequence[Item], how: Mapping[str, Any], until: float) -> list[Item | TableError | None]:
         order = [self._identity(key) for key in keys]
@@ -117,7 +117,9 @@ class Batches:
     ) -> list[TableError | None]:
         """Find the ones that DynamoDB refuses: for one, it does none of a call."""
         works = [self._write([request], until) for request in waiting.values()]
-        errors = {identity: error for identity, [error] in zip(waiting, await together(works, AT_ONCE), strict=True)}
+        errors = {
+            identity: error for identity, [error] in zip(waiting, await gather_bounded(works, AT_ONCE), strict=True)
+        }
         return [errors.get(identity) for identity in order]
 
     def _identity(self, item: Mapping[str, Any]) -> object:

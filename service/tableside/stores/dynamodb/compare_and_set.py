@@ -17,11 +17,11 @@ from ...core import (
     Step,
     Stored,
     TableError,
-    Turn,
     Update,
+    Yielder,
     decode,
     encode_sorted,
-    together,
+    gather_bounded,
     with_etag,
 )
 from .attribute_values import Item, alike, same
@@ -74,15 +74,15 @@ class Items:
     async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
         """Read records, strongly consistent."""
         items = await self.fetch(keys, until)
-        seen, turn = [], Turn()
+        seen, yielder = [], Yielder()
         for item in items:
             seen.append(self._seen(item))
-            await turn.passes()
+            await yielder.maybe_yield()
         return seen
 
     async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
         """Replace records that are still as they were seen."""
-        return await together([self._replace(step, until) for step in steps], AT_ONCE)
+        return await gather_bounded([self._replace(step, until) for step in steps], AT_ONCE)
 
     def _seen(self, item: Item | TableError | None) -> Seen | TableError:
         if item is None or isinstance(item, TableError):

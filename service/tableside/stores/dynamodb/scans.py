@@ -19,7 +19,7 @@ from ...core import (
     RecordUnreadable,
     Scan,
     TableSpec,
-    Turn,
+    Yielder,
     record,
 )
 from .attribute_values import Item
@@ -52,9 +52,9 @@ class Scans:
         for _ in range(CALLS_MAX):
             answer = await self._call(verb, _from(parameters, start, scan.limit - len(records)))
             start = answer.get("LastEvaluatedKey")
-            now, turn = self._clock(), Turn()
+            now, yielder = self._clock(), Yielder()
             for item in answer["Items"]:
-                await turn.passes()
+                await yielder.maybe_yield()
                 if len(records) == scan.limit or size_bytes > scan.bytes_max:
                     return Page(records, self._position(self._layout.key_item(records[-1][0])))
                 if (found := record(self._layout.stored(item, now), now)) is not None:

@@ -32,14 +32,14 @@ from ...core import (
     Scan,
     TableError,
     TableSpec,
-    Turn,
     Unsupported,
     Update,
     Write,
     Written,
+    Yielder,
+    gather_bounded,
     members,
     record,
-    together,
     transition,
     unconditional,
     with_etag,
@@ -87,7 +87,7 @@ class DynamodbStore:
             ways.setdefault(self._way(operation), []).append(index)
         works = [way([operations[index] for index in indices], until) for way, indices in ways.items()]
         outcomes: list[Outcome] = [None] * len(operations)
-        for indices, answers in zip(ways.values(), await together(works, len(works)), strict=True):
+        for indices, answers in zip(ways.values(), await gather_bounded(works, len(works)), strict=True):
             for index, answer in zip(indices, answers, strict=True):
                 outcomes[index] = answer
         return outcomes
@@ -123,11 +123,11 @@ class DynamodbStore:
     async def _get(self, gets: Sequence[Any], until: float) -> list[Outcome]:
         consistent = self.spec.consistency == "strong"
         found = await self._items.fetch([get.key for get in gets], until, consistent=consistent)
-        now, turn = self._clock(), Turn()
+        now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
         for item in found:
             outcomes.append(self._found(item, now))
-            await turn.passes()
+            await yielder.maybe_yield()
         return outcomes
 
     async def _refused(self, writes: Sequence[Any], until: float) -> list[Outcome]:
@@ -137,7 +137,7 @@ class DynamodbStore:
         return await self._compare.apply(writes, until)
 
     async def _created(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        tried = await together([self._put_where_nothing_is(put, until) for put in puts], AT_ONCE)
+        tried = await gather_bounded([self._put_where_nothing_is(put, until) for put in puts], AT_ONCE)
         return await self._settled(puts, tried, until)
 
     async def _updated(self, updates: Sequence[Any], until: float) -> list[Outcome]:
@@ -146,13 +146,13 @@ class DynamodbStore:
         works = [
             self._update(update, plan, until) for update, plan in zip(updates, plans, strict=True) if plan is not None
         ]
-        by_expression = iter(await together(works, AT_ONCE))
+        by_expression = iter(await gather_bounded(works, AT_ONCE))
         tried = [UNDONE if plan is None else next(by_expression) for plan in plans]
         return await self._settled(updates, tried, until)
 
     async def _replaced(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         if len(writes) <= SINGLY_MAX:
-            tried = await together([self._replace(write, until) for write in writes], AT_ONCE)
+            tried = await gather_bounded([self._replace(write, until) for write in writes], AT_ONCE)
         else:
             tried = await self._replace_many(writes, until)
         return await self._settled(writes, tried, until)
@@ -216,9 +216,9 @@ class DynamodbStore:
         if self._tokens:
             tried = await self._remembered(writes, until)
         requests: dict[int, Item] = {}
-        turn = Turn()
+        yielder = Yielder()
         for index, write in enumerate(writes):
-            await turn.passes()
+            await yielder.maybe_yield()
             if tried[index] is None:
                 try:
                     requests[index], tried[index] = self._request(write)

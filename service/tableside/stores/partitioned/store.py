@@ -26,9 +26,9 @@ from ...core import (
     TableError,
     TableSpec,
     Written,
+    gather_bounded,
     placed,
-    together,
-    within,
+    run_until,
 )
 from .combined_outcome import whole
 from .lazy_store import Opening
@@ -78,7 +78,7 @@ class PartitionedStore:
         places = [self._placed(operation) for operation in operations]
         asked = _by_partition(operations, places)
         works = [self._apply_in(index, some, until) for index, some in asked.items()]
-        answers = await together(works, len(self.openings))
+        answers = await gather_bounded(works, len(self.openings))
         return _assembled(operations, places, dict(zip(asked, map(iter, answers), strict=True)))
 
     async def scan(self, scan: Scan) -> Page:
@@ -113,7 +113,7 @@ class PartitionedStore:
         if count_max < count:
             return [encoded(run) for run in runs(count_max, count)]
         works = [part.splits(most) for part, most in zip(self._parts, shares(count_max, count), strict=True)]
-        found = await together(works, SPLIT_AT_ONCE)
+        found = await gather_bounded(works, SPLIT_AT_ONCE)
         return [encoded(Split(index, index, inner)) for index, inners in enumerate(found) for inner in inners]
 
     def _placed(self, operation: Operation) -> Place:
@@ -128,7 +128,7 @@ class PartitionedStore:
         if until == math.inf:
             return await work
         try:
-            return await within(work, until + GRACE_S)
+            return await run_until(work, until + GRACE_S)
         except TimeoutError:
             return [self._too_late(operation) for operation in operations]
 

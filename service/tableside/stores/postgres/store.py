@@ -27,9 +27,9 @@ from ...core import (
     TableSpec,
     Unsupported,
     Write,
+    chunks_of,
     unconditional,
 )
-from ...core import parts as cut
 from .column_types import KEPT
 from .deadline_retry import Attempts, Sent, Work
 from .errors import DRIVER_ERRORS, refusal
@@ -130,7 +130,7 @@ class PostgresStore:
         if len(keys) <= KEYS_PER_READ:
             return [*await self._attempts.each(self._read, keys, until)]
         outcomes: list[Outcome] = []
-        for part in cut(keys, KEYS_PER_READ):
+        for part in chunks_of(keys, KEYS_PER_READ):
             outcomes += await self._attempts.each(self._read, part, until)
         return outcomes
 
@@ -146,13 +146,13 @@ class PostgresStore:
 
     async def _in_parts(self, work: Work[Any, Outcome], items: Sequence[Any], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for part in cut(items, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
+        for part in chunks_of(items, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
             outcomes += await self._attempts.each(work, part, until)
         return outcomes
 
     async def _decide(self, writes: Sequence[Write], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for part in cut(writes, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
+        for part in chunks_of(writes, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
             outcomes += await self._in_rounds(part, until)
         return outcomes
 

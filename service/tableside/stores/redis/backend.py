@@ -19,8 +19,8 @@ from ...core import (
     TableError,
     TableSpec,
     Unsupported,
+    gather_bounded,
     now_ms,
-    together,
 )
 from .cluster import NODES_AT_ONCE, Address, Cluster
 from .connection import Node, Reply, link_type
@@ -133,7 +133,7 @@ class RedisBackend:
         until = asyncio.get_running_loop().time() + PING_MAX_S
         nodes = await self._servers.nodes(until)
         works = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
-        replies = [reply for [reply] in await together(works, NODES_AT_ONCE)] if works else []
+        replies = [reply for [reply] in await gather_bounded(works, NODES_AT_ONCE)] if works else []
         if not any(reply == b"PONG" for reply in replies):
             raise failed(replies[0] if replies else None)
 

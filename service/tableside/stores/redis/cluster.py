@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from redis import exceptions
 
-from ...core import Connections, DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, together
+from ...core import Connections, DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, gather_bounded
 from .connection import Node, Reply
 from .errors import refused
 from .keys import SLOTS, slot_of
@@ -129,7 +129,7 @@ class Cluster:
             send(self._node(address), [call.commands[index] for index in indexes], asking)
             for (address, asking), indexes in targets.items()
         ]
-        answers = await together(works, NODES_AT_ONCE) if works else []
+        answers = await gather_bounded(works, NODES_AT_ONCE) if works else []
         call.settle(nowhere, [exceptions.ClusterDownError("nobody serves the slot")] * len(nowhere))
         self._stale = self._stale or bool(nowhere)
         for ((host, _), _), indexes, replies in zip(targets, targets.values(), answers, strict=True):

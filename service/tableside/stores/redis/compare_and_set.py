@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core import Key, Outcome, Seen, Step, Stored, TableError, Update, Written, parts
+from ...core import Key, Outcome, Seen, Step, Stored, TableError, Update, Written, chunks_of
 from .connection import REQUEST_BYTES_MAX
 from .keys import Names, side
 from .reads import Found, Reads
@@ -62,7 +62,7 @@ class RedisExchange:
                 group.slot,
             )
             for group in self._servers.groups(names)
-            for part in parts(group.positions, GROUP_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
+            for part in chunks_of(group.positions, GROUP_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
         outcomes: list[Outcome | bool] = [None] * len(steps)
         for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):

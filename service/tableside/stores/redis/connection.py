@@ -14,7 +14,7 @@ from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocket
 
 from redis import exceptions
 
-from ...core import Applied, Connections, DeadlineExceeded, StoreUnavailable, TableError, parts, together
+from ...core import Applied, Connections, DeadlineExceeded, StoreUnavailable, TableError, chunks_of, gather_bounded
 from .errors import broken
 from .scripts import Command
 
@@ -133,8 +133,8 @@ class Node:
         Each request ends by asking how many keys of the database expire: a record that was read just before and that
         did expire is counted, unless it has been replaced or removed since.
         """
-        works = [self._read(request, until, asking) for request in parts(commands, REQUEST_COMMANDS_MAX)]
-        return [reply for replies in await together(works, REQUESTS_AT_ONCE) for reply in replies]
+        works = [self._read(request, until, asking) for request in chunks_of(commands, REQUEST_COMMANDS_MAX)]
+        return [reply for replies in await gather_bounded(works, REQUESTS_AT_ONCE) for reply in replies]
 
     async def ask(self, packed: bytes, count: int, until: float, *, writes: bool = False) -> list[Reply]:
         """Send one request and return its `count` replies."""
@@ -180,10 +180,12 @@ class Node:
         packed = [command.packed(whole=whole) for command in commands]
         if asking:
             packed = [ASKING + one for one in packed]
-        requests = list(parts(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, len))
+        requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, len))
         each = 2 if asking else 1
         works = [self.ask(b"".join(request), each * len(request), until, writes=writes) for request in requests]
-        return [reply for replies in await together(works, REQUESTS_AT_ONCE) for reply in replies[each - 1 :: each]]
+        return [
+            reply for replies in await gather_bounded(works, REQUESTS_AT_ONCE) for reply in replies[each - 1 :: each]
+        ]
 
     async def _read(self, commands: Sequence[Command], until: float, asking: bool) -> list[Reply]:
         before, each = (ASKING, 2) if asking else (b"", 1)

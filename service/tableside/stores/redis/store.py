@@ -17,7 +17,7 @@ from ...core import (
     Scan,
     TableSpec,
     Unsupported,
-    together,
+    gather_bounded,
     unconditional,
 )
 from .compare_and_set import RedisExchange
@@ -52,7 +52,7 @@ class RedisStore:
         for index, operation in enumerate(operations):
             kinds.setdefault(self._kind(operation), []).append(index)
         works = [self._done(kind, [operations[index] for index in indexes], until) for kind, indexes in kinds.items()]
-        for indexes, answers in zip(kinds.values(), await together(works, len(works)), strict=True):
+        for indexes, answers in zip(kinds.values(), await gather_bounded(works, len(works)), strict=True):
             for index, answer in zip(indexes, answers, strict=True):
                 outcomes[index] = answer
         return outcomes

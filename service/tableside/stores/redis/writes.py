@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, parts, transition
+from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, chunks_of, transition
 from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import failed
 from .keys import Names, side
@@ -57,7 +57,7 @@ class Writes:
                 group.slot,
             )
             for group in self._servers.groups(names)
-            for part in parts(group.positions, GROUP_MAX, REQUEST_BYTES_MAX, lambda at: len(values[at][0]))
+            for part in chunks_of(group.positions, GROUP_MAX, REQUEST_BYTES_MAX, lambda at: len(values[at][0]))
         ]
 
 
