@@ -151,7 +151,7 @@ def test_with_a_volume_that_it_may_not_write_to_it_does_not_start(tableside_imag
     place.data.chmod(0o755)
     refused = ran(tableside_image.image, place.run(tableside_image, {**LOCAL, "auth": AUTH}), RUN_MAX_S)
     assert refused.returncode == 3
-    assert "cannot be made: Permission denied" in refused.stdout
+    assert "cannot be created: Permission denied" in refused.stdout
 
 
 @contextmanager

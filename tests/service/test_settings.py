@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from tableside.core.keys import KeyField
 from tableside.settings import LimitSettings, Settings, SettingsError, TableSettings, checked, default_settings, load
-from tableside.stores.rocksdb.store import RocksdbSettings
+from tableside.stores.rocksdb import RocksdbSettings
 
 DOCUMENTATION = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

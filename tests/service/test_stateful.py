@@ -30,7 +30,7 @@ from tableside.core.errors import InvalidOperation, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
 from tableside.core.store import Scan, TableSpec
 from tableside.stores.memory import MemoryBackend
-from tableside.stores.rocksdb.store import RocksdbBackend, RocksdbSettings
+from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 
 Result = TypeVar("Result")
 

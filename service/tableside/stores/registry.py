@@ -19,7 +19,7 @@ _KINDS = {
     "partitioned": "partitioned:PartitionedBackend",
     "postgres": "postgres.backend:PostgresBackend",
     "redis": "redis.backend:RedisBackend",
-    "rocksdb": "rocksdb.store:RocksdbBackend",
+    "rocksdb": "rocksdb.backend:RocksdbBackend",
 }
 
 

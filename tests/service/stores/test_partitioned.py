@@ -26,7 +26,7 @@ from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore
 from tableside.stores.partitioned.combined_outcome import whole
-from tableside.stores.rocksdb.store import RocksdbBackend, RocksdbSettings
+from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 
 EVERY = (0, 1, 2)
 

@@ -14,8 +14,8 @@ from tableside.core.key_ranges import Range
 from tableside.core.operations import Delete, Get, Operation, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored
+from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 from tableside.stores.rocksdb.records import pack, unpack
-from tableside.stores.rocksdb.store import RocksdbBackend, RocksdbSettings
 
 
 class TestRocksdb(StoreContract):
@@ -103,7 +103,7 @@ async def test_a_database_belongs_to_one_process_at_a_time(tmp_path: Path) -> No
 async def test_a_directory_that_cannot_be_made_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "data"
-    with pytest.raises(InvalidOperation, match=f"{path} cannot be made: Not a directory"):
+    with pytest.raises(InvalidOperation, match=f"{path} cannot be created: Not a directory"):
         await RocksdbBackend.open(RocksdbSettings(path=str(path)))
 
 
@@ -163,7 +163,7 @@ async def test_a_sweep_that_fails_is_tried_again(tmp_path: Path, monkeypatch: py
             raise OSError("unreadable")
 
         with monkeypatch.context() as patch:
-            patch.setattr(backend, "items", fails)
+            patch.setattr(backend._database, "items", fails)
             await asyncio.sleep(0.2)
         await swept(backend, 1)
     async with raw(tmp_path) as found:
@@ -187,7 +187,7 @@ async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Pat
 async def swept(backend: RocksdbBackend, left: int) -> None:
     """Return when no more records are left than these."""
     async with asyncio.timeout(30):
-        while sum(1 for _ in backend.items(Range())) > left:
+        while sum(1 for _ in backend._database.items(Range())) > left:
             await asyncio.sleep(0.02)
 
 
@@ -274,7 +274,7 @@ async def test_an_answer_about_a_sync_that_failed_says_that_nobody_knows(
             raise OSError("no space left")
 
         with monkeypatch.context() as patch:
-            patch.setattr(backend._writes, "_sync", fails)
+            patch.setattr(backend._database._writes, "_sync", fails)
             outcomes = await store.apply([put("b"), Get("a"), update("x", {}), Delete("a")])
         assert isinstance(outcomes[0], StoreUnavailable)
         assert (outcomes[0].applied, outcomes[0].retriable) == ("unknown", True)

@@ -1,4 +1,9 @@
-"""Tables in an embedded RocksDB, which one process owns.
+"""Tables in an embedded RocksDB database, which belongs to one process.
 
-Concurrent writes share one write to disk. Records have a header with their etag, expiry and tokens.
+Concurrent writes share one sync of the write-ahead log. Each record has a header with its etag, its expiry and the
+tokens of its writers.
 """
+
+from .backend import RocksdbBackend, RocksdbSettings
+
+__all__ = ["RocksdbBackend", "RocksdbSettings"]

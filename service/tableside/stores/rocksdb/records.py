@@ -1,13 +1,13 @@
-"""How RocksDB holds a record: a short header, then the value's JSON text as it is.
+"""The format of a record in RocksDB: a short header, then the value's JSON text.
 
-    byte 0        1, the format
-    byte 1        flags: 1 expires, 2 writers, 4 no value (only the memory of its writers)
-    bytes 2-9     version, big-endian; its hex digits are the etag
-    if flag 1     8 bytes: Unix milliseconds, big-endian
-    if flag 2     1 byte: how many writers; for each 2 bytes of length, the name in UTF-8, 8 bytes of sequence
-    the rest      the value
+    byte 0        1, the format version
+    byte 1        flags: 1 has an expiry, 2 has writers, 4 has no value (a tombstone with the writers' tokens)
+    bytes 2-9     the record's version, big-endian; the etag is its hex digits
+    if flag 1     8 bytes: the expiry in Unix milliseconds, big-endian
+    if flag 2     1 byte: the number of writers; for each, 2 bytes of length, the name in UTF-8, 8 bytes of sequence
+    remainder     the value
 
-Bytes that begin with `{` are a record that another tool wrote; its etag is a digest.
+Bytes that begin with `{` are a record that another tool wrote. The etag of such a record is a digest of its bytes.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from collections.abc import Sequence
 
 from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, encode, parse
 
-_FORMAT = 1
+_FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
-_PLAIN = bytes([_FORMAT, 0])
-_NOT_OURS = "the record was written by something else, and is no JSON object"
+_PLAIN_HEADER = bytes([_FORMAT_VERSION, 0])
+_UNKNOWN_FORMAT = "another tool wrote the record, and it is not a JSON object"
 
 
 def pack(stored: Stored) -> bytes:
-    """Return what to keep; `stored.etag` is 16 hex digits."""
+    """Return the bytes of a record; `stored.etag` is 16 hex digits."""
     flags = (
         (_EXPIRES if stored.expires_ms else 0)
         | (_WRITERS if stored.writers else 0)
         | (_NO_VALUE if stored.value is None else 0)
     )
-    parts = [bytes([_FORMAT, flags]), bytes.fromhex(stored.etag)]
+    parts = [bytes([_FORMAT_VERSION, flags]), bytes.fromhex(stored.etag)]
     if stored.expires_ms:
         parts.append(stored.expires_ms.to_bytes(8, "big"))
     if stored.writers:
@@ -38,28 +38,28 @@ def pack(stored: Stored) -> bytes:
 
 
 def unpack(raw: bytes) -> Stored:
-    """Return what was kept. Raise RecordUnreadable if it is neither ours nor a JSON object."""
+    """Return the record from its bytes. Raise RecordUnreadable if they are neither in this format nor a JSON object."""
     if raw[:1] == b"{":
-        return _foreign(raw)
+        return _from_json(raw)
     try:
-        return _ours(raw)
+        return _from_format(raw)
     except (IndexError, UnicodeDecodeError):
-        raise RecordUnreadable(_NOT_OURS) from None
+        raise RecordUnreadable(_UNKNOWN_FORMAT) from None
 
 
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> list[Outcome]:
-    """Return what Gets answer; as `read`, without a call for each of the usual records."""
-    plain = _PLAIN
+    """Return the outcomes of Gets. Like `read`, but makes no call for records without expiry and writers."""
+    plain = _PLAIN_HEADER
     return [
         Record(raw[10:], raw[2:10].hex()) if raw is not None and raw[:2] == plain else read(raw, now_ms) for raw in raws
     ]
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
-    """Return what a Get answers; the usual record, with nothing beside its value, without a detour."""
+    """Return the outcome of a Get. Records without expiry and writers take the fast path."""
     if raw is None:
         return None
-    if raw[:2] == _PLAIN:
+    if raw[:2] == _PLAIN_HEADER:
         return Record(raw[10:], raw[2:10].hex())
     try:
         stored = unpack(raw)
@@ -70,9 +70,9 @@ def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
     return Record(stored.value, stored.etag, stored.expires_ms)
 
 
-def _ours(raw: bytes) -> Stored:
-    if raw[0] != _FORMAT or len(raw) < 10:
-        raise RecordUnreadable(_NOT_OURS)
+def _from_format(raw: bytes) -> Stored:
+    if raw[0] != _FORMAT_VERSION or len(raw) < 10:
+        raise RecordUnreadable(_UNKNOWN_FORMAT)
     flags, etag, position, expires_ms = raw[1], raw[2:10].hex(), 10, 0
     if flags & _EXPIRES:
         expires_ms, position = int.from_bytes(raw[10:18], "big"), 18
@@ -82,11 +82,11 @@ def _ours(raw: bytes) -> Stored:
     return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, writers)
 
 
-def _foreign(raw: bytes) -> Stored:
+def _from_json(raw: bytes) -> Stored:
     try:
         return Stored(encode(parse(raw)), hashlib.blake2b(raw, digest_size=8).hexdigest())
     except TableError:
-        raise RecordUnreadable("the record was written by something else, and is no legal JSON object") from None
+        raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
 
 
 def _pack_writer(name: str, sequence: int) -> bytes:

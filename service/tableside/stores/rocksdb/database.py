@@ -1,0 +1,119 @@
+"""An open RocksDB database: reads, iteration, and writes that return when they are durable.
+
+A table is a key prefix (its name and a zero byte) in the one column family. An empty table therefore costs nothing, all
+tables share the memory of one set of write buffers, and no column-family handle can keep the database locked after it
+is closed. A write is durable when the write-ahead log is on disk.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from rocksdict import Rdict, WriteBatch, WriteOptions
+
+from ...core import Clock, Outcome, Range, StoreUnavailable, Written
+from .group_commit import GroupCommit
+
+Result = TypeVar("Result")
+
+
+class Database:
+    """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer."""
+
+    def __init__(self, handle: Rdict, clock: Clock) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._versions = _versions()
+        self._readers = ThreadPoolExecutor(2, "tableside-reader")
+        self._writes: GroupCommit[list[Outcome]] = GroupCommit(partial(handle.flush_wal, True), _sync_failed)
+
+    def now_ms(self) -> int:
+        """Return the wall-clock time in Unix milliseconds."""
+        return self._clock()
+
+    def next_etag(self) -> str:
+        """Return a version that no record of this database has had: 16 hex digits."""
+        return f"{next(self._versions):016x}"
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """Read many keys in one call; safe on any thread."""
+        return cast("list[bytes | None]", self._handle.get(cast("list[Any]", keys)))
+
+    def items(self, key_range: Range) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over a range in the order of keys."""
+        # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
+        for key, value in cast("Iterator[tuple[bytes, bytes]]", self._handle.items(from_key=key_range.low)):
+            if key_range.high is not None and key >= key_range.high:
+                return
+            yield key, value
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write without syncing; call it only in work passed to `run_write`, which syncs."""
+        self._handle.write(batch, _UNSYNCED)
+
+    async def run_read(self, work: Callable[[], Result]) -> Result:
+        """Run a large read on a reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def run_write(self, work: Callable[[], list[Outcome]]) -> list[Outcome]:
+        """Run work on the writer thread and return its outcomes when its writes are durable.
+
+        No other write runs between the reads and writes of one piece of work.
+        """
+        return await self._writes.run(work)
+
+    def first_key(self, key_range: Range) -> bytes | None:
+        """Return the first key of a range; None if the range is empty."""
+        return next((key for key, _ in self.items(key_range)), None)
+
+    def last_key(self, key_range: Range) -> bytes | None:
+        """Return the last key of a range; None if the range is empty."""
+        cursor = self._handle.iter()
+        if key_range.high is None:
+            cursor.seek_to_last()
+        else:
+            cursor.seek_for_prev(key_range.high)
+            if cursor.valid() and cursor.key() == key_range.high:
+                cursor.prev()
+        key = cast("bytes", cursor.key()) if cursor.valid() else None
+        return key if key is not None and key >= key_range.low else None
+
+    def table_names(self) -> list[str]:
+        """Return the names of the tables that contain records."""
+        names = []
+        key = self.first_key(Range())
+        while key is not None:
+            name, _, _ = key.partition(b"\0")
+            names.append(name.decode())
+            key = self.first_key(Range(name + b"\1"))
+        return names
+
+    async def close(self) -> None:
+        """Finish the accepted writes, end the threads and release the lock."""
+        await self._writes.close()
+        self._readers.shutdown()
+        await asyncio.to_thread(self._handle.close)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, at most 200 characters."""
+    return str(error).partition("\n")[0][:200]
+
+
+_UNSYNCED = WriteOptions()
+
+
+def _versions() -> Iterator[int]:
+    """Count up from the time in nanoseconds, so that versions of earlier runs do not repeat."""
+    version = 0
+    while True:
+        version = max(version + 1, time.time_ns())
+        yield version
+
+
+def _sync_failed(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:
+    unknown = StoreUnavailable(f"RocksDB could not sync: {first_line(error)}", applied="unknown")
+    return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]

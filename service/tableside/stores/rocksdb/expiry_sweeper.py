@@ -1,0 +1,80 @@
+"""The background task that removes expired records from a RocksDB database. Reads skip them in any case."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from functools import partial
+
+from rocksdict import WriteBatch
+
+from ...core import Outcome, Range, RecordUnreadable
+from .database import Database
+from .records import unpack
+
+log = logging.getLogger(__name__)
+
+SWEEP_PAUSE = 19
+"""The pause after each step, as a multiple of the step's duration: a sweep takes at most a twentieth of a core."""
+
+KEYS_PER_STEP_MAX = 2000
+
+
+class ExpirySweeper:
+    """Goes through the whole database at intervals and deletes expired records."""
+
+    def __init__(self, database: Database, every_s: float) -> None:
+        self._database = database
+        self._task = asyncio.create_task(self._sweep_forever(every_s))
+
+    async def close(self) -> None:
+        """Stop sweeping."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _sweep_forever(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self._sweep()
+            except Exception:
+                log.exception("removing expired records failed; the next sweep retries")
+
+    async def _sweep(self) -> None:
+        position: bytes | None = b""
+        while position is not None:
+            started = time.perf_counter()
+            position = await self._sweep_from(position)
+            await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
+
+    async def _sweep_from(self, low: bytes) -> bytes | None:
+        """Remove expired records among the next keys, and return the next position; None at the end."""
+        expired, position = await self._database.run_read(partial(self._expired_keys, low))
+        if expired:
+            await self._database.run_write(partial(self._delete_expired, expired))
+        return position
+
+    def _expired_keys(self, low: bytes) -> tuple[list[bytes], bytes | None]:
+        now, key, count = self._database.now_ms(), low, 0
+        expired = []
+        for key, raw in itertools.islice(self._database.items(Range(low)), KEYS_PER_STEP_MAX):
+            count += 1
+            if _is_expired(raw, now):
+                expired.append(key)
+        return expired, key + b"\0" if count == KEYS_PER_STEP_MAX else None
+
+    def _delete_expired(self, keys: list[bytes]) -> list[Outcome]:
+        """Delete the records that are still expired: a write may have replaced one since it was found."""
+        now, batch = self._database.now_ms(), WriteBatch(raw_mode=True)
+        for key, raw in zip(keys, self._database.get(keys), strict=True):
+            if raw is not None and _is_expired(raw, now):
+                batch.delete(key)
+        self._database.write(batch)
+        return []
+
+
+def _is_expired(raw: bytes, now_ms: int) -> bool:
+    with contextlib.suppress(RecordUnreadable):
+        return not unpack(raw).live(now_ms) if raw[1:2] != b"\0" and raw[:1] != b"{" else False
+    return False
