@@ -27,7 +27,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tableside.app import create_app
-from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.operations import Get, Put
 from tableside.core.store import TableSpec
 from tableside.server.connection import Protocol, State
@@ -49,9 +49,9 @@ Way = Callable[[int], Awaitable[None]]
 async def run(calls: int, rounds: int) -> dict[str, float]:
     """Measure every way so often in turn, and return the medians in seconds for one GET."""
     taken: dict[str, list[float]] = {}
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as build_stack:
         app = create_app(checked({"stores": {"m": {"kind": "memory"}}, "tables": {records.TABLE: {"store": "m"}}}))
-        await stack.enter_async_context(app.router.lifespan_context(app))
+        await build_stack.enter_async_context(app.router.lifespan_context(app))
         bare = Starlette(routes=[Route("/v1/tables/{table}/records/{key:path}", _record, methods=["GET"])])
         await _put(app)
         ways = await _ways(app, bare)
@@ -66,8 +66,8 @@ async def run(calls: int, rounds: int) -> dict[str, float]:
 async def _ways(app: Any, bare: ASGIApp) -> dict[str, Way]:
     store, table, get = MemoryStore(TableSpec(records.TABLE)), app.state.catalog.entry(records.TABLE).table, Get(KEY)
     await store.apply([Put(KEY, records.value(0))])
-    around = Around(metrics=StackMetrics(CollectorRegistry()), kind="memory", remote=False)
-    policies = stack(store, TableSettings(store="m"), around).top
+    around = StackContext(metrics=StackMetrics(CollectorRegistry()), kind="memory", remote=False)
+    policies = build_stack(store, TableSettings(store="m"), around).top
     return {
         BARE: _asgi(bare),
         "the store": _often(lambda: store.apply([get])),

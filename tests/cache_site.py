@@ -6,7 +6,7 @@ from scripted import Scripted
 from store_contract import put
 from tableside.core.operations import Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec
-from tableside.policies.cache import Cache, Metrics
+from tableside.policies.cache import Cache, CacheMetrics
 from tableside.stores.memory import MemoryStore
 from virtual_time import now
 
@@ -14,7 +14,7 @@ from virtual_time import now
 class Site:
     """A cache around a store, both on the loop's clock; the store has record `a` with n = 0, and no other."""
 
-    def __init__(self, spec: TableSpec | None = None, metrics: Metrics | None = None, **given: Any) -> None:
+    def __init__(self, spec: TableSpec | None = None, metrics: CacheMetrics | None = None, **given: Any) -> None:
         spec = spec or TableSpec("t")
         self.memory = MemoryStore(spec, self.now_ms)
         self.store = Scripted(self.memory)

@@ -56,7 +56,7 @@ class Served:
     def under_way(self) -> tuple[int, int, int]:
         """How many requests, operations and bytes are in flight."""
         bounds = self.in_flight
-        return bounds.requests.under_way, bounds.operations.under_way, bounds.bytes.under_way
+        return bounds.requests.in_flight, bounds.operations.in_flight, bounds.bytes.in_flight
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the value of a metric, 0 if it has none yet."""

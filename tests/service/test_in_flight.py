@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tableside.catalog.admission import AdmissionMetrics, Bound, InFlight, Share
+from tableside.catalog.admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
 from tableside.core.errors import Overloaded
 
 
@@ -25,7 +25,7 @@ def under_way(registry: CollectorRegistry, in_flight: InFlight, what: str) -> fl
     return registry.get_sample_value("tableside_in_flight", {"what": what})
 
 
-def refused(bound: Bound, count: int) -> bool:
+def refused(bound: InFlightLimit, count: int) -> bool:
     try:
         bound.enter(count)
     except Overloaded:
@@ -35,7 +35,7 @@ def refused(bound: Bound, count: int) -> bool:
 
 
 @contextmanager
-def held(bound: Bound, count: int) -> Iterator[None]:
+def held(bound: InFlightLimit, count: int) -> Iterator[None]:
     bound.enter(count)
     yield
     bound.leave(count)
@@ -83,7 +83,7 @@ def test_a_full_bound_says_so(in_flight: InFlight) -> None:
 
 
 def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    share = Share(in_flight.bytes)
+    share = Reservation(in_flight.bytes)
     for count, expected in ((30, 30), (10, 30), (50, 50)):
         share.grow_to(count)
         assert under_way(registry, in_flight, "bytes") == expected
@@ -93,7 +93,7 @@ def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: Collec
 
 
 def test_a_share_grows_beyond_the_bound_only_alone(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    share, other = Share(in_flight.bytes), Share(in_flight.bytes)
+    share, other = Reservation(in_flight.bytes), Reservation(in_flight.bytes)
     share.grow_to(60)
     share.grow_to(160)
     with pytest.raises(Overloaded):

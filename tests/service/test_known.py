@@ -14,7 +14,7 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Record, W
 from tableside.core.store import Policy, TableSpec
 from tableside.policies import store_metrics
 from tableside.policies.rate_limit import CallerLimit, Rate
-from tableside.policies.store_metrics import Calls
+from tableside.policies.store_metrics import StoreCalls
 from tableside.stores.memory import MemoryStore
 
 GETS: list[Operation] = [Get("a"), Get("b")]
@@ -64,7 +64,9 @@ async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
 
 
 async def test_who_times_the_store_tells_others_that_all_succeeded() -> None:
-    store = Calls(MemoryStore(TableSpec("t")), "memory", metrics=store_metrics.Metrics(CollectorRegistry()))
+    store = StoreCalls(
+        MemoryStore(TableSpec("t")), "memory", metrics=store_metrics.StoreCallMetrics(CollectorRegistry())
+    )
     fine = await store.apply([put("a"), Get("b")])
     assert type(fine) is AllSucceeded
     mixed = await store.apply([Get("a"), update("c", {})])

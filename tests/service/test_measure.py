@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from scripted import Scripted
 from store_contract import put, update
 from tableside.catalog.table import Table
-from tableside.catalog.table_metrics import Measure, Metrics
+from tableside.catalog.table_metrics import OperationMetrics, TableMetrics
 from tableside.core.errors import TableError
 from tableside.core.operations import Delete, Get, Token
 from tableside.core.store import Capabilities, Scan, TableSpec
@@ -17,7 +17,7 @@ from virtual_time import in_virtual_time
 
 
 def measured(registry: CollectorRegistry) -> Table:
-    return Table(MemoryStore(TableSpec("t")), measure=Measure(Metrics(registry), "t"))
+    return Table(MemoryStore(TableSpec("t")), measure=TableMetrics(OperationMetrics(registry), "t"))
 
 
 def count(registry: CollectorRegistry, operation: str, outcome: str) -> float | None:
@@ -79,7 +79,7 @@ async def test_a_scan_that_is_given_up_is_not_counted_as_found() -> None:
     registry = CollectorRegistry()
     slow = Scripted()
     slow.takes_s = lambda operations: 5.0
-    table = Table(slow, measure=Measure(Metrics(registry), "t"))
+    table = Table(slow, measure=TableMetrics(OperationMetrics(registry), "t"))
     scanning = asyncio.create_task(table.scan(Scan(limit=10)))
     await asyncio.sleep(1)
     scanning.cancel()

@@ -124,12 +124,12 @@ async def test_an_operation_counts_once_for_each_partition_while_it_is_under_way
         await table.one(put("x", partitions=(0, 1)))
         waits = asyncio.create_task(table.batch([put("x", partitions=(0, 1)), put("y", partitions=())]))
         await asyncio.sleep(0.05)
-        assert in_flight.operations.under_way == 2
+        assert in_flight.operations.in_flight == 2
         with pytest.raises(Overloaded):
             await table.one(put("z", partitions=(0, 1)))
         assert isinstance(await table.one(put("z", partitions=())), Written)
         await waits
-        assert in_flight.operations.under_way == 0
+        assert in_flight.operations.in_flight == 0
 
 
 async def test_a_batch_that_its_partitions_make_too_large_is_refused_and_may_be_sent_in_parts() -> None:
@@ -144,7 +144,7 @@ async def test_a_batch_that_its_partitions_make_too_large_is_refused_and_may_be_
             assert {type(outcome) for outcome in await table.batch(sent)} == {Written}
         in_flight.change(requests_max=10, operations_max=1, bytes_max=10)
         assert isinstance(await table.one(put("x", partitions=(0, 1))), Written)
-        assert in_flight.operations.under_way == 0
+        assert in_flight.operations.in_flight == 0
 
 
 async def test_dropped_writes_are_counted() -> None:

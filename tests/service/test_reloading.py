@@ -21,7 +21,7 @@ from running import Service, running
 from scripted import Scripted
 from store_contract import put, update
 from tableside.catalog.catalog import Catalog, Environment
-from tableside.catalog.reloader import Reloader, beyond_reloading, keep, load_to_join
+from tableside.catalog.reloader import Reloader, beyond_reloading, load_for_joining_process, save_accepted
 from tableside.catalog.stack import StackMetrics
 from tableside.catalog.table import Table
 from tableside.core.errors import StoreUnavailable, TableNotFound
@@ -428,12 +428,12 @@ def test_a_running_service_keeps_its_settings_when_the_file_is_faulty_and_says_w
 def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_have(tmp_path: Path) -> None:
     file, accepted = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml"
     file.write_text(configuration(deadline_s=1))
-    keep(file, accepted)
+    save_accepted(file, accepted)
     file.write_text(configuration(deadline_s=2))
-    assert load_to_join(file, accepted).tables["t"].deadline_s == 2
+    assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2
     for unfit in ("stores: [", configuration(deadline_s=3, ttl_s=5)):
         file.write_text(unfit)
-        assert load_to_join(file, accepted).tables["t"].deadline_s == 2, "what was joined with is accepted"
+        assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2, "what was joined with is accepted"
 
 
 def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_file_is_faulty(

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from naive import Asked, Naive
 from store_contract import StoreContract, Time, same
-from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.core import updates, values
 from tableside.core.errors import StoreUnavailable, TableError, Throttled
@@ -46,13 +46,13 @@ WRITERS = 8
 KEYS = [f"k{index}" for index in range(12)]
 
 
-def around(registry: CollectorRegistry) -> Around:
-    return Around(StackMetrics(registry), remote=False)
+def around(registry: CollectorRegistry) -> StackContext:
+    return StackContext(StackMetrics(registry), remote=False)
 
 
 def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
     settings = TableSettings.model_validate(options)
-    return stack(store, settings, around(registry or CollectorRegistry())).policies[0]
+    return build_stack(store, settings, around(registry or CollectorRegistry())).policies[0]
 
 
 class TestEveryPolicyIdle(StoreContract):

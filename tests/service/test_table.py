@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from store_contract import COMPOSITE, put, same, update
-from tableside.catalog.table import TOGETHER_MAX, UPDATED_BYTES_MAX, Table
+from tableside.catalog.table import COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX, Table
 from tableside.core import transitions, values
 from tableside.core.errors import (
     DeadlineExceeded,
@@ -292,7 +292,7 @@ async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table:
     started = time.process_time()
     ok(await table.batch(operations))
     assert time.process_time() - started < 5
-    assert len(store.calls) == -(-10_000 // TOGETHER_MAX)
+    assert len(store.calls) == -(-10_000 // COMBINED_OPERATIONS_MAX)
     assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
 
 

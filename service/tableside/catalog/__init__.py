@@ -5,10 +5,10 @@ change when the configuration does. Imports every package before it: `core`, `te
 and `settings`.
 """
 
-from .admission import AdmissionMetrics, Bound, InFlight, Share
+from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
 from .catalog import Catalog, Environment
-from .open_table import Entry
-from .reloader import Reloader, keep, load_to_join
+from .open_table import CatalogEntry
+from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
 from .table import Table
 from .table_metrics import BUCKETS_S
@@ -16,15 +16,15 @@ from .table_metrics import BUCKETS_S
 __all__ = [
     "BUCKETS_S",
     "AdmissionMetrics",
-    "Bound",
     "Catalog",
-    "Entry",
+    "CatalogEntry",
     "Environment",
     "InFlight",
+    "InFlightLimit",
     "Reloader",
-    "Share",
+    "Reservation",
     "StackMetrics",
     "Table",
-    "keep",
-    "load_to_join",
+    "load_for_joining_process",
+    "save_accepted",
 ]

@@ -27,14 +27,14 @@ class AdmissionMetrics:
         )
 
 
-class Bound:
+class InFlightLimit:
     """One measure of what is under way, and how much of it there may be: `under_way` and `most`."""
 
     def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
-        self.most = most
+        self.maximum = most
         self.what = what
         self._shed = metrics.shed.labels(what)
-        self.under_way = 0
+        self.in_flight = 0
         self._gauge = metrics.in_flight.labels(what)
 
     def enter(self, count: int) -> None:
@@ -43,13 +43,13 @@ class Bound:
 
     def add(self, count: int, own: int) -> None:
         """Let so much more in for whoever has `own` in already, which is nothing else."""
-        if self.under_way > own and self.under_way + count > self.most:
+        if self.in_flight > own and self.in_flight + count > self.maximum:
             raise self._too_much()
-        self.under_way += count
+        self.in_flight += count
 
     def check(self) -> None:
         """Raise Overloaded if nothing more could be let in."""
-        if self.under_way >= self.most:
+        if self.in_flight >= self.maximum:
             raise self._too_much()
 
     def shed(self) -> None:
@@ -58,23 +58,23 @@ class Bound:
 
     def leave(self, count: int) -> None:
         """Let go of what was let in."""
-        self.under_way -= count
+        self.in_flight -= count
 
     def sample(self) -> None:
         """Show in the metrics how much is under way."""
-        self._gauge.set(self.under_way)
+        self._gauge.set(self.in_flight)
 
     def _too_much(self) -> Overloaded:
         self.shed()
-        return Overloaded(f"{self.under_way} {self.what} are in flight, of {self.most}", retry_after_s=1)
+        return Overloaded(f"{self.in_flight} {self.what} are in flight, of {self.maximum}", retry_after_s=1)
 
 
-class Share:
+class Reservation:
     """A part of what is under way that grows: as much as is declared, or as there is when that is more."""
 
     __slots__ = ("_bound", "_count")
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: InFlightLimit) -> None:
         self._bound = bound
         self._count = 0
 
@@ -101,13 +101,13 @@ class InFlight:
     """What is under way in one process."""
 
     def __init__(self, metrics: AdmissionMetrics, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
-        self.requests = Bound("requests", requests_max, metrics)
-        self.operations = Bound("operations", operations_max, metrics)
-        self.bytes = Bound("bytes", bytes_max, metrics)
+        self.requests = InFlightLimit("requests", requests_max, metrics)
+        self.operations = InFlightLimit("operations", operations_max, metrics)
+        self.bytes = InFlightLimit("bytes", bytes_max, metrics)
 
     def change(self, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
         """Let as much in as this from now on."""
-        self.requests.most, self.operations.most, self.bytes.most = requests_max, operations_max, bytes_max
+        self.requests.maximum, self.operations.maximum, self.bytes.maximum = requests_max, operations_max, bytes_max
 
     def sample(self) -> None:
         """Show in the metrics how much is under way."""

@@ -13,10 +13,10 @@ from ..policies import RetryBudget
 from ..settings import Fault, Place, Settings, SettingsError, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
-from .admission import Bound
-from .open_table import Entry
-from .replica_links import Replicas
-from .stack import Around, StackMetrics
+from .admission import InFlightLimit
+from .open_table import CatalogEntry
+from .replica_links import ReplicaLinks
+from .stack import StackContext, StackMetrics
 from .table import Table
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 AUTO_TABLES_MAX = 1000
 """How many tables `auto_create` makes."""
 
-OPENED_AT_ONCE = 8
+CONCURRENT_OPENS_MAX = 8
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Environment(msgspec.Struct, frozen=True):
 
     metrics: StackMetrics
     workers: int = 1
-    operations: Bound | None = None
+    operations: InFlightLimit | None = None
     traces: Traces | None = None
 
 
@@ -46,7 +46,7 @@ class Catalog:
         self._settings = settings
         self._backends = backends
         self._environment = environment
-        self._replicas = Replicas(settings.stores, environment.metrics.cache)
+        self._replicas = ReplicaLinks(settings.stores, environment.metrics.cache)
         allowed = settings.retry_budget
         self._budgets = {
             name: RetryBudget(allowed.share, allowed.per_s / environment.workers)
@@ -54,7 +54,7 @@ class Catalog:
             if not isinstance(backend, PartitionedBackend)
         }
         self._around = {name: self._shared(name) for name in backends}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, CatalogEntry] = {}
         self._leaving: dict[Place, asyncio.Task[None]] = {}
         self._pinging: asyncio.Task[dict[str, StoreUnavailable | None]] | None = None
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
@@ -90,7 +90,7 @@ class Catalog:
         # Whoever had it made may have given up meanwhile.
         return table if self._entries.setdefault(name, entry) is entry else await self.table(name)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> CatalogEntry:
         """Return a table and where it is. Raise TableNotFound if there is none of that name."""
         try:
             return self._entries[name]
@@ -115,7 +115,7 @@ class Catalog:
                 del self._entries[name]
             raise
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CatalogEntry]:
         """Return every table, by name."""
         return [self._entries[name] for name in sorted(self._entries)]
 
@@ -168,7 +168,7 @@ class Catalog:
         await _close(self._backends.values())
 
     async def _open_tables(self) -> None:
-        await gather_bounded([_tried(entry) for entry in self.entries()], OPENED_AT_ONCE)
+        await gather_bounded([_tried(entry) for entry in self.entries()], CONCURRENT_OPENS_MAX)
 
     async def _find_tables(self) -> None:
         """Add the tables that `auto_create` made in earlier runs."""
@@ -203,28 +203,28 @@ class Catalog:
         default = self._settings.default_store or ""
         return TableSpec(name, create=True, partitions=self._settings.partitions(default))
 
-    def _add_automatic(self, name: str) -> Entry:
+    def _add_automatic(self, name: str) -> CatalogEntry:
         entry = self._made(self._automatic(name), TableSettings(store=self._settings.default_store or ""))
         return self._add(name, entry)
 
-    def _add(self, name: str, entry: Entry) -> Entry:
+    def _add(self, name: str, entry: CatalogEntry) -> CatalogEntry:
         self._entries[name] = entry
         if before := {self._leaving[place] for place in entry.places if place in self._leaving}:
-            entry.succeed(asyncio.ensure_future(_all_of(before)))
+            entry.disable_cache_until(asyncio.ensure_future(_all_of(before)))
         return entry
 
-    def _entry(self, settings: Settings, name: str) -> Entry:
+    def _entry(self, settings: Settings, name: str) -> CatalogEntry:
         table = settings.tables[name]
         spec = table.spec(name, settings.options.get(name))
         return self._made(msgspec.structs.replace(spec, partitions=settings.partitions(table.store)), table)
 
-    def _made(self, spec: TableSpec, settings: TableSettings) -> Entry:
+    def _made(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
         store = settings.store
         places = self._settings.places(store, spec.name_in_store)
         operations = self._environment.operations
-        return Entry(spec, settings, self._backends[store], self._around[store], operations, places)
+        return CatalogEntry(spec, settings, self._backends[store], self._around[store], operations, places)
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: CatalogEntry) -> None:
         """Let a table end by itself, at the latest when the catalog is closed."""
         task = asyncio.get_running_loop().create_task(entry.close())
         self._leaving.update(dict.fromkeys(entry.places, task))
@@ -236,11 +236,11 @@ class Catalog:
 
         task.add_done_callback(has_left)
 
-    def _shared(self, store: str) -> Around:
+    def _shared(self, store: str) -> StackContext:
         """Return what the tables of one store have in common."""
         environment, options = self._environment, self._settings.stores[store].options
         parts = options.partitions if isinstance(options, PartitionedSettings) else ()
-        return Around(
+        return StackContext(
             metrics=environment.metrics,
             replicas=self._replicas,
             kind=self._settings.stores[store].kind,
@@ -256,7 +256,7 @@ async def _all_of(tasks: Iterable["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks)
 
 
-async def _tried(entry: Entry) -> None:
+async def _tried(entry: CatalogEntry) -> None:
     try:
         await entry.opened()
     except StoreUnavailable as error:
@@ -265,7 +265,7 @@ async def _tried(entry: Entry) -> None:
         raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
 
 
-async def _opened_for_change(entries: list[Entry]) -> None:
+async def _opened_for_change(entries: list[CatalogEntry]) -> None:
     """Open new tables, or none: what their store refuses is a fault of the settings."""
     results = await asyncio.gather(*map(_tried, entries), return_exceptions=True)
     failures = {entry.spec.name: result for entry, result in zip(entries, results, strict=True) if result is not None}

@@ -4,13 +4,13 @@ import asyncio
 
 from ..core import Backend, Store, StoreUnavailable, TableSpec, Unsupported
 from ..settings import Place, TableSettings
-from .admission import Bound
-from .stack import Around, Stack, stack
+from .admission import InFlightLimit
+from .stack import Stack, StackContext, build_stack
 from .table import Table
-from .table_metrics import Measure
+from .table_metrics import TableMetrics
 
 
-class Entry:
+class CatalogEntry:
     """A table of the catalog: where its records are, and the open table from when its store could first be asked."""
 
     def __init__(
@@ -18,8 +18,8 @@ class Entry:
         spec: TableSpec,
         settings: TableSettings,
         backend: Backend,
-        around: Around,
-        operations: Bound | None,
+        around: StackContext,
+        operations: InFlightLimit | None,
         places: frozenset[Place],
     ) -> None:
         self.spec = spec
@@ -73,10 +73,10 @@ class Entry:
         if old_table is None or old is None or self._found is None:
             return
         new = self._wrap(self._found)
-        new.chill()
+        new.suspend()
         self._ending = asyncio.get_running_loop().create_task(_replaced(self._ending, old_table, old, new))
 
-    def succeed(self, before: "asyncio.Task[None]") -> None:
+    def disable_cache_until(self, before: "asyncio.Task[None]") -> None:
         """Keep nothing until another table has ended whose records these were: what it writes is not seen here."""
         self._ending = before
         if self._stack is not None:
@@ -105,15 +105,15 @@ class Entry:
             self._keep_after(self._ending, policies)
 
     def _keep_after(self, before: "asyncio.Task[None]", policies: Stack) -> None:
-        policies.chill()
+        policies.suspend()
         self._ending = asyncio.get_running_loop().create_task(_warmed(before, policies))
 
     def _wrap(self, store: Store) -> Stack:
-        self._stack = stack(store, self.settings, self._around)
+        self._stack = build_stack(store, self.settings, self._around)
         self.table = Table(
             self._stack.top,
             deadline_s=self.settings.deadline_s,
-            measure=Measure(self._around.metrics.measure, self.spec.name),
+            measure=TableMetrics(self._around.metrics.measure, self.spec.name),
             operations=self._operations,
         )
         return self._stack
@@ -124,12 +124,12 @@ async def _replaced(before: "asyncio.Task[None] | None", table: Table, old: Stac
     if before is not None:
         await before
     await _ended(table, old)
-    new.warm()
+    new.resume()
 
 
 async def _warmed(before: "asyncio.Task[None]", policies: Stack) -> None:
     await before
-    policies.warm()
+    policies.resume()
 
 
 async def _ended(table: Table, policies: Stack) -> None:

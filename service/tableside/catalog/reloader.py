@@ -21,29 +21,29 @@ log = logging.getLogger(__name__)
 
 Version: TypeAlias = tuple[int, int, int]
 
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 """How often the file is looked at."""
 
-_AS_STARTED = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
-_TABLE_AS_STARTED = ("store", "name", "key", "create", "ttl_s", "consistency")
+_RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
+_TABLE_RESTART_ONLY = ("store", "name", "key", "create", "ttl_s", "consistency")
 
 
 def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     """Return what differs that only a restart can change, by its path in the file."""
     needs = "differs from what the service was started with: that needs a restart"
-    faults = [Fault(member, needs) for member in _AS_STARTED if getattr(old, member) != getattr(new, member)]
+    faults = [Fault(member, needs) for member in _RESTART_ONLY if getattr(old, member) != getattr(new, member)]
     if (old.auth is None) != (new.auth is None):
         faults.append(Fault("auth", needs))  # Nor may a file that lost its tokens open the tables to anybody.
     for name in old.tables.keys() & new.tables.keys():
         before, after = old.tables[name], new.tables[name]
-        members = [member for member in _TABLE_AS_STARTED if getattr(before, member) != getattr(after, member)]
+        members = [member for member in _TABLE_RESTART_ONLY if getattr(before, member) != getattr(after, member)]
         if old.options.get(name) != new.options.get(name):
             members.append("options")
         faults += [Fault(f"tables.{name}.{member}", needs) for member in members]
     return faults
 
 
-def load_to_join(file: Path, accepted: Path) -> Settings:
+def load_for_joining_process(file: Path, accepted: Path) -> Settings:
     """Return the settings for a process that joins others: what the file says now if they could have applied it.
 
     It is accepted then. Else what `accepted` says, which is the file as it last was.
@@ -55,11 +55,11 @@ def load_to_join(file: Path, accepted: Path) -> Settings:
         return served
     if beyond_reloading(served, settings):
         return served
-    keep(file, accepted)
+    save_accepted(file, accepted)
     return settings
 
 
-def keep(file: Path, accepted: Path) -> None:
+def save_accepted(file: Path, accepted: Path) -> None:
     """Keep the file as it is now, for processes that join later."""
     copy = accepted.with_name(f"{accepted.name}.{os.getpid()}")
     shutil.copyfile(file, copy)
@@ -79,14 +79,14 @@ class Reloader:
         settings: Settings,
         apply: Callable[[Settings], Awaitable[None]],
         registry: CollectorRegistry,
-        look_s: float = LOOK_S,
+        poll_interval_s: float = POLL_INTERVAL_S,
         accepted: Path | None = None,
     ) -> None:
         self._file = file
         self._accepted = accepted
         self._settings = settings
         self._apply = apply
-        self._look_s = look_s
+        self._poll_interval_s = poll_interval_s
         self._asked = asyncio.Event()
         self._seen = self._versions()
         self._reloads = Counter(
@@ -127,7 +127,7 @@ class Reloader:
             return False
         self._settings = settings
         if self._accepted is not None:
-            await asyncio.to_thread(keep, self._file, self._accepted)
+            await asyncio.to_thread(save_accepted, self._file, self._accepted)
         self._reloads.labels("applied").inc()
         log.info("%s is applied", self._file)
         return True
@@ -142,7 +142,7 @@ class Reloader:
     async def _has_changed(self) -> bool:
         """Wait a while, or until somebody asks; return whether there is something to read."""
         try:
-            async with asyncio.timeout(self._look_s):
+            async with asyncio.timeout(self._poll_interval_s):
                 await self._asked.wait()
         except TimeoutError:
             pass

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..policies.rate_limit.shared import SharedCredits
 
 
-class Replicas:
+class ReplicaLinks:
     """The ways to the other replicas, by the name of the store that carries them."""
 
-    def __init__(self, stores: Mapping[str, StoreSettings], caches: cache.Metrics) -> None:
+    def __init__(self, stores: Mapping[str, StoreSettings], caches: cache.CacheMetrics) -> None:
         self._stores = stores
         self._caches = caches
         self._channels: dict[str, Channel] = {}

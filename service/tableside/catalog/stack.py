@@ -13,22 +13,22 @@ from ..settings import CacheSettings, CostSettings, DirectionSettings, TableSett
 from ..stores.partitioned import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
-from .replica_links import Replicas
+from .replica_links import ReplicaLinks
 
 
 class StackMetrics:
     """The metrics of every policy, shared by the tables of one catalog."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.measure = table_metrics.Metrics(registry)
-        self.calls = store_metrics.Metrics(registry)
-        self.cache = cache.Metrics(registry)
-        self.coalesce = coalesce.Metrics(registry)
-        self.retry = retry.Metrics(registry)
-        self.rate_limit = rate_limit.Metrics(registry)
-        self.caller_limit = rate_limit.CallerMetrics(registry)
-        self.bulkhead = bulkhead.Metrics(registry)
-        self.timeout = timeout.Metrics(registry)
+        self.measure = table_metrics.OperationMetrics(registry)
+        self.calls = store_metrics.StoreCallMetrics(registry)
+        self.cache = cache.CacheMetrics(registry)
+        self.coalesce = coalesce.CoalesceMetrics(registry)
+        self.retry = retry.RetryMetrics(registry)
+        self.rate_limit = rate_limit.RateLimitMetrics(registry)
+        self.caller_limit = rate_limit.CallerLimitMetrics(registry)
+        self.bulkhead = bulkhead.BulkheadMetrics(registry)
+        self.timeout = timeout.TimeoutMetrics(registry)
         self.connections = Gauge(
             "tableside_store_connections",
             "Connections of a store: in use (being made included), open, and how many there may be (most).",
@@ -38,7 +38,7 @@ class StackMetrics:
         )
 
 
-class Around(msgspec.Struct, frozen=True):
+class StackContext(msgspec.Struct, frozen=True):
     """What the stacks of one process, or of one store, have in common.
 
     `kind` is the store's; `remote` says that it is in another process: else it is tried again, and bounded in its
@@ -52,8 +52,8 @@ class Around(msgspec.Struct, frozen=True):
     share: float = 1.0
     traces: Traces | None = None
     budget: retry.RetryBudget | None = None
-    replicas: Replicas | None = None
-    partitions: "tuple[Around, ...]" = ()
+    replicas: ReplicaLinks | None = None
+    partitions: "tuple[StackContext, ...]" = ()
 
 
 class Stack(msgspec.Struct, frozen=True):
@@ -70,18 +70,18 @@ class Stack(msgspec.Struct, frozen=True):
         """Finish what was accepted."""
         await asyncio.gather(*(policy.close() for policy in self.policies))
 
-    def chill(self) -> None:
+    def suspend(self) -> None:
         """Have the caches keep nothing until `warm`."""
         for kept in self.caches:
-            kept.chill()
+            kept.suspend()
 
-    def warm(self) -> None:
+    def resume(self) -> None:
         """Have the caches keep what they read."""
         for kept in self.caches:
-            kept.warm()
+            kept.resume()
 
 
-def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
+def build_stack(store: Store, settings: TableSettings, around: StackContext) -> Stack:
     """Put the policies around a store, or around each partition of a partitioned one."""
     if not isinstance(store, PartitionedStore):
         return _stack(store, settings, around)
@@ -90,11 +90,11 @@ def stack(store: Store, settings: TableSettings, around: Around) -> Stack:
     return Stack(store.through(policies), policies, tuple(kept for part in parts for kept in part.caches))
 
 
-def _stack(store: Store, settings: TableSettings, around: Around) -> Stack:
+def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack:
     """Put the policies around a store, the innermost first: every attempt pays and is bounded, a cache hit is free."""
     read, write = settings.read, settings.write
     metrics, remote, share = around.metrics, around.remote, around.share
-    inner: Policy = store_metrics.Calls(store, around.kind, metrics=metrics.calls, traces=around.traces)
+    inner: Policy = store_metrics.StoreCalls(store, around.kind, metrics=metrics.calls, traces=around.traces)
     if read.timeout_s is not None or write.timeout_s is not None:
         inner = timeout.Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
     if remote or "concurrency_max" in settings.model_fields_set:
@@ -154,16 +154,16 @@ def _stack(store: Store, settings: TableSettings, around: Around) -> Stack:
     return Stack(inner, (inner,), () if caching is None else (caching,))
 
 
-def _shared(settings: TableSettings, replicas: Replicas | None) -> rate_limit.Shared | None:
+def _shared(settings: TableSettings, replicas: ReplicaLinks | None) -> rate_limit.CreditSource | None:
     return replicas.limiter(settings.limiter) if replicas is not None and settings.limiter is not None else None
 
 
-def _channel(settings: CacheSettings, replicas: Replicas | None) -> Peers | None:
+def _channel(settings: CacheSettings, replicas: ReplicaLinks | None) -> Peers | None:
     return replicas.channel(settings.channel) if replicas is not None and settings.channel is not None else None
 
 
-def _attempts(direction: DirectionSettings) -> retry.Attempts:
-    return retry.Attempts(
+def _attempts(direction: DirectionSettings) -> retry.RetrySchedule:
+    return retry.RetrySchedule(
         direction.attempts_max,
         direction.backoff,
         direction.pause_s,
@@ -173,7 +173,7 @@ def _attempts(direction: DirectionSettings) -> retry.Attempts:
 
 
 def _rate(per_s: float | None, burst: float | None, share: float) -> rate_limit.Rate | None:
-    return None if per_s is None else rate_limit.Rate(per_s, burst).part(share)
+    return None if per_s is None else rate_limit.Rate(per_s, burst).scaled(share)
 
 
 def _cost(settings: CostSettings) -> rate_limit.Cost:

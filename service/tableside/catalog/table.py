@@ -36,8 +36,8 @@ from ..core import (
     run_until,
 )
 from ..core.updates import apply, fold
-from .admission import Bound
-from .table_metrics import Measure
+from .admission import InFlightLimit
+from .table_metrics import TableMetrics
 
 Result = TypeVar("Result")
 
@@ -47,7 +47,7 @@ UPDATED_BYTES_MAX = 2**16
 GRACE_S = 0.1
 """How long after the deadline a store is still waited for: it ends by itself then, and knows what it has finished."""
 
-TOGETHER_MAX = 256
+COMBINED_OPERATIONS_MAX = 256
 """How many operations on one key become one: folding each of n into one takes time that grows with n * n."""
 
 
@@ -63,8 +63,8 @@ class Table:
         store: Store,
         *,
         deadline_s: float = 10.0,
-        measure: Measure | None = None,
-        operations: Bound | None = None,
+        measure: TableMetrics | None = None,
+        operations: InFlightLimit | None = None,
     ) -> None:
         self.spec: TableSpec = store.spec
         self.deadline_s = deadline_s
@@ -82,7 +82,7 @@ class Table:
     async def one(self, operation: Operation, deadline_s: float | None = None) -> Outcome:
         """Do one operation; an expected failure is the outcome, not an exception."""
         started = time.perf_counter()
-        count = _writes(operation) if self.spec.partitions else 1
+        count = _partition_count(operation) if self.spec.partitions else 1
         self._enter(count)
         try:
             [outcome] = await self._apply([operation], self._until(deadline_s))
@@ -131,9 +131,13 @@ class Table:
 
         Each has an answer of its own in each partition, so what is sent may be small and what it makes is not.
         """
-        count = sum(map(_writes, operations))
-        if self._operations is not None and len(operations) > 1 and count > max(self._operations.most, len(operations)):
-            most = self._operations.most
+        count = sum(map(_partition_count, operations))
+        if (
+            self._operations is not None
+            and len(operations) > 1
+            and count > max(self._operations.maximum, len(operations))
+        ):
+            most = self._operations.maximum
             raise TooLarge(f"a batch may have {most} operations (operations_in_flight_max), once for each partition")
         return count
 
@@ -212,7 +216,7 @@ class Table:
         return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied=applied)
 
 
-def _writes(operation: Operation) -> int:
+def _partition_count(operation: Operation) -> int:
     """Return how many an operation is once it is under way: one in each partition that it names."""
     return 1 if operation.partitions is None else len(operation.partitions)
 
@@ -229,8 +233,8 @@ def _steps(operations: Sequence[Operation], key_names: frozenset[str], *, foldin
     for position, operation in enumerate(operations):
         steps = waiting.setdefault(operation.key, deque())
         together = None
-        if steps and len(steps[-1].positions) < TOGETHER_MAX:
-            together = _together(steps[-1].operation, operation, key_names, folding=folding)
+        if steps and len(steps[-1].positions) < COMBINED_OPERATIONS_MAX:
+            together = _combined(steps[-1].operation, operation, key_names, folding=folding)
         if together is None:
             steps.append(_Step(operation, (position,)))
         else:
@@ -238,7 +242,7 @@ def _steps(operations: Sequence[Operation], key_names: frozenset[str], *, foldin
     return waiting
 
 
-def _together(earlier: Operation, later: Operation, key_names: frozenset[str], *, folding: bool) -> Operation | None:
+def _combined(earlier: Operation, later: Operation, key_names: frozenset[str], *, folding: bool) -> Operation | None:
     """Return one operation with the effect of two in turn, if every caller can still be told what became of his.
 
     An update that touches a member named as the key may be refused for the value that it leaves, which one that
@@ -292,32 +296,32 @@ def _settle(
 ) -> None:
     """Tell each caller of a step what became of his operation; hold back what follows a failure that may pass."""
     if isinstance(answer, TableError):
-        if (unsettled := _unsettled(answer)) is not None:
+        if (unsettled := _unresolved(answer)) is not None:
             for held_back in steps:
-                _tell(held_back.positions, unsettled.not_attempted(), outcomes)
+                _set_outcome(held_back.positions, unsettled.not_attempted(), outcomes)
             steps.clear()
         elif len(step.positions) > 1 and not isinstance(step.operation, Get):
             # One of them is refused, and the others must stand: each goes by itself.
             steps.extendleft(_Step(operations[position], (position,)) for position in reversed(step.positions))
             return
     if isinstance(answer, Written) and len(step.positions) > 1:
-        _tell_superseded(step.positions, answer, outcomes)
+        _set_superseded(step.positions, answer, outcomes)
     else:
-        _tell(step.positions, answer, outcomes)
+        _set_outcome(step.positions, answer, outcomes)
 
 
-def _unsettled(error: TableError) -> TableError | None:
+def _unresolved(error: TableError) -> TableError | None:
     """Return what may pass, or is not known, of a failure: of one in several partitions, what is so in any of them."""
     parts = [part.outcome for part in error.partitions or () if isinstance(part.outcome, TableError)] or [error]
     return next((part for part in parts if part.retriable or part.applied == "unknown"), None)
 
 
-def _tell(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome]) -> None:
+def _set_outcome(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome]) -> None:
     for position in positions:
         outcomes[position] = answer
 
 
-def _tell_superseded(positions: Sequence[int], answer: Written, outcomes: list[Outcome]) -> None:
+def _set_superseded(positions: Sequence[int], answer: Written, outcomes: list[Outcome]) -> None:
     """Give the last its etag, and the others one that no record has: their versions were gone at once."""
     for position in positions:
         etag = answer.etag if position == positions[-1] or answer.etag is None else f"{answer.etag}.{position}"

@@ -19,7 +19,7 @@ DROPPED = "dropped"
 _KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
 
-class Metrics:
+class OperationMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -52,10 +52,10 @@ class Metrics:
         )
 
 
-class Measure:
+class TableMetrics:
     """What is counted of one table."""
 
-    def __init__(self, metrics: Metrics, table: str) -> None:
+    def __init__(self, metrics: OperationMetrics, table: str) -> None:
         self._metrics = metrics
         self._table = table
         self._batch = metrics.batch.labels(table)

@@ -89,10 +89,10 @@ def check(file: Annotated[Path, typer.Argument(help="The configuration file.")])
 def worker() -> "FastAPI":
     """Return the application of one of several processes, which finds its configuration in the environment."""
     from ..app import create_app
-    from ..catalog import load_to_join
+    from ..catalog import load_for_joining_process
 
     file, accepted = Path(os.environ[CONFIG_VARIABLE]), Path(os.environ[ACCEPTED_VARIABLE])
-    settings = load_to_join(file, accepted)
+    settings = load_for_joining_process(file, accepted)
     _prepare(settings)
     local = LOCAL_VARIABLE in os.environ
     return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted, local=local)
@@ -103,7 +103,7 @@ def _run(chosen: Settings, config: Path | None, place: "Place", workers: int, *,
     signal.signal(signal.SIGTERM, _end_before_it_began)
     # Only here: the other verbs start in half the time without a server.
     from ..app import create_app
-    from ..catalog import keep
+    from ..catalog import save_accepted
     from ..server import Workers, server
 
     _prepare(chosen)
@@ -115,7 +115,7 @@ def _run(chosen: Settings, config: Path | None, place: "Place", workers: int, *,
     name = f"{__name__}:{worker.__name__}"
     with tempfile.TemporaryDirectory(prefix="tableside-") as folder:
         accepted = Path(folder) / "accepted.yaml"
-        keep(config, accepted)
+        save_accepted(config, accepted)
         told = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
         os.environ |= told | ({LOCAL_VARIABLE: "1"} if local else {})
         raise typer.Exit(Workers(server.Config(name, chosen.limits, place, workers)).serve())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from starlette.types import Scope
 
-from ..catalog import Bound, InFlight
+from ..catalog import InFlight, InFlightLimit
 from ..core.errors import Overloaded
 from .wire import problems
 
@@ -36,11 +36,11 @@ class Door:
     def refusal(self, url: bytes) -> bytes | None:
         """Return the body that refuses a request, None if there is room for it."""
         requests, operations = self._requests, self._operations
-        if requests.under_way < requests.most and operations.under_way < operations.most:
+        if requests.in_flight < requests.maximum and operations.in_flight < operations.maximum:
             return None
         if url.partition(b"?")[0] in _PROBES:
             return None
-        bound = requests if requests.under_way >= requests.most else operations
+        bound = requests if requests.in_flight >= requests.maximum else operations
         bound.shed()
         return self._bodies[bound]
 
@@ -79,6 +79,6 @@ def request_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
     return None
 
 
-def _body(bound: Bound) -> bytes:
+def _body(bound: InFlightLimit) -> bytes:
     detail = f"as many {bound.what} are in flight as may be"
     return problems.encode(Overloaded(detail, retry_after_s=RETRY_AFTER_S))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 
 from starlette.types import Message, Receive, Send
 
-from ..catalog import InFlight, Share
+from ..catalog import InFlight, Reservation
 from ..core import DeadlineExceeded
 from .request_context import Notes
 
@@ -34,8 +34,8 @@ class Exchange:
 
     def __init__(self, notes: Notes, receive: Receive, send: Send, in_flight: InFlight) -> None:
         self.notes = notes
-        self._place = Share(in_flight.requests)
-        self._body = Share(in_flight.bytes)
+        self._place = Reservation(in_flight.requests)
+        self._body = Reservation(in_flight.bytes)
         self._operations = in_flight.operations
         self._receive = receive
         self._send = send

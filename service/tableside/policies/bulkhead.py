@@ -17,7 +17,7 @@ from ..core.store import Policy
 from ..telemetry import Traces, waiting
 
 
-class Metrics:
+class BulkheadMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -33,7 +33,12 @@ class Bulkhead(Policy):
     """A store that is asked at most `concurrency_max` things at once."""
 
     def __init__(
-        self, inner: Store, concurrency_max: int, *, metrics: Metrics | None = None, traces: Traces | None = None
+        self,
+        inner: Store,
+        concurrency_max: int,
+        *,
+        metrics: BulkheadMetrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
         if concurrency_max < 1:

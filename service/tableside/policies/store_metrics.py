@@ -17,13 +17,13 @@ from ..core.directions import AllSucceeded, all_succeeded
 from ..core.store import Policy
 from ..telemetry import Attribute, Histogram, Traces, current_context
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
 
-class Metrics:
+class StoreCallMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -44,10 +44,10 @@ class Metrics:
         )
 
 
-class Calls(Policy):
+class StoreCalls(Policy):
     """A store whose calls are timed. `kind` is that of the store, for the trace."""
 
-    def __init__(self, inner: Store, kind: str, *, metrics: Metrics, traces: Traces | None = None) -> None:
+    def __init__(self, inner: Store, kind: str, *, metrics: StoreCallMetrics, traces: Traces | None = None) -> None:
         super().__init__(inner)
         self._kind = kind
         self._metrics = metrics
@@ -77,7 +77,7 @@ class Calls(Policy):
         """Hand the question on."""
         return await self._timed("splits", self._inner.splits(count_max))
 
-    async def _timed(self, call: str, work: Awaitable[Answer]) -> Answer:
+    async def _timed(self, call: str, work: Awaitable[Result]) -> Result:
         started, outcome = time.perf_counter(), "cancelled"
         try:
             answer = await work

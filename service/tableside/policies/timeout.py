@@ -32,7 +32,7 @@ GRACE_AT_DEADLINE_S = GRACE_S / 2
 """The same at the caller's deadline: shorter than the table's own, which would lose what is finished."""
 
 
-class Metrics:
+class TimeoutMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -52,7 +52,7 @@ class Timeout(Policy):
     """
 
     def __init__(
-        self, inner: Store, *, read_s: float | None, write_s: float | None, metrics: Metrics | None = None
+        self, inner: Store, *, read_s: float | None, write_s: float | None, metrics: TimeoutMetrics | None = None
     ) -> None:
         super().__init__(inner)
         self._read_s = _checked(read_s)

@@ -6,9 +6,9 @@ from prometheus_client import CollectorRegistry
 from store_contract import put
 from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
 from tableside.catalog.admission import InFlight
-from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
-from tableside.catalog.table_metrics import Measure
+from tableside.catalog.table_metrics import TableMetrics
 from tableside.core.operations import Get
 from tableside.core.store import TableSpec
 from tableside.http.console.counts import Change, Counts
@@ -19,8 +19,8 @@ from tableside.stores.memory import MemoryStore
 
 def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
     chosen = TableSettings.model_validate({"store": "local", **settings})
-    around = stack(MemoryStore(TableSpec(name)), chosen, Around(metrics))
-    return Table(around.top, measure=Measure(metrics.measure, name))
+    around = build_stack(MemoryStore(TableSpec(name)), chosen, StackContext(metrics))
+    return Table(around.top, measure=TableMetrics(metrics.measure, name))
 
 
 async def test_a_row_holds_what_a_table_did() -> None:

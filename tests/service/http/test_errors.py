@@ -26,7 +26,7 @@ from service.http.asking import (
     statuses,
 )
 from tableside.app import create_app
-from tableside.catalog.open_table import Entry
+from tableside.catalog.open_table import CatalogEntry
 from tableside.catalog.table import Table
 from tableside.core.errors import (
     Contended,
@@ -326,7 +326,7 @@ async def running_site(**limits: int) -> AsyncIterator[Site]:
     app = create_app(checked(data))
     transport = ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
-        entry: Entry = app.state.catalog.entry("t")
+        entry: CatalogEntry = app.state.catalog.entry("t")
         assert entry.table is not None
         store = Answering(entry.table._store)
         entry.table = Table(store)

@@ -12,7 +12,7 @@ from store_contract import PolicyContract, Time, put
 from tableside.core.errors import Overloaded
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Page, Policy, Scan, Store
-from tableside.policies.bulkhead import Bulkhead, Metrics
+from tableside.policies.bulkhead import Bulkhead, BulkheadMetrics
 from virtual_time import in_virtual_time, now
 
 
@@ -109,7 +109,7 @@ async def test_a_call_that_breaks_frees_its_place() -> None:
 async def test_scans_are_calls_too() -> None:
     store = slow()
     registry = CollectorRegistry()
-    policy = Bulkhead(store, 1, metrics=Metrics(registry))
+    policy = Bulkhead(store, 1, metrics=BulkheadMetrics(registry))
     started = now()
     await asyncio.gather(policy.scan(Scan(1)), policy.apply([Get("a")]), policy.scan(Scan(1)), policy.splits(1))
     assert store.under_way_max == 1
@@ -126,7 +126,7 @@ def test_there_is_room_for_one_at_least() -> None:
 @in_virtual_time
 async def test_calls_that_waited_and_that_were_refused_are_counted() -> None:
     registry = CollectorRegistry()
-    policy = Bulkhead(slow(), 1, metrics=Metrics(registry))
+    policy = Bulkhead(slow(), 1, metrics=BulkheadMetrics(registry))
     await asyncio.gather(*(policy.apply([put(f"{index}")], now() + 2.5) for index in range(5)))
 
     def count(outcome: str) -> float | None:

@@ -15,7 +15,7 @@ from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnava
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Scan, Store
 from tableside.policies.cache import Cache
-from tableside.policies.cache.entries import Kept
+from tableside.policies.cache.entries import Entries
 from virtual_time import in_virtual_time, now
 
 ROOMY = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
@@ -214,7 +214,7 @@ def test_what_is_held_is_bounded_and_counted_exactly() -> None:
     """Against the plainest model of it, over random readings and writes."""
     chance = random.Random(20)
     records_max, bytes_max = 8, 6000
-    kept = Kept(records_max=records_max, bytes_max=bytes_max, ttl_s=50.0, absent_ttl_s=20.0)
+    kept = Entries(records_max=records_max, bytes_max=bytes_max, ttl_s=50.0, absent_ttl_s=20.0)
     model = OrderedDict[Key, Record | None]()
     evicted = 0
     for _ in range(5000):
@@ -222,7 +222,7 @@ def test_what_is_held_is_bounded_and_counted_exactly() -> None:
         match chance.randrange(3):
             case 0:
                 found = Record(b"x" * chance.choice([10, 100, 3000, 5900]), "e") if chance.random() < 0.8 else None
-                kept.keep([(key, found)], 0.0)
+                kept.put([(key, found)], 0.0)
                 model.pop(key, None)
                 if found is None or len(found.value) < 5900:
                     model[key] = found
@@ -234,7 +234,7 @@ def test_what_is_held_is_bounded_and_counted_exactly() -> None:
                 model.pop(key, None)
             case 2:
                 outcomes: list[Outcome] = [None]
-                rest, _ = kept.answer([Get(key)], [0], outcomes, 1.0, lambda: 0)
+                rest, _ = kept.fill([Get(key)], [0], outcomes, 1.0, lambda: 0)
                 assert rest == ([] if key in model else [0])
                 if key in model:
                     model.move_to_end(key)
@@ -251,12 +251,12 @@ def test_what_is_held_is_bounded_and_counted_exactly() -> None:
 @in_virtual_time
 async def test_many_records_are_counted_at_about_what_they_take() -> None:
     tracemalloc = pytest.importorskip("tracemalloc")
-    kept = Kept(records_max=10**6, bytes_max=2**30, ttl_s=1.0, absent_ttl_s=1.0)
+    kept = Entries(records_max=10**6, bytes_max=2**30, ttl_s=1.0, absent_ttl_s=1.0)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(20_000):
-            kept.keep([(f"user-{number:06}", Record(b"%d" % number + b"x" * 95, f"{number:016x}"))], 0.0)
+            kept.put([(f"user-{number:06}", Record(b"%d" % number + b"x" * 95, f"{number:016x}"))], 0.0)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

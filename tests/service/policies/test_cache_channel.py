@@ -26,15 +26,15 @@ from store_contract import put, text
 from tableside.core.errors import InvalidOperation, StoreUnavailable
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec
-from tableside.policies.cache import Cache, Metrics
+from tableside.policies.cache import Cache, CacheMetrics
 from tableside.policies.cache.invalidation.channel import Channel
 from tableside.policies.cache.invalidation.protocol import (
     KEYS_MAX,
     MESSAGE_BYTES_MAX,
     Message,
-    Unsaid,
-    decoded,
-    encoded,
+    PendingInvalidations,
+    decode_message,
+    encode_messages,
 )
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisBackend, RedisSettings
@@ -70,7 +70,9 @@ async def until(holds: Callable[[], bool], within_s: float = SOON_S) -> float:
 class Replica:
     """A cache of its own, with its own channel, around a store that all replicas share."""
 
-    def __init__(self, store: MemoryStore, channel: Channel, registry: CollectorRegistry, metrics: Metrics) -> None:
+    def __init__(
+        self, store: MemoryStore, channel: Channel, registry: CollectorRegistry, metrics: CacheMetrics
+    ) -> None:
         self.store = Scripted(store)
         self.channel = channel
         self.registry = registry
@@ -87,7 +89,7 @@ class Replica:
         return outcome
 
     def holds(self, key: Key = "a") -> bool:
-        return key in self.cache._kept._entries
+        return key in self.cache._entries._entries
 
     def shown(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"tableside_cache_{name}", labels)
@@ -106,7 +108,7 @@ async def replicas(*urls: str, cluster: bool = False) -> AsyncIterator[list[Repl
         made = []
         for url in urls:
             registry = CollectorRegistry()
-            metrics = Metrics(registry)
+            metrics = CacheMetrics(registry)
             channel = await Channel.open(
                 connection(url), store="bus", cluster=cluster, connect_timeout_s=0.5, metrics=metrics
             )
@@ -161,7 +163,7 @@ async def test_the_others_have_been_told_when_a_write_is_acknowledged(pair: list
         await one.one(put("a", {"n": 1}))
         assert one.counted("sent") == 1
         heard = await ear.get_message(timeout=SOON_S, ignore_subscribe_messages=True)
-        message = decoded(heard["data"])
+        message = decode_message(heard["data"])
         assert message is not None
         assert (message.table, message.keys) == (one.cache.spec.name_in_store, ["a"])
 
@@ -178,8 +180,8 @@ async def test_a_replica_keeps_what_it_wrote_itself(redis_url: str) -> None:
 @pytest.mark.parametrize("key", COMPOSITE, ids=repr)
 async def test_every_kind_of_key_is_told(key: Key, pair: list[Replica]) -> None:
     one, other = pair
-    other.cache._kept.keep([(key, Record(b"{}", "e")), ("kept", Record(b"{}", "e"))], math.inf)
-    one.cache._others.tell([key])  # type: ignore[union-attr]  # it has a channel
+    other.cache._entries.put([(key, Record(b"{}", "e")), ("kept", Record(b"{}", "e"))], math.inf)
+    one.cache._subscription.publish([key])  # type: ignore[union-attr]  # it has a channel
     await until(lambda: not other.holds(key))
     assert other.holds("kept")
 
@@ -188,8 +190,8 @@ async def test_another_table_s_writes_are_none_of_its_business(pair: list[Replic
     one, other = pair
     await other.value()
     stranger = one.channel.subscribe("another", lambda keys: None, lambda: None, lambda count: None)
-    stranger.tell(["a"])
-    await stranger.told(math.inf)
+    stranger.publish(["a"])
+    await stranger.flushed(math.inf)
     await asyncio.sleep(0.05)
     assert other.holds()
 
@@ -299,7 +301,7 @@ async def test_who_has_left_hears_nothing_more(pair: list[Replica]) -> None:
 async def test_what_was_told_last_arrives_though_the_channel_is_closed(pair: list[Replica]) -> None:
     one, other = pair
     await other.value()
-    one.cache._others.tell(["a"])  # type: ignore[union-attr]  # it has a channel
+    one.cache._subscription.publish(["a"])  # type: ignore[union-attr]  # it has a channel
     await one.channel.close()
     await one.channel.close()
     await until(lambda: not other.holds())
@@ -408,7 +410,7 @@ async def test_after_a_failover_the_server_that_is_the_primary_now_is_found(tmp_
             await until(lambda: heard == [["b"]])
             await until(lambda: not one.holds())  # which was subscribed at the old one
             await until(lambda: one.channel.up)
-            other.channel.tell(place, ["a"])
+            other.channel.publish(place, ["a"])
             await until(lambda: one.counted("received") == 1)
 
 
@@ -463,7 +465,7 @@ async def test_a_channel_opens_and_closes_without_a_server() -> None:
     async with asyncio.timeout(SOON_S):
         registry = CollectorRegistry()
         channel = await Channel.open(
-            connection(f"redis://{HOST}:{free_port()}/0"), store="bus", metrics=Metrics(registry)
+            connection(f"redis://{HOST}:{free_port()}/0"), store="bus", metrics=CacheMetrics(registry)
         )
         cache = Cache(
             Scripted(), records_max=9, bytes_max=2**20, ttl_s=9, absent_ttl_s=0, channel=channel, metrics=None
@@ -493,7 +495,7 @@ async def test_a_user_who_may_not_publish_is_told_once_and_nothing_is_lost(
             channel = await Channel.open(connection(way), store="bus")
             member = channel.subscribe(other.cache.spec.name_in_store, lambda keys: None, lambda: None, lambda _: None)
             await until(lambda: channel.up)
-            member.tell(["a"])
+            member.publish(["a"])
             await until(lambda: not channel.up)
             await asyncio.sleep(0.3)
             assert caplog.text.count("cannot tell other replicas") == 1
@@ -509,7 +511,7 @@ async def test_what_another_version_says_is_taken_for_everything(pair: list[Repl
     for replica in pair:
         await replica.value()
     for raw in (b"", b"\xff" * 20, msgspec.msgpack.encode({"keys": ["a"]})):
-        pair[0].cache._kept.keep([("a", Record(b"{}", "e"))], math.inf)
+        pair[0].cache._entries.put([("a", Record(b"{}", "e"))], math.inf)
         await tool.publish("tableside:writes:0", raw)
         await until(lambda: not any(replica.holds() for replica in pair))
     assert pair[0].channel.up
@@ -535,24 +537,24 @@ async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str
 
 @pytest.mark.parametrize("keys", [COMPOSITE, [], None], ids=["keys", "none", "all"])
 def test_a_message_is_read_as_it_was_written(keys: list[Key] | None) -> None:
-    [(raw, count)] = encoded(b"me", {"t": keys}).values()
-    assert decoded(raw) == Message(b"me", "t", keys)
+    [(raw, count)] = encode_messages(b"me", {"t": keys}).values()
+    assert decode_message(raw) == Message(b"me", "t", keys)
     assert count == (1 if keys is None else len(keys))
 
 
 def test_no_message_is_longer_than_its_bound() -> None:
     keys = [f"{number:01000}" for number in range(1000)]
-    assert encoded(b"me", {"t": keys})["t"] == (msgspec.msgpack.encode(Message(b"me", "t", None)), 1)
-    assert len(encoded(b"me", {"t": keys[:250]})["t"][0]) <= MESSAGE_BYTES_MAX
+    assert encode_messages(b"me", {"t": keys})["t"] == (msgspec.msgpack.encode(Message(b"me", "t", None)), 1)
+    assert len(encode_messages(b"me", {"t": keys[:250]})["t"][0]) <= MESSAGE_BYTES_MAX
 
 
 def test_what_is_owed_is_bounded_and_all_contains_some() -> None:
-    unsaid, later = Unsaid(), Unsaid()
+    unsaid, later = PendingInvalidations(), PendingInvalidations()
     unsaid.add("t", list(range(KEYS_MAX)))
     later.add("t", [KEYS_MAX])
     later.add("u", ["x"])
     assert unsaid.tables["t"] == set(range(KEYS_MAX))
-    later.put_back(unsaid)
+    later.merge(unsaid)
     assert later.tables == {"t": None, "u": {"x"}}
     later.add("t", ["y"])
     assert later.tables["t"] is None
@@ -566,7 +568,7 @@ async def test_it_holds_between_processes(redis_url: str, tmp_path: Path) -> Non
     place = f"t-{uuid.uuid4().hex}"
     async with replicas(redis_url) as [other]:
         spec = msgspec.structs.replace(other.cache.spec, stored_as=place)
-        other.cache._others.leave()  # type: ignore[union-attr]  # it has a channel
+        other.cache._subscription.leave()  # type: ignore[union-attr]  # it has a channel
         backend = await RedisBackend.open(RedisSettings.model_validate({"url": redis_url}))
         cache = Cache(
             await backend.store(spec),
@@ -594,7 +596,7 @@ async def test_it_holds_between_processes(redis_url: str, tmp_path: Path) -> Non
                             break
                         await asyncio.sleep(0.001)
                 await cache.apply([Get("a")])
-                assert "a" in cache._kept._entries
+                assert "a" in cache._entries._entries
         finally:
             process.stdin.close()
             await process.wait()

@@ -136,11 +136,11 @@ class Interleaving(Policy):
     async def _swap(self, replica: "Replica") -> None:
         """Let writes go by another way for a while, as policies do that are being replaced."""
         await self.turns()
-        replica.cache.chill()
+        replica.cache.suspend()
         for turn in range(2):
             key = self._chance.choice(self._keys)
             await self._write(replica, put(key, {"round": turn}), by=self.apply)
-        replica.cache.warm()
+        replica.cache.resume()
 
     async def _get(self, replica: "Replica", key: Key) -> None:
         acknowledged = replica.acknowledged.get(key, 0)
@@ -160,7 +160,7 @@ class Interleaving(Policy):
         WRITE.set(number)
         written, *found = await (by or replica.cache.apply)([write, *gets])
         if by is not None and self._bus is not None:
-            self._bus.tell(replica.cache._others, [write.key])
+            self._bus.publish(replica.cache._subscription, [write.key])
         if isinstance(written, Written):
             assert (written.value is None) or getattr(write, "returning", False)
             last = max(replica.acknowledged.get(write.key, 0), self._effective[number])
@@ -200,7 +200,7 @@ class Bus:
         self._members.append(member)
         return member
 
-    def tell(self, sender: object, keys: Sequence[Key]) -> None:
+    def publish(self, sender: object, keys: Sequence[Key]) -> None:
         for member in self._members:
             if member is not sender:
                 task = asyncio.create_task(self._deliver(member, keys))
@@ -228,10 +228,10 @@ class BusMember:
     def __init__(self, bus: Bus, on_keys: OnKeys, on_lost: Callable[[], None]) -> None:
         self.bus, self.on_keys, self.on_lost = bus, on_keys, on_lost
 
-    def tell(self, keys: Sequence[Key]) -> None:
-        self.bus.tell(self, keys)
+    def publish(self, keys: Sequence[Key]) -> None:
+        self.bus.publish(self, keys)
 
-    async def told(self, until: float) -> None:
+    async def flushed(self, until: float) -> None:
         await self.bus.turns()
 
     def leave(self) -> None:

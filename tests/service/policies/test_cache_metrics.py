@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from cache_site import Site
 from store_contract import put
 from tableside.core.operations import Delete, Get, Key
-from tableside.policies.cache import Metrics
+from tableside.policies.cache import CacheMetrics
 from virtual_time import in_virtual_time
 
 
@@ -23,7 +23,7 @@ class Shown:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.metrics = Metrics(self._registry)
+        self.metrics = CacheMetrics(self._registry)
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return self._registry.get_sample_value(f"tableside_cache_{name}", {"table": "t", **labels})
@@ -53,7 +53,7 @@ async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_i
     await asyncio.gather(*(site.cache.apply([Get("d"), Get("e")]) for _ in range(5)))
     assert shown.gets() == [1, 6, 8, 1]
     assert (shown("records"), shown("evictions_total")) == (3, 3)
-    assert shown("bytes") == site.cache._kept.size_bytes > 3 * 200
+    assert shown("bytes") == site.cache._entries.size_bytes > 3 * 200
     await site.cache.apply([Delete(key) for key in "abcdex"])
     assert shown.gets() == [1, 6, 8, 1]
     assert shown.held() == [0, 0, 3]
@@ -82,9 +82,9 @@ async def test_what_was_written_through_is_held_and_shown_and_can_push_others_ou
     shown = Shown()
     site = await Site.made(metrics=shown.metrics, records_max=2, writes="through")
     await site.one(put("b"))
-    assert shown.held() == [1, site.cache._kept.size_bytes, 0]
+    assert shown.held() == [1, site.cache._entries.size_bytes, 0]
     await site.cache.apply([put("c"), Get("a"), put("d")])
-    assert shown.held() == [2, site.cache._kept.size_bytes, 2]
+    assert shown.held() == [2, site.cache._entries.size_bytes, 2]
     assert shown.gets() == [0, 1, 0, 0]
     await site.cache.close()
     assert shown.held() == [0, 0, 2]
@@ -99,10 +99,10 @@ class Loopback:
         self.on_sent: Callable[[int], None] = on_sent
         return self
 
-    def tell(self, keys: Any) -> None:
+    def publish(self, keys: Any) -> None:
         self.on_sent(len(keys))
 
-    async def told(self, until: float) -> None:
+    async def flushed(self, until: float) -> None:
         pass
 
     def leave(self) -> None:
@@ -164,12 +164,12 @@ def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> 
 WORKER = """
 import sys
 from tableside.telemetry.exposition import Exposition
-from tableside.policies.cache.metrics import Metrics, TableMetrics
+from tableside.policies.cache.metrics import CacheMetrics, TableCacheMetrics
 
 count, up = map(int, sys.argv[1:])
 shown = Exposition()
-metrics = Metrics(shown.registry)
-table = TableMetrics(metrics, "t")
+metrics = CacheMetrics(shown.registry)
+table = TableCacheMetrics(metrics, "t")
 table.held(count, 100 * count, 1)
 table.answered(count, 0.5)
 metrics.channel_up.labels("bus").set(up)

@@ -243,11 +243,11 @@ async def test_what_is_too_large_to_be_held_drops_what_was() -> None:
 @in_virtual_time
 async def test_a_write_that_began_cold_and_ends_warm_leaves_nothing_and_no_reading_of_the_time_between() -> None:
     site = await through()
-    site.cache.chill()
+    site.cache.suspend()
     site.takes(3.0, 1.0)
     write = asyncio.create_task(site.one(put("a", {"n": 1})))
     await asyncio.sleep(1.0)
-    site.cache.warm()
+    site.cache.resume()
     assert await site.value() == n(0)  # under way still: the reading is not kept
     await write
     assert await site.value() == n(1)
@@ -262,10 +262,10 @@ async def test_a_write_that_began_warm_and_ends_cold_leaves_nothing() -> None:
     site.takes(3.0)
     write = asyncio.create_task(site.one(put("a", {"n": 1})))
     await asyncio.sleep(1.0)
-    site.cache.chill()
+    site.cache.suspend()
     await write
     await site.elsewhere(put("a", {"n": 2}))
-    site.cache.warm()
+    site.cache.resume()
     assert await site.value() == n(2)
 
 
@@ -280,12 +280,12 @@ def test_what_goes_round_a_cold_cache_leaves_no_older_answer_in_it(mode: str) ->
         reading = asyncio.create_task(site.value(max_age_s=0))  # each begins warm, and ends warm again
         writing = asyncio.create_task(site.one(put("b", {"n": 0})))
         await asyncio.sleep(1.0)
-        site.cache.chill()
+        site.cache.suspend()
         await site.elsewhere(put("a", {"n": 1}))
         assert await site.value() == n(1)
         assert await site.value() == n(1)
         assert site.asked[-2:] == [["a"], ["a"]]
-        site.cache.warm()
+        site.cache.resume()
         assert await site.value() == n(1)
         await asyncio.gather(reading, writing)
         await site.elsewhere(put("b", {"n": 1}))
@@ -297,11 +297,11 @@ def test_what_goes_round_a_cold_cache_leaves_no_older_answer_in_it(mode: str) ->
 @in_virtual_time
 async def test_a_cold_cache_shares_no_reading_and_holds_none() -> None:
     site = await through()
-    site.cache.chill()
+    site.cache.suspend()
     site.takes(1.0, 1.0)
     await asyncio.gather(site.value(), site.value())
     await site.one(put("a", {"n": 1}))
-    site.cache.warm()
+    site.cache.resume()
     assert await site.value() == n(1)
     assert site.asked == [["a"]] * 4
     await site.value()
@@ -313,7 +313,7 @@ async def test_a_closed_cache_holds_nothing() -> None:
     site = await through()
     await site.one(put("a", {"n": 1}))
     await site.cache.close()
-    assert (len(site.cache._kept), site.cache._kept.size_bytes) == (0, 0)
+    assert (len(site.cache._entries), site.cache._entries.size_bytes) == (0, 0)
     assert await site.value() == n(1)
     assert len(site.asked) == 2
     assert now() == 1000.0

@@ -13,7 +13,7 @@ from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
 from tableside.policies.cache import Cache
-from tableside.policies.rate_limit import CallerLimit, CallerMetrics, Rate
+from tableside.policies.rate_limit import CallerLimit, CallerLimitMetrics, Rate
 from tableside.policies.rate_limit.per_caller import Buckets
 from virtual_time import in_virtual_time, now
 
@@ -130,7 +130,7 @@ def test_some_caller_can_be_remembered(callers_max: int) -> None:
 @in_virtual_time
 async def test_refusals_and_waits_are_counted_by_direction_and_never_by_caller() -> None:
     registry = CollectorRegistry()
-    policy = CallerLimit(Scripted(), read=Rate(10, 1), write=Rate(1, 1), metrics=CallerMetrics(registry))
+    policy = CallerLimit(Scripted(), read=Rate(10, 1), write=Rate(1, 1), metrics=CallerLimitMetrics(registry))
     for caller in ("a", "b"):
         await asked(policy, caller, [put(f"{index}") for index in range(4)], 0.1)
         await asked(policy, caller, [Get("x"), Get("y")])

@@ -13,7 +13,7 @@ from store_contract import one, put, update, value
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
-from tableside.policies.coalesce import Coalesce, Metrics
+from tableside.policies.coalesce import Coalesce, CoalesceMetrics
 from tableside.stores.memory import MemoryStore
 
 Result = TypeVar("Result")
@@ -769,7 +769,7 @@ def test_closing_one_table_leaves_the_others_alone() -> None:
 
 def test_calls_are_counted_by_their_size_and_why_they_went() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = CoalesceMetrics(registry)
 
     async def main() -> None:
         coalesce = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=metrics)

@@ -14,7 +14,7 @@ from tableside.core import values
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec
-from tableside.policies.coalesce import Coalesce, Metrics
+from tableside.policies.coalesce import Coalesce, CoalesceMetrics
 from tableside.stores.memory import MemoryStore
 
 
@@ -40,7 +40,7 @@ class TestLingering(Suite):
         "operations_max": 400,
         "bytes_max": 2**22,
         "linger_s": 0.001,
-        "metrics": Metrics(CollectorRegistry()),
+        "metrics": CoalesceMetrics(CollectorRegistry()),
     }
 
 

@@ -38,12 +38,12 @@ class Limiter:
 
 def bucket(limiter: Limiter, per_s: float = 100, fallbacks: Counter | None = None) -> LeasedBucket:
     rate = Rate(per_s)
-    return LeasedBucket(limiter, rate.at_once, rate, rate.part(0.5).bucket(), fallbacks)
+    return LeasedBucket(limiter, rate.burst_credits, rate, rate.scaled(0.5).bucket(), fallbacks)
 
 
 async def taken(leased: LeasedBucket, cost: float = 1.0, left_s: float = 60) -> int:
     """Take what one operation costs, as a call does."""
-    return 1 if leased.take_all(cost) else await leased.take([cost], now() + left_s)
+    return 1 if leased.try_take(cost) else await leased.take([cost], now() + left_s)
 
 
 @in_virtual_time
@@ -72,12 +72,12 @@ async def test_what_is_not_used_is_soon_lost() -> None:
     limiter = Limiter(1000)
     leased = bucket(limiter, per_s=1000)
     await asyncio.gather(*(taken(leased) for _ in range(10)))
-    while not leased.take_all(2):
+    while not leased.try_take(2):
         await taken(leased)
-    left = leased._held
+    left = leased._credits
     assert left > 0
     await asyncio.sleep(KEEP_S + 0.01)
-    assert not leased.take_all(min(left, 0.5))
+    assert not leased.try_take(min(left, 0.5))
     assert leased.take_some([0.5]) == 0
 
 
@@ -87,8 +87,8 @@ async def test_nobody_overtakes_who_gathers_credits_for_something_large() -> Non
     leased = bucket(limiter, per_s=10)
     large = asyncio.create_task(taken(leased, 5))
     await asyncio.sleep(0.35)
-    assert leased._held > 0
-    assert not leased.take_all(0.01)
+    assert leased._credits > 0
+    assert not leased.try_take(0.01)
     assert leased.take_some([0.01]) == 0
     small = asyncio.create_task(taken(leased, 0.1))
     started = now()

@@ -13,7 +13,7 @@ from store_contract import PolicyContract, Time, put
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
-from tableside.policies.rate_limit import Metrics, Rate, RateLimit
+from tableside.policies.rate_limit import Rate, RateLimit, RateLimitMetrics
 from tableside.policies.rate_limit.bucket import Bucket
 from virtual_time import in_virtual_time, now
 
@@ -332,7 +332,7 @@ def test_a_rate_lets_something_through(per_s: float, burst: float) -> None:
 async def test_waits_and_refusals_are_counted() -> None:
     """Samza: waits of puts were counted as those of updates (W41)."""
     registry = CollectorRegistry()
-    policy = RateLimit(Scripted(), read=Rate(100), write=Rate(10, 1), metrics=Metrics(registry))
+    policy = RateLimit(Scripted(), read=Rate(100), write=Rate(10, 1), metrics=RateLimitMetrics(registry))
     await policy.apply(gets(100))
     await policy.apply(puts(4), now() + 0.25)
 

@@ -48,7 +48,7 @@ async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None
     for credit, cost in ((policy._read, read), (policy._write, write)):
         if cost:
             assert credit is not None
-            assert credit.take_all(cost)
+            assert credit.try_take(cost)
 
 
 def test_each_kind_has_its_cost_and_each_kib_that_is_begun() -> None:
@@ -62,7 +62,7 @@ def test_each_kind_has_its_cost_and_each_kib_that_is_begun() -> None:
     assert isinstance(default, Update)
     assert cost.of(default) == 23
     assert cost.of(Delete("a")) == 4
-    assert cost.found([Record(value(1025), "1"), None, Throttled("x"), Written("1"), Record(value(10), "1")]) == 30
+    assert cost.found_cost([Record(value(1025), "1"), None, Throttled("x"), Written("1"), Record(value(10), "1")]) == 30
 
 
 @pytest.mark.parametrize("arguments", [{"get": -1}, {"kib": float("inf")}, {"put": float("nan")}])

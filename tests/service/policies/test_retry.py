@@ -32,7 +32,7 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Record, T
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.rate_limit import Rate, RateLimit
-from tableside.policies.retry import Attempts, Metrics, Retry, RetryBudget
+from tableside.policies.retry import Retry, RetryBudget, RetryMetrics, RetrySchedule
 from tableside.policies.timeout import Timeout
 from tableside.stores.memory import MemoryStore
 from virtual_time import in_virtual_time, now
@@ -68,7 +68,7 @@ def failing(kind: type[TableError] = StoreUnavailable, times: float = math.inf, 
 def retry(store: Store, attempts_max: int = 3, **rest: Any) -> Retry:
     """Return a store that is asked again, reads and writes alike."""
     own = {name: rest.pop(name) for name in ("backoff", "pause_s", "pause_max_s", "total_s") if name in rest}
-    attempts = Attempts(attempts_max, **own)
+    attempts = RetrySchedule(attempts_max, **own)
     return Retry(store, read=attempts, write=attempts, **rest)
 
 
@@ -95,7 +95,7 @@ async def test_three_attempts_are_three_calls() -> None:
 @in_virtual_time
 async def test_reads_and_writes_have_their_own_number() -> None:
     store = failing()
-    policy = Retry(store, read=Attempts(4), write=Attempts(2))
+    policy = Retry(store, read=RetrySchedule(4), write=RetrySchedule(2))
     outcomes = await policy.apply([Get("a"), put("b")])
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 2
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b"], ["a", "b"], ["a"], ["a"]]
@@ -431,7 +431,7 @@ async def test_a_callers_deadline_before_the_total_stays_his() -> None:
 async def test_reads_and_writes_of_one_call_end_each_at_its_own_total() -> None:
     store = Scripted()
     store.takes_s = lambda operations: 3
-    policy = Retry(store, read=Attempts(total_s=2), write=Attempts(total_s=4))
+    policy = Retry(store, read=RetrySchedule(total_s=2), write=RetrySchedule(total_s=4))
     outcomes = await policy.apply([put("a"), Get("b"), put("c")], now() + 60)
     assert [type(outcome) for outcome in outcomes] == [Written, StoreUnavailable, Written]
     assert sorted(len(call) for call in store.calls) == [1, 2]
@@ -450,7 +450,7 @@ async def test_an_attempt_that_was_cut_at_the_total_leaves_what_an_earlier_one_m
 @in_virtual_time
 async def test_reads_and_writes_pause_each_in_its_own_way() -> None:
     store = failing()
-    read, write = Attempts(backoff="none"), Attempts(backoff="fixed", pause_s=1, pause_max_s=1)
+    read, write = RetrySchedule(backoff="none"), RetrySchedule(backoff="fixed", pause_s=1, pause_max_s=1)
     assert await pauses(Retry(store, read=read, write=write), store) == [0, 0]
     store = failing()
     await one(Retry(store, read=read, write=write), put("a"))
@@ -526,7 +526,7 @@ def test_numbers_that_make_no_sense_are_refused_before_anything_is_asked(argumen
 
 
 def test_one_attempt_need_not_fit_a_pause() -> None:
-    assert Attempts(1, backoff="fixed", pause_s=2, total_s=1).attempts_max == 1
+    assert RetrySchedule(1, backoff="fixed", pause_s=2, total_s=1).attempts_max == 1
 
 
 def test_what_remains_of_a_budget_can_be_shown() -> None:
@@ -551,7 +551,7 @@ async def test_tables_of_one_store_share_its_budget() -> None:
 @in_virtual_time
 async def test_retries_and_what_ended_them_are_counted() -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
+    metrics = RetryMetrics(registry)
     await one(retry(failing(), 3, metrics=metrics), Get("a"))
     await one(retry(failing(StoreUnavailable, 1), 3, metrics=metrics), put("a"))
     await one(retry(failing(), 3, backoff="fixed", pause_s=1, metrics=metrics), Get("a"), now() + 1)

@@ -23,9 +23,9 @@ from store_contract import PolicyContract, Time, put
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Put
 from tableside.core.store import Policy, Store, TableSpec
-from tableside.policies.rate_limit import Cost, Metrics, Rate, RateLimit
-from tableside.policies.rate_limit.leased import KEEP_S, Window
-from tableside.policies.rate_limit.shared import AGAIN_S, ANSWER_MAX_S, CONNECT_MAX_S, SharedCredits
+from tableside.policies.rate_limit import Cost, Rate, RateLimit, RateLimitMetrics
+from tableside.policies.rate_limit.leased import KEEP_S, SharedWindow
+from tableside.policies.rate_limit.shared import CONNECT_TIMEOUT_S, PROBE_INTERVAL_S, RESPONSE_TIMEOUT_S, SharedCredits
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisSettings
 from virtual_time import now
@@ -184,7 +184,7 @@ async def test_what_cannot_have_its_credit_in_time_is_refused_as_soon_as_that_is
 
 async def test_how_long_a_window_says_to_wait_is_true(redis_url: str, table: str) -> None:
     async with shared(redis_url) as credit:
-        window = Window(credit._storage, credit._limiter, table, Rate(4))
+        window = SharedWindow(credit._storage, credit._limiter, table, Rate(4))
         assert (await window.lease(4, 4)).credits == 4
         refused = await window.lease(2, 2)
         assert refused.credits == 0
@@ -237,7 +237,9 @@ async def test_without_redis_a_replica_goes_on_alone_and_comes_back(
     rate = Rate(100)
     async with FaultProxy(where["host"], where["port"]) as proxy:
         url = f"redis://{where['host']}:{proxy.port}/0"
-        async with replicas(url, table, 1, read=rate, share=0.5, metrics=Metrics(registry)) as [(policy, one_store)]:
+        async with replicas(url, table, 1, read=rate, share=0.5, metrics=RateLimitMetrics(registry)) as [
+            (policy, one_store)
+        ]:
             await asked_for(policy, 0.5, 5)
             assert fallbacks(registry, table) == 0
             getattr(proxy, fault)()
@@ -246,7 +248,7 @@ async def test_without_redis_a_replica_goes_on_alone_and_comes_back(
             away = fallbacks(registry, table)
             assert away > 0
             proxy.pass_on()
-            await asyncio.sleep(AGAIN_S + CONNECT_MAX_S + ANSWER_MAX_S)
+            await asyncio.sleep(PROBE_INTERVAL_S + CONNECT_TIMEOUT_S + RESPONSE_TIMEOUT_S)
             back = fallbacks(registry, table)
             await asked_for(policy, 1.5, 5)
             assert fallbacks(registry, table) == back, "Redis is asked again"
@@ -270,22 +272,22 @@ async def test_a_redis_that_was_never_there_stops_nothing(table: str, unused_tcp
         for _ in range(50):
             outcomes += await policy.apply([Get("a")], now() + 5)
         assert outcomes == [None] * 50
-        assert now() - started < 2 * ANSWER_MAX_S
+        assert now() - started < 2 * RESPONSE_TIMEOUT_S
 
 
 async def test_a_cluster_that_was_never_there_stops_nothing(table: str, unused_tcp_port: int) -> None:
     """The driver has an error of its own for that, which is none of the errors of a single server."""
     registry = CollectorRegistry()
     async with shared(f"redis://127.0.0.1:{unused_tcp_port}", cluster=True) as credit:
-        policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=Metrics(registry))
+        policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=RateLimitMetrics(registry))
         outcomes: list[Outcome] = []
         for _ in range(50):
             outcomes += await policy.apply([Get("a")], now() + 5)
         assert outcomes == [None] * 50
         assert fallbacks(registry, table) > 0
-        await asyncio.sleep(1.5 * AGAIN_S)
-        assert credit._returning is not None
-        assert not credit._returning.done(), "it goes on asking whether it is back"
+        await asyncio.sleep(1.5 * PROBE_INTERVAL_S)
+        assert credit._probing is not None
+        assert not credit._probing.done(), "it goes on asking whether it is back"
 
 
 async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str) -> None:
@@ -293,7 +295,7 @@ async def test_a_cluster_can_hold_them(redis_cluster_urls: list[str], table: str
     registry = CollectorRegistry()
     inner = store(table)
     async with shared(url, cluster=True) as credit:
-        policy = RateLimit(inner, read=Rate(100), write=Rate(5), shared=credit, metrics=Metrics(registry))
+        policy = RateLimit(inner, read=Rate(100), write=Rate(5), shared=credit, metrics=RateLimitMetrics(registry))
         await asyncio.gather(asked_for(policy, 1.5, 5), asked_for(policy, 1.5, 5, put("a")))
     gets = [(at, 1) for at, [operation] in zip(inner.called_at, inner.calls, strict=True) if type(operation) is Get]
     assert 100 <= len(gets) <= 100 + 100 * 1.6
@@ -311,7 +313,9 @@ async def test_user_and_password_are_used_and_never_told(
             registry = CollectorRegistry()
             settings = RedisSettings.model_validate({"url": url, "username": "default", "password": password})
             credit = SharedCredits.open(settings.connection())
-            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=Metrics(registry))
+            policy = RateLimit(
+                store(table), read=Rate(10), write=None, shared=credit, metrics=RateLimitMetrics(registry)
+            )
             assert await policy.apply([Get("a")], now() + 5) == [None]
             assert fallbacks(registry, table) == away
             assert password not in repr(credit)
@@ -338,7 +342,9 @@ async def test_redis_may_be_behind_tls_or_a_socket(tmp_path: Path, table: str, i
         for url in (f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", f"unix://{socket}"):
             registry = CollectorRegistry()
             credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
-            policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=Metrics(registry))
+            policy = RateLimit(
+                store(table), read=Rate(10), write=None, shared=credit, metrics=RateLimitMetrics(registry)
+            )
             assert await policy.apply([Get("a")], now() + 5) == [None]
             assert fallbacks(registry, table) == 0
             await credit.close()

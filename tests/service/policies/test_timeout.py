@@ -13,7 +13,7 @@ from tableside.catalog.table import Table
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store
-from tableside.policies.timeout import GRACE_S, Metrics, Timeout
+from tableside.policies.timeout import GRACE_S, Timeout, TimeoutMetrics
 from virtual_time import in_virtual_time, now
 
 
@@ -156,7 +156,7 @@ def test_a_timeout_is_above_nothing(timeout_s: float) -> None:
 async def test_what_an_attempt_had_no_time_for_is_counted() -> None:
     registry = CollectorRegistry()
     store = Scripted()
-    policy = Timeout(store, read_s=1, write_s=2, metrics=Metrics(registry))
+    policy = Timeout(store, read_s=1, write_s=2, metrics=TimeoutMetrics(registry))
     await policy.apply([Get("a"), put("b")], until=now() + 10)
     store.takes_s = lambda operations: 60
     await policy.apply([Get("a"), Get("b"), put("c")], until=now() + 10)

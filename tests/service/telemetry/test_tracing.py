@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from scripted import Scripted
 from store_contract import put
-from tableside.catalog.stack import Around, StackMetrics, stack
+from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.errors import Overloaded, StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Store
@@ -214,8 +214,8 @@ async def test_the_stack_of_a_table_shows_each_attempt_and_each_wait() -> None:
             "batch": {"linger_s": 0.1},
         }
     )
-    around = Around(StackMetrics(CollectorRegistry()), "scripted", traces=watch.traces)
-    top = stack(store, settings, around).top
+    around = StackContext(StackMetrics(CollectorRegistry()), "scripted", traces=watch.traces)
+    top = build_stack(store, settings, around).top
     request = await watch.request("one", top, [Get("a")])
     wait = watch.child_of(request, "coalesce wait")
     shared = watch.child_of(wait, "shared call")

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ...catalog import Catalog, Entry
+from ...catalog import Catalog, CatalogEntry
 from ...core import Json, JsonObject
 from ..wire.table_description import describe
 from . import numbers
@@ -15,7 +15,7 @@ from .drawn import plotted
 from .overview import verdict_of
 
 
-async def live(console: Console, request: Request, entry: Entry) -> Mapping[str, Any]:
+async def live(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
     """Return what changes by itself on the page."""
     catalog: Catalog = request.app.state.catalog
     stores = await console.health.stores(catalog.ping)
@@ -30,14 +30,14 @@ async def live(console: Console, request: Request, entry: Entry) -> Mapping[str,
     }
 
 
-def settings(request: Request, entry: Entry) -> list[tuple[str, str]]:
+def settings(request: Request, entry: CatalogEntry) -> list[tuple[str, str]]:
     """Return the settings and capabilities of a table, by their paths."""
     described = describe(entry, request.app.state.settings.limits)
     shown = [(path, text) for path, text in _flat(described) if not path.startswith(("name", "store."))]
     return [(path.removeprefix("policies."), text) for path, text in shown]
 
 
-def _policies(now: Change, entry: Entry) -> Iterator[tuple[str, str, str]]:
+def _policies(now: Change, entry: CatalogEntry) -> Iterator[tuple[str, str, str]]:
     """Yield what policies do: its name, the number, and a remark."""
     calls = now["calls"]
     called_s = now["calls seconds"] / calls if calls else None
@@ -56,7 +56,7 @@ def _rate(now: Change, name: str) -> str:
     return f"{numbers.count(now.per_s(name))} /s"
 
 
-def _limits(entry: Entry) -> str:
+def _limits(entry: CatalogEntry) -> str:
     read, write = entry.settings.read.rate_per_s, entry.settings.write.rate_per_s
     if read is None and write is None:
         return "no rate limit"

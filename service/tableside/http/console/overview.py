@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from ...catalog import Catalog, Entry
+from ...catalog import Catalog, CatalogEntry
 from . import plots
 from .access import allowed
 from .console import Console
@@ -55,12 +55,12 @@ async def live(console: Console, request: Request, name: str) -> Mapping[str, An
     }
 
 
-def verdict_of(entry: Entry, now: Change | None, stores: Stores) -> Verdict:
+def verdict_of(entry: CatalogEntry, now: Change | None, stores: Stores) -> Verdict:
     """Return how a table is."""
     return verdict(now, stores.get(entry.store), entry.settings.deadline_s)
 
 
-def _row(entry: Entry, history: History, stores: Stores) -> Row:
+def _row(entry: CatalogEntry, history: History, stores: Stores) -> Row:
     name = entry.spec.name
     now = history.now(name)
     return Row(name, entry.store, entry.kind, verdict_of(entry, now, stores), now)

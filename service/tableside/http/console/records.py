@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from ...catalog import Catalog, Entry, Table
+from ...catalog import Catalog, CatalogEntry, Table
 from ...core import Delete, Get, Key, Operation, Outcome, Record, Scan, TableError, values
 from ...core.errors import PreconditionFailed
 from ..wire import operation_members as members
@@ -70,7 +70,7 @@ class View(msgspec.Struct, frozen=True):
         return tuple(map(str, self.key if isinstance(self.key, tuple) else (self.key,)))
 
 
-async def look_up(catalog: Catalog, entry: Entry, key: Key, *, fresh: bool = False, said: str = "") -> View:
+async def look_up(catalog: Catalog, entry: CatalogEntry, key: Key, *, fresh: bool = False, said: str = "") -> View:
     """Look at one record; `fresh` does not take it from a cache."""
     try:
         table = await catalog.table(entry.spec.name)
@@ -82,7 +82,7 @@ async def look_up(catalog: Catalog, entry: Entry, key: Key, *, fresh: bool = Fal
     return View(key, _shown(outcome), said)
 
 
-async def put(catalog: Catalog, entry: Entry, key: Key, given: Mapping[str, str]) -> View:
+async def put(catalog: Catalog, entry: CatalogEntry, key: Key, given: Mapping[str, str]) -> View:
     """Replace the version that was looked up, or, where there is no etag, make the record if there is none."""
     etag, text = given.get("etag"), given.get("value", "")
     said = "The record was made." if etag is None else "Saved."
@@ -95,12 +95,12 @@ async def put(catalog: Catalog, entry: Entry, key: Key, given: Mapping[str, str]
     return await _changed(catalog, entry, key, build, said, text)
 
 
-async def delete(catalog: Catalog, entry: Entry, key: Key, etag: str) -> View:
+async def delete(catalog: Catalog, entry: CatalogEntry, key: Key, etag: str) -> View:
     """Delete the version that was looked up."""
     return await _changed(catalog, entry, key, lambda table: Delete(key, (etag,)), "The record was deleted.", None)
 
 
-async def scan(catalog: Catalog, entry: Entry, given: Mapping[str, str]) -> dict[str, Any]:
+async def scan(catalog: Catalog, entry: CatalogEntry, given: Mapping[str, str]) -> dict[str, Any]:
     """Return a page of records, and where the next begins."""
     prefix, partition, cursor = (given.get(name) or None for name in ("prefix", "partition", "cursor"))
     scope = ("console", entry.spec.name, prefix, partition)
@@ -118,7 +118,7 @@ async def scan(catalog: Catalog, entry: Entry, given: Mapping[str, str]) -> dict
     }
 
 
-async def _changed(catalog: Catalog, entry: Entry, key: Key, build: Any, said: str, typed: str | None) -> View:
+async def _changed(catalog: Catalog, entry: CatalogEntry, key: Key, build: Any, said: str, typed: str | None) -> View:
     outcome: Outcome
     try:
         table = await catalog.table(entry.spec.name)

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ... import __version__
-from ...catalog import Catalog, Entry
+from ...catalog import Catalog, CatalogEntry
 from ...core import InvalidOperation, Key, MalformedRequest, TableError
 from ..request_context import notes
 from ..routes import problem_response
@@ -117,7 +117,7 @@ class _Pages:
     async def _table(
         self,
         request: Request,
-        entry: Entry,
+        entry: CatalogEntry,
         *,
         view: View | None = None,
         scan: Mapping[str, Any] | None = None,
@@ -169,7 +169,7 @@ def _route(pages: _Pages, path: str, handler: Handler, *methods: str) -> Route:
     )
 
 
-async def _at_key(entry: Entry, request: Request, work: Callable[[Key], Awaitable[View]]) -> View:
+async def _at_key(entry: CatalogEntry, request: Request, work: Callable[[Key], Awaitable[View]]) -> View:
     """Do something with the key that was given, or say what is wrong with it."""
     notes(request.scope).operations = 1
     try:
@@ -181,11 +181,11 @@ async def _at_key(entry: Entry, request: Request, work: Callable[[Key], Awaitabl
     return await work(key)
 
 
-async def _looked_up(request: Request, entry: Entry, key: Key) -> View:
+async def _looked_up(request: Request, entry: CatalogEntry, key: Key) -> View:
     return await records.look_up(_catalog(request), entry, key, fresh="fresh" in request.query_params)
 
 
-def _entry(request: Request) -> Entry:
+def _entry(request: Request) -> CatalogEntry:
     """Return the table of the path. Raise Refused if whoever asks may not read one of that name, or TableNotFound."""
     name = request.path_params["table"]
     guard.check_may(request, name, "read")  # first: who may not read it is not told whether it is there
@@ -194,7 +194,7 @@ def _entry(request: Request) -> Entry:
     return entry
 
 
-def _entry_to_change(request: Request) -> Entry:
+def _entry_to_change(request: Request) -> CatalogEntry:
     guard.check_change(request)
     entry = _entry(request)
     guard.check_may(request, entry.spec.name, "write")

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ...catalog import Entry
+from ...catalog import CatalogEntry
 from ...core import JsonObject
 from ...core.transitions import VALUE_BYTES_MAX
 from ...settings import LimitSettings
@@ -10,7 +10,7 @@ from ...settings import LimitSettings
 _POLICIES = {"deadline_s", "read", "write", "cost", "limiter", "batch", "cache", "concurrency_max"}
 
 
-def describe(entry: Entry, limits: LimitSettings) -> JsonObject:
+def describe(entry: CatalogEntry, limits: LimitSettings) -> JsonObject:
     """Return a table's description; `capabilities` is empty until its store could first be asked."""
     spec, table = entry.spec, entry.table
     return {

@@ -4,8 +4,8 @@
 needs the Redis driver.
 """
 
-from .metrics import Metrics
+from .metrics import CacheMetrics
 from .peers import Peers
 from .policy import Cache
 
-__all__ = ["Cache", "Metrics", "Peers"]
+__all__ = ["Cache", "CacheMetrics", "Peers"]

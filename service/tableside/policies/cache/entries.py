@@ -27,7 +27,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int
 
 
-class Kept:
+class Entries:
     """Records and absences by key. `ttl_s` and `absent_ttl_s` count from when the reading began, in seconds."""
 
     def __init__(self, *, records_max: int, bytes_max: int, ttl_s: float, absent_ttl_s: float) -> None:
@@ -43,7 +43,7 @@ class Kept:
         """Return how many records and absences are held."""
         return len(self._entries)
 
-    def answer(
+    def fill(
         self,
         operations: Sequence[Operation],
         positions: Iterable[int],
@@ -77,7 +77,7 @@ class Kept:
                 oldest = entry.read_at
         return rest, oldest
 
-    def keep(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> None:
+    def put(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> None:
         """Hold the records and absences of a reading that began at `read_at`, in place of what is held of their keys.
 
         What is too large, or has no time to live, is not held, and nor is then what it would replace. Errors change

@@ -10,7 +10,7 @@ from ...telemetry import Counter, Histogram
 _AGES_S = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
 
-class Metrics:
+class CacheMetrics:
     """The metrics that the caches of one catalog, and the channels between replicas, share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -72,10 +72,10 @@ class Metrics:
         """Of a table with a cache for each partition, the records and bytes that each holds."""
 
 
-class TableMetrics:
+class TableCacheMetrics:
     """The metrics of one table's cache, or of one partition's, looked up once."""
 
-    def __init__(self, metrics: Metrics, table: str, partition: int | None = None) -> None:
+    def __init__(self, metrics: CacheMetrics, table: str, partition: int | None = None) -> None:
         self._partition = partition
         self._held = metrics.of_partitions.setdefault(table, {})
         self.hits, self.misses, self.coalesced, self.bypassed = (

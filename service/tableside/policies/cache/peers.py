@@ -9,14 +9,14 @@ OnKeys = Callable[[Sequence[Key] | None], None]
 """Takes the keys that another replica wrote; None is that it may have written any."""
 
 
-class Membership(Protocol):
+class Subscription(Protocol):
     """One cache's part in a channel."""
 
-    def tell(self, keys: Sequence[Key]) -> None:
+    def publish(self, keys: Sequence[Key]) -> None:
         """Have the other replicas hear that these keys were written; returns at once."""
         ...
 
-    async def told(self, until: float) -> None:
+    async def flushed(self, until: float) -> None:
         """Return when the channel has taken what was told so far, or shortly after if it does not; raise nothing."""
         ...
 
@@ -30,7 +30,7 @@ class Peers(Protocol):
 
     def subscribe(
         self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
-    ) -> Membership:
+    ) -> Subscription:
         """Take part as a cache of the table that has this name in its store.
 
         `on_keys` is called with what others wrote; `on_lost` when they can be heard (again), after a time in which

@@ -17,11 +17,11 @@ from typing import Literal
 from ...core import Clock, DeadlineExceeded, Get, Key, Operation, Outcome, Record, Store, TableError, Written, now_ms
 from ...core.store import Policy
 from ...telemetry import Traces, current_link, waiting
-from .entries import Kept
+from .entries import Entries
 from .loads import Load, Loads, young_enough
-from .metrics import Metrics, TableMetrics
+from .metrics import CacheMetrics, TableCacheMetrics
 from .peers import Peers
-from .writes import Writes, as_asked, left, may_have_written, showing
+from .writes import Writes, may_have_written, with_values, without_values, written_records
 
 
 class Cache(Policy):
@@ -45,42 +45,42 @@ class Cache(Policy):
         channel: Peers | None = None,
         clock: Clock = now_ms,
         monotonic: Callable[[], float] = time.monotonic,
-        metrics: Metrics | None = None,
+        metrics: CacheMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
         self._clock = clock
         self._monotonic = monotonic
-        self._kept = Kept(records_max=records_max, bytes_max=bytes_max, ttl_s=ttl_s, absent_ttl_s=absent_ttl_s)
+        self._entries = Entries(records_max=records_max, bytes_max=bytes_max, ttl_s=ttl_s, absent_ttl_s=absent_ttl_s)
         self._loads = Loads()
         self._writes = Writes()
         self._through = writes == "through"
-        self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name, inner.spec.partition)
+        self._metrics = None if metrics is None else TableCacheMetrics(metrics, inner.spec.name, inner.spec.partition)
         self._traces = traces
-        self._cold = False
-        self._others = None
+        self._suspended = False
+        self._subscription = None
         if channel is not None:
             place, sent = inner.spec.name_in_store, self._sent
-            self._others = channel.subscribe(place, on_keys=self._heard, on_lost=self._forget_all, on_sent=sent)
+            self._subscription = channel.subscribe(place, on_keys=self._heard, on_lost=self._forget_all, on_sent=sent)
 
-    def chill(self) -> None:
+    def suspend(self) -> None:
         """Keep and share nothing until `warm`: there are writes under way that do not come through here."""
-        self._cold = True
+        self._suspended = True
         self._forget_all()
 
-    def warm(self) -> None:
+    def resume(self) -> None:
         """Begin to keep and to share what is read, or written, from now on."""
-        self._cold = False
+        self._suspended = False
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Answer gets from what is kept, and do what is left in one call of the store."""
-        if self._cold:
+        if self._suspended:
             return await self._past(operations, until)
         outcomes: list[Outcome] = [None] * len(operations)
         positions: Sequence[int] = range(len(operations))
         while positions:
             now = self._monotonic()
-            asked, oldest = self._kept.answer(operations, positions, outcomes, now, self._clock)
+            asked, oldest = self._entries.fill(operations, positions, outcomes, now, self._clock)
             if self._metrics is not None and len(asked) < len(positions):
                 self._metrics.answered(len(positions) - len(asked), now - oldest)
             positions = await self._ask(operations, asked, outcomes, until) if asked else ()
@@ -88,9 +88,9 @@ class Cache(Policy):
 
     async def close(self) -> None:
         """Hear nothing from other replicas any more, and keep nothing; then finish what was accepted."""
-        self.chill()
-        if self._others is not None:
-            self._others.leave()
+        self.suspend()
+        if self._subscription is not None:
+            self._subscription.leave()
         await super().close()
 
     async def _ask(
@@ -138,13 +138,13 @@ class Cache(Policy):
     async def _call(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Do operations in one call of the store, which others may wait for if it reads anything."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
-        sent = showing(operations) if writes and self._through else operations
+        sent = with_values(operations) if writes and self._through else operations
         self._before(writes)
         if len(writes) == len(operations):
             outcomes = await self._written(sent, writes, until)
         else:
             outcomes = await self._loaded(sent, writes, until)
-        return outcomes if sent is operations else as_asked(operations, outcomes)
+        return outcomes if sent is operations else without_values(operations, outcomes)
 
     async def _written(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
         began, outcomes = self._monotonic(), None
@@ -174,7 +174,7 @@ class Cache(Policy):
         outcomes = None if load.failed else load.task.result()
         if outcomes is not None and keys:
             found = zip(load.operations, outcomes, strict=True)
-            self._kept.keep([(asked.key, outcome) for asked, outcome in found if asked.key in keys], load.read_at)
+            self._entries.put([(asked.key, outcome) for asked, outcome in found if asked.key in keys], load.read_at)
         self._after(load.operations, writes, outcomes, load.read_at)
 
     def _before(self, writes: Sequence[Key]) -> None:
@@ -189,16 +189,18 @@ class Cache(Policy):
             alone = self._writes.end(writes)
             self._forget(writes)
             ended = writes if outcomes is None else _maybe_written(operations, outcomes)
-            if outcomes is not None and self._through and not self._cold:
+            if outcomes is not None and self._through and not self._suspended:
                 found = zip(operations, outcomes, strict=True)
-                self._kept.keep(left((asked.key, outcome) for asked, outcome in found if asked.key in alone), began)
-            if self._others is not None and ended:
-                self._others.tell(ended)
+                self._entries.put(
+                    written_records((asked.key, outcome) for asked, outcome in found if asked.key in alone), began
+                )
+            if self._subscription is not None and ended:
+                self._subscription.publish(ended)
         self._show()
 
     async def _others_told(self, until: float) -> None:
-        if self._others is not None:
-            await self._others.told(until)
+        if self._subscription is not None:
+            await self._subscription.flushed(until)
 
     def _heard(self, keys: Sequence[Key] | None) -> None:
         """Drop what another replica wrote; what is read or written of it now is older, perhaps."""
@@ -217,17 +219,17 @@ class Cache(Policy):
 
     def _forget(self, keys: Sequence[Key]) -> None:
         self._loads.forget(keys)
-        self._kept.drop(keys)
+        self._entries.drop(keys)
 
     def _forget_all(self) -> None:
         self._writes.disturb()
         self._loads.forget()
-        self._kept.clear()
+        self._entries.clear()
         self._show()
 
     def _show(self) -> None:
         if self._metrics is not None:
-            self._metrics.held(len(self._kept), self._kept.size_bytes, self._kept.evictions)
+            self._metrics.held(len(self._entries), self._entries.size_bytes, self._entries.evictions)
 
     def _shared(self, get: Operation, load: Load, until: float) -> Outcome:
         """Return what another's load found, if that is an answer to this get too."""

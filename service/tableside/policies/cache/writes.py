@@ -44,7 +44,7 @@ class Writes:
         self._disturbed |= self._under_way.keys() if keys is None else self._under_way.keys() & keys
 
 
-def showing(operations: Sequence[Operation]) -> Sequence[Operation]:
+def with_values(operations: Sequence[Operation]) -> Sequence[Operation]:
     """Return the same operations, the puts and updates of which show the value that they leave."""
     return [
         operation if isinstance(operation, Get | Delete) or operation.returning else replace(operation, returning=True)
@@ -52,7 +52,7 @@ def showing(operations: Sequence[Operation]) -> Sequence[Operation]:
     ]
 
 
-def as_asked(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> list[Outcome]:
+def without_values(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes without the values that nobody but the cache has asked for."""
     return [
         replace(outcome, value=None)
@@ -64,7 +64,7 @@ def as_asked(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> li
     ]
 
 
-def left(outcomes: Iterable[tuple[Key, Outcome]]) -> list[tuple[Key, Record | None]]:
+def written_records(outcomes: Iterable[tuple[Key, Outcome]]) -> list[tuple[Key, Record | None]]:
     """Return the records, and absences, that writes have left, where the outcome tells."""
     return [
         (key, None if outcome.etag is None else Record(outcome.value or b"", outcome.etag, outcome.expires_ms))

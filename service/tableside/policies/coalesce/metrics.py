@@ -8,7 +8,7 @@ _COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
-class Metrics:
+class CoalesceMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -34,10 +34,10 @@ class Metrics:
         )
 
 
-class TableMetrics:
+class TableCoalesceMetrics:
     """Those of one table: looking one up by its labels costs more than counting."""
 
-    def __init__(self, metrics: Metrics, table: str) -> None:
+    def __init__(self, metrics: CoalesceMetrics, table: str) -> None:
         self._wait_seconds = metrics.wait_seconds.labels(table)
         self._shared_gets = metrics.shared_gets.labels(table)
         self._operations = {reason: metrics.operations.labels(table, reason) for reason in ("direct", "waited", "full")}

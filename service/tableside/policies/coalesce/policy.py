@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from ...core import Operation, Outcome, Store, chunks_of, gather_bounded
 from ...core.store import Policy
 from ...telemetry import Traces
-from .key_order import Direct, Order
-from .metrics import Metrics, TableMetrics
-from .shared_call import Limits, Shared, ask, size_bytes, write
+from .key_order import DirectCall, KeyOrder
+from .metrics import CoalesceMetrics, TableCoalesceMetrics
+from .shared_call import CallLimits, SharedCalls, call_store, has_writes, size_bytes
 
 DIRECT_SHARE = 4
 """A caller's call that has this part of `operations_max` (a quarter), and two operations, goes without waiting."""
 
 PARTS_AT_ONCE = 8
-"""How many parts of one caller's call are under way at once."""
+"""How many parts of one waiter's call are under way at once."""
 
 
 class Coalesce(Policy):
@@ -32,7 +32,7 @@ class Coalesce(Policy):
         operations_max: int,
         bytes_max: int,
         linger_s: float | None = 0.0,
-        metrics: Metrics | None = None,
+        metrics: CoalesceMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         """Make calls of `inner` of at most `operations_max` operations and `bytes_max` bytes of values and updates.
@@ -41,20 +41,22 @@ class Coalesce(Policy):
         one turn of the event loop; with None calls are cut, and never shared or held back.
         """
         super().__init__(inner)
-        limits = self._limits = Limits(operations_max, bytes_max)
+        limits = self._limits = CallLimits(operations_max, bytes_max)
         self._direct_min = max(2, -(-operations_max // DIRECT_SHARE))
-        self._metrics = None if metrics is None else TableMetrics(metrics, inner.spec.name)
-        self._order = Order()
+        self._metrics = None if metrics is None else TableCoalesceMetrics(metrics, inner.spec.name)
+        self._order = KeyOrder()
         self._writing: set[asyncio.Task[list[Outcome]]] = set()
-        self._shared = None if linger_s is None else Shared(inner, self._order, self._metrics, limits, linger_s, traces)
+        self._shared = (
+            None if linger_s is None else SharedCalls(inner, self._order, self._metrics, limits, linger_s, traces)
+        )
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Do the operations, in calls of the store that others may share."""
         if self._shared is None:
             return await self._in_parts(operations, until)
-        if len(operations) < self._direct_min and not self._shared.useless:
+        if len(operations) < self._direct_min and not self._shared.idle:
             return await self._shared.outcomes(self._shared.accept(operations, until)) if operations else []
-        writes = write(operations)
+        writes = has_writes(operations)
         if held := self._order.held(operations, writes=writes):
             return await self._mixed(self._shared, operations, held, until)
         return await self._direct(operations, until, writes=writes)
@@ -70,18 +72,18 @@ class Coalesce(Policy):
 
     async def _in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Cut a call, and do nothing else."""
-        cut = self._cut(operations, writes=write(operations))
+        cut = self._cut(operations, writes=has_writes(operations))
         if self._metrics is not None:
             for part in cut:
                 self._metrics.direct(len(part))
-        if len(cut) < 2:  # nothing of this policy is between the caller and the store then
+        if len(cut) < 2:  # nothing of this policy is between the waiter and the store then
             return await self._inner.apply(operations, until)
-        answers = await gather_bounded([ask(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
+        answers = await gather_bounded([call_store(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
         return [outcome for answer in answers for outcome in answer]
 
     async def _direct(self, operations: Sequence[Operation], until: float, *, writes: bool) -> list[Outcome]:
         """Send operations of which nothing is held, in parts side by side."""
-        directs = [Direct(part, writes=writes) for part in self._cut(operations, writes=writes)]
+        directs = [DirectCall(part, writes=writes) for part in self._cut(operations, writes=writes)]
         for direct in directs:
             self._order.begin(direct)
         if len(directs) == 1:
@@ -94,8 +96,8 @@ class Coalesce(Policy):
                     self._end(direct)
         return [outcome for answer in answers for outcome in answer]
 
-    async def _part(self, direct: Direct, until: float) -> list[Outcome]:
-        """Send a part; once it is under way, one that writes is finished whatever becomes of its caller."""
+    async def _part(self, direct: DirectCall, until: float) -> list[Outcome]:
+        """Send a part; once it is under way, one that writes is finished whatever becomes of its waiter."""
         direct.sent = True
         if not direct.writes:
             return await self._sent(direct, until)
@@ -104,15 +106,15 @@ class Coalesce(Policy):
         task.add_done_callback(self._writing.discard)
         return await asyncio.shield(task)
 
-    async def _sent(self, direct: Direct, until: float) -> list[Outcome]:
+    async def _sent(self, direct: DirectCall, until: float) -> list[Outcome]:
         if self._metrics is not None:
             self._metrics.direct(len(direct.operations))
         try:
-            return await ask(self._inner, direct.operations, until)
+            return await call_store(self._inner, direct.operations, until)
         finally:
             self._end(direct)
 
-    def _end(self, direct: Direct) -> None:
+    def _end(self, direct: DirectCall) -> None:
         released = self._order.end(direct)
         if self._shared is not None:
             self._shared.release(released)
@@ -126,16 +128,16 @@ class Coalesce(Policy):
         return list(chunks_of(operations, limits.operations_max, limits.bytes_max if writes else None, size_bytes))
 
     async def _mixed(
-        self, shared: Shared, operations: Sequence[Operation], held: Sequence[int], until: float
+        self, shared: SharedCalls, operations: Sequence[Operation], held: Sequence[int], until: float
     ) -> list[Outcome]:
         """Send what is not held at once, and let the others take their turn on their keys."""
         free = sorted(set(range(len(operations))).difference(held))
         rest = [operations[position] for position in free]
-        caller = shared.accept([operations[position] for position in held], until)
+        waiter = shared.accept([operations[position] for position in held], until)
         try:
-            answers = await self._direct(rest, until, writes=write(rest))
+            answers = await self._direct(rest, until, writes=has_writes(rest))
         except BaseException:
-            shared.forget(caller)
+            shared.forget(waiter)
             raise
-        outcomes = dict(zip(free, answers, strict=True)) | dict(zip(held, await shared.outcomes(caller), strict=True))
+        outcomes = dict(zip(free, answers, strict=True)) | dict(zip(held, await shared.outcomes(waiter), strict=True))
         return [outcomes[position] for position in range(len(operations))]

@@ -10,17 +10,17 @@ import msgspec
 from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Put, Store, Update
 from ...core.directions import count_reads
 from ...telemetry import Traces
-from .key_order import Order
-from .metrics import TableMetrics
-from .waiters import TIMER_S, Call, Caller, Deadlines, Place, spans
+from .key_order import KeyOrder
+from .metrics import TableCoalesceMetrics
+from .waiters import TIMER_RESOLUTION_S, SharedCall, Slot, Waiter, WaiterDeadlines, spans
 
 log = logging.getLogger(__name__)
 
 
-async def ask(store: Store, operations: Sequence[Operation], until: float) -> list[Outcome]:
+async def call_store(store: Store, operations: Sequence[Operation], until: float) -> list[Outcome]:
     """Call the store. An exception of it is logged, and the outcome of what was in the call and of nothing else."""
     if until <= asyncio.get_running_loop().time():
-        return [too_late(store, "no")] * len(operations)
+        return [deadline_exceeded(store, "no")] * len(operations)
     try:
         outcomes = await store.apply(operations, until)
         if len(outcomes) != len(operations):
@@ -32,7 +32,7 @@ async def ask(store: Store, operations: Sequence[Operation], until: float) -> li
     return outcomes
 
 
-def too_late(store: Store, applied: Applied) -> DeadlineExceeded:
+def deadline_exceeded(store: Store, applied: Applied) -> DeadlineExceeded:
     """Return what becomes of an operation whose deadline is over."""
     return DeadlineExceeded(f"table {store.spec.name!r}: the deadline was over", applied=applied)
 
@@ -42,7 +42,7 @@ def in_doubt(operation: Operation) -> Applied:
     return "no" if type(operation) is Get else "unknown"
 
 
-def write(operations: Sequence[Operation]) -> bool:
+def has_writes(operations: Sequence[Operation]) -> bool:
     """Whether any of them may change something."""
     return count_reads(operations) != len(operations)
 
@@ -56,26 +56,26 @@ def size_bytes(operation: Operation) -> int:
     return 0
 
 
-NEXT_TURN = -math.inf
+NEXT_ITERATION = -math.inf
 """As a time to leave: in the next turn of the event loop."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CallLimits(msgspec.Struct, frozen=True):
     """What one call of the store may hold: operations, and bytes of values and updates."""
 
     operations_max: int
     bytes_max: int
 
 
-class Shared:
+class SharedCalls:
     """The call that forms, and those that are under way."""
 
     def __init__(
         self,
         store: Store,
-        order: Order,
-        metrics: TableMetrics | None,
-        limits: Limits,
+        order: KeyOrder,
+        metrics: TableCoalesceMetrics | None,
+        limits: CallLimits,
         linger_s: float,
         traces: Traces | None,
     ) -> None:
@@ -85,52 +85,52 @@ class Shared:
         self._limits = limits
         self._linger_s = linger_s
         self._traces = traces
-        self._forming: Call | None = None
-        self._under_way: dict[Call, asyncio.Task[None]] = {}
-        self._deadlines = Deadlines(self._expire)
+        self._forming: SharedCall | None = None
+        self._under_way: dict[SharedCall, asyncio.Task[None]] = {}
+        self._deadlines = WaiterDeadlines(self._expire)
         self._drained: asyncio.Future[None] | None = None
         self._alone = False
 
     @property
-    def useless(self) -> bool:
+    def idle(self) -> bool:
         """Whether waiting for others is likely in vain: nobody is here, nor was when somebody last waited."""
         return self._alone and not self._order
 
-    def accept(self, operations: Sequence[Operation], until: float) -> Caller:
-        """Give each operation a place: in the call that forms, or behind others on its key."""
+    def accept(self, operations: Sequence[Operation], until: float) -> Waiter:
+        """Give each operation a slot: in the call that forms, or behind others on its key."""
         loop = asyncio.get_running_loop()
-        caller = Caller(len(operations), until, loop.create_future())
+        waiter = Waiter(len(operations), until, loop.create_future())
         if self._traces is not None:
-            caller.span = self._traces.begun("coalesce wait")
-        leave_at = self._leave_at(loop.time(), until) if self._linger_s else NEXT_TURN
+            waiter.span = self._traces.begun("coalesce wait")
+        dispatch_at = self._leave_at(loop.time(), until) if self._linger_s else NEXT_ITERATION
         for position, operation in enumerate(operations):
-            self._place(operation, leave_at, caller, position)
-        if self._forming is not None and leave_at < self._forming.leave_at:
-            self._plan(self._forming, leave_at)
-        self._deadlines.add(caller)
-        return caller
+            self._place(operation, dispatch_at, waiter, position)
+        if self._forming is not None and dispatch_at < self._forming.dispatch_at:
+            self._plan(self._forming, dispatch_at)
+        self._deadlines.add(waiter)
+        return waiter
 
-    async def outcomes(self, caller: Caller) -> list[Outcome]:
-        """Return what became of a caller's operations. If it is cancelled, what was not sent yet never is."""
+    async def outcomes(self, waiter: Waiter) -> list[Outcome]:
+        """Return what became of a waiter's operations. If it is cancelled, what was not sent yet never is."""
         try:
-            return await caller.future
+            return await waiter.future
         finally:
-            self.forget(caller)
+            self.forget(waiter)
 
-    def forget(self, caller: Caller) -> None:
-        """Let a caller go, answered or not."""
-        caller.future.cancel()
-        self._deadlines.remove(caller)
-        for place in caller.open.values():
-            self._unwanted(place)
-        caller.open.clear()
-        if caller.span is not None:
-            caller.span.end()
+    def forget(self, waiter: Waiter) -> None:
+        """Let a waiter go, answered or not."""
+        waiter.future.cancel()
+        self._deadlines.remove(waiter)
+        for slot in waiter.pending.values():
+            self._unwanted(slot)
+        waiter.pending.clear()
+        if waiter.span is not None:
+            waiter.span.end()
 
-    def release(self, places: Iterable[Place]) -> None:
+    def release(self, slots: Iterable[Slot]) -> None:
         """Take operations along whose turn has come, after something was finished."""
-        for place in places:
-            self._board(place)
+        for slot in slots:
+            self._enqueue(slot)
         if self._drained is not None and not self._order:
             self._drained.set_result(None)
             self._drained = None
@@ -148,46 +148,46 @@ class Shared:
 
     def _leave_at(self, now: float, until: float) -> float:
         """Return when an operation should be under way: at once if its deadline would come first."""
-        leave_at = now + self._linger_s
-        return leave_at if leave_at + TIMER_S < until else NEXT_TURN
+        dispatch_at = now + self._linger_s
+        return dispatch_at if dispatch_at + TIMER_RESOLUTION_S < until else NEXT_ITERATION
 
-    def _place(self, operation: Operation, leave_at: float, caller: Caller, position: int) -> None:
-        if type(operation) is Get and (place := self._order.joined(operation.key)) is not None:
-            place.add(caller, position)
+    def _place(self, operation: Operation, dispatch_at: float, waiter: Waiter, position: int) -> None:
+        if type(operation) is Get and (slot := self._order.joined(operation.key)) is not None:
+            slot.add(waiter, position)
             return
-        place = Place(operation, leave_at)
-        place.add(caller, position)
-        if self._order.accept(place):
-            self._board(place)
+        slot = Slot(operation, dispatch_at)
+        slot.add(waiter, position)
+        if self._order.accept(slot):
+            self._enqueue(slot)
 
-    def _board(self, place: Place) -> None:
+    def _enqueue(self, slot: Slot) -> None:
         """Take an operation into the call that forms, or into a new one if that has no room."""
-        size = 0 if place.reads else size_bytes(place.operation)
+        size = 0 if slot.reads else size_bytes(slot.operation)
         if self._forming is not None and self._forming.size_bytes + size > self._limits.bytes_max:
             self._depart(self._forming, full=True)
         if self._forming is None:
-            self._forming = Call(asyncio.get_running_loop().time())
+            self._forming = SharedCall(asyncio.get_running_loop().time())
         call = self._forming
-        call.places.append(place)
+        call.slots.append(slot)
         call.size_bytes += size
-        if len(call.places) >= self._limits.operations_max:
+        if len(call.slots) >= self._limits.operations_max:
             self._depart(call, full=True)
-        elif place.leave_at < call.leave_at:
-            self._plan(call, place.leave_at)
+        elif slot.dispatch_at < call.dispatch_at:
+            self._plan(call, slot.dispatch_at)
 
-    def _plan(self, call: Call, leave_at: float) -> None:
+    def _plan(self, call: SharedCall, dispatch_at: float) -> None:
         """See to it that the call that forms goes at that time."""
         loop = asyncio.get_running_loop()
-        call.leave_at = leave_at
+        call.dispatch_at = dispatch_at
         if call.timer is not None:
             call.timer.cancel()
-        if self._linger_s and leave_at > loop.time():
-            call.timer = loop.call_at(leave_at, self._depart, call)
+        if self._linger_s and dispatch_at > loop.time():
+            call.timer = loop.call_at(dispatch_at, self._depart, call)
         else:
-            call.leave_at = NEXT_TURN
+            call.dispatch_at = NEXT_ITERATION
             self._start(call)
 
-    def _depart(self, call: Call, *, full: bool = False) -> None:
+    def _depart(self, call: SharedCall, *, full: bool = False) -> None:
         """Let nobody in any more, and start the call."""
         call.full = full
         self._forming = None
@@ -195,56 +195,56 @@ class Shared:
             call.timer.cancel()
         self._start(call)
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: SharedCall) -> None:
         """Make the task whose first step, in the next turn of the loop, takes along what has come until then."""
         if call not in self._under_way:
             self._under_way[call] = asyncio.get_running_loop().create_task(self._run(call))
 
-    async def _run(self, call: Call) -> None:
-        """Do a call, answer its callers, and let others on its keys have their turn."""
+    async def _run(self, call: SharedCall) -> None:
+        """Do a call, answer its waiters, and let others on its keys have their turn."""
         if self._forming is call:
             self._forming = None
         try:
-            if places := call.depart():
-                self._observe(call, len(places))
-                self._alone = not self._linger_s and call.is_alone and len(self._order) == len(call.places)
-                outcomes = await self._asked(call, places)
-                for place, outcome in zip(places, outcomes, strict=True):
-                    place.answer(outcome)
+            if slots := call.dispatch():
+                self._observe(call, len(slots))
+                self._alone = not self._linger_s and call.is_unshared and len(self._order) == len(call.slots)
+                outcomes = await self._asked(call, slots)
+                for slot, outcome in zip(slots, outcomes, strict=True):
+                    slot.answer(outcome)
         except BaseException:
             call.abandon()
             raise
         finally:
             del self._under_way[call]
-            self.release(self._order.finish(call.places))
+            self.release(self._order.finish(call.slots))
 
-    async def _asked(self, call: Call, places: Sequence[Place]) -> list[Outcome]:
-        operations = [place.operation for place in places]
+    async def _asked(self, call: SharedCall, slots: Sequence[Slot]) -> list[Outcome]:
+        operations = [slot.operation for slot in slots]
         if self._traces is None:
-            return await ask(self._store, operations, call.until)
-        with self._traces.shared("shared call", spans(places)):
-            return await ask(self._store, operations, call.until)
+            return await call_store(self._store, operations, call.until)
+        with self._traces.shared("shared call", spans(slots)):
+            return await call_store(self._store, operations, call.until)
 
-    def _observe(self, call: Call, operations: int) -> None:
+    def _observe(self, call: SharedCall, operations: int) -> None:
         if self._metrics is not None:
             waited_s = asyncio.get_running_loop().time() - call.since
-            self._metrics.shared(operations, call.wanted, waited_s, full=call.full)
+            self._metrics.shared(operations, call.waiting_count, waited_s, full=call.full)
 
-    def _expire(self, caller: Caller) -> None:
-        """Answer what is not under way, or is for longer than the caller has; the store itself answers the rest."""
-        for position, place in [*caller.open.items()]:
-            if place.call is None:
-                caller.answer(position, too_late(self._store, "no"))
-            elif place.call.until > caller.until:
-                caller.answer(position, too_late(self._store, in_doubt(place.operation)))
-                self._unwanted(place)
+    def _expire(self, waiter: Waiter) -> None:
+        """Answer what is not under way, or is for longer than the waiter has; the store itself answers the rest."""
+        for position, slot in [*waiter.pending.items()]:
+            if slot.call is None:
+                waiter.answer(position, deadline_exceeded(self._store, "no"))
+            elif slot.call.until > waiter.until:
+                waiter.answer(position, deadline_exceeded(self._store, in_doubt(slot.operation)))
+                self._unwanted(slot)
 
-    def _unwanted(self, place: Place) -> None:
+    def _unwanted(self, slot: Slot) -> None:
         """Note that one waits less; a call that only reads ends when nobody waits for it any more."""
-        call = place.call
+        call = slot.call
         if call is None:
             return
-        call.wanted -= 1
+        call.waiting_count -= 1
         task = self._under_way.get(call)
-        if task is not None and not call.wanted and all(each.reads for each in call.places):
+        if task is not None and not call.waiting_count and all(each.reads for each in call.slots):
             task.cancel()

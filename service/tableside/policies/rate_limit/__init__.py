@@ -10,8 +10,8 @@ own, by name, each in operations as they were asked (`callers`), which stand out
 """
 
 from .credits import Cost
-from .metrics import CallerMetrics, Metrics
+from .metrics import CallerLimitMetrics, RateLimitMetrics
 from .per_caller import CallerLimit
-from .policy import Rate, RateLimit, Shared
+from .policy import CreditSource, Rate, RateLimit
 
-__all__ = ["CallerLimit", "CallerMetrics", "Cost", "Metrics", "Rate", "RateLimit", "Shared"]
+__all__ = ["CallerLimit", "CallerLimitMetrics", "Cost", "CreditSource", "Rate", "RateLimit", "RateLimitMetrics"]

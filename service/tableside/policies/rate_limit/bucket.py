@@ -12,24 +12,24 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .credits import DEBT_S, ROUNDING, paid
+from .credits import DEBT_S, ROUNDING, affordable
 
 SHARE_S = 0.1
 """How long the bucket may fill for one share: the longest that one who waits ahead takes up."""
 
-TICK_S = 0.001
+TIMER_MIN_S = 0.001
 """Clocks of event loops may be as coarse as this; a timer is never shorter."""
 
-LATE_S = 0.01
+TIMER_LATENESS_S = 0.01
 """How late a timer may be with nothing lost: what came meanwhile is kept for those who wait, even above the burst."""
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class _Waiter(msgspec.Struct, frozen=True):
     """A place in the line: what it costs, how much of it has to be there, and who is told."""
 
     cost: float
     need: float
-    come: asyncio.Future[None]
+    granted: asyncio.Future[None]
 
 
 class Bucket:
@@ -41,7 +41,7 @@ class Bucket:
         self._share = max(1.0, min(burst, per_s * SHARE_S))
         self._credits = burst
         self._counted_at = -math.inf
-        self._line: deque[_Turn] = deque()
+        self._queue: deque[_Waiter] = deque()
         self._wanted = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -49,12 +49,12 @@ class Bucket:
     def full(self) -> bool:
         """Whether it is as if it had never been used."""
         self._fill()
-        return not self._line and self._credits + ROUNDING >= self.burst
+        return not self._queue and self._credits + ROUNDING >= self.burst
 
-    def take_all(self, cost: float) -> bool:
+    def try_take(self, cost: float) -> bool:
         """Take so many credits if they are there and nobody waits."""
         self._fill()
-        if self._line or self._credits + ROUNDING < cost:
+        if self._queue or self._credits + ROUNDING < cost:
             return False
         self._credits -= cost
         return True
@@ -62,9 +62,9 @@ class Bucket:
     def take_some(self, costs: Sequence[float]) -> int:
         """Take what pays the first of these that there are credits for, if nobody waits, and return how many."""
         self._fill()
-        if self._line:
+        if self._queue:
             return 0
-        count, cost = paid(costs, self._credits, self.burst)
+        count, cost = affordable(costs, self._credits, self.burst)
         self._credits -= cost
         return count
 
@@ -72,20 +72,20 @@ class Bucket:
         """Wait for a share of what pays these, and return for how many; at once 0 if it cannot be there by `until`."""
         self._fill()
         by_then = self._credits - self._wanted + (until - self._counted_at) * self._per_s
-        count, cost = paid(costs, min(by_then, self._share), self.burst)
+        count, cost = affordable(costs, min(by_then, self._share), self.burst)
         if not count:
             count, cost = 1, costs[0]
             if by_then + ROUNDING < self._need(cost):
                 return 0
-        await self._stand_in_line(cost)
+        await self._wait_in_queue(cost)
         return count
 
-    def give_back(self, cost: float) -> None:
+    def refund(self, cost: float) -> None:
         """Put back credits that were taken and not used."""
         self._credits += cost
-        self._serve()
+        self._grant()
 
-    def owe(self, cost: float) -> None:
+    def charge(self, cost: float) -> None:
         """Take credits that may not be there yet; who comes next waits for them."""
         self._fill()
         self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
@@ -98,48 +98,48 @@ class Bucket:
     def _need(self, cost: float) -> float:
         return min(cost, self.burst)
 
-    async def _stand_in_line(self, cost: float) -> None:
-        turn = _Turn(cost, self._need(cost), asyncio.get_running_loop().create_future())
-        self._line.append(turn)
+    async def _wait_in_queue(self, cost: float) -> None:
+        turn = _Waiter(cost, self._need(cost), asyncio.get_running_loop().create_future())
+        self._queue.append(turn)
         self._wanted += cost
-        self._arm()
+        self._set_timer()
         try:
-            await turn.come
+            await turn.granted
         except asyncio.CancelledError:
-            if turn.come.cancelled():
+            if turn.granted.cancelled():
                 self._wanted -= cost
-                self._serve()
+                self._grant()
             else:
-                self.give_back(cost)
+                self.refund(cost)
             raise
 
     def _fill(self) -> None:
         now = asyncio.get_running_loop().time()
-        most = self.burst + (self._per_s * LATE_S if self._line else 0)
+        most = self.burst + (self._per_s * TIMER_LATENESS_S if self._queue else 0)
         if self._credits < most:
             self._credits = min(most, self._credits + (now - self._counted_at) * self._per_s)
         self._counted_at = now
 
-    def _serve(self) -> None:
+    def _grant(self) -> None:
         """Give the credits that are there to those whose turn it is, and come back for the next."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._fill()
-        while self._line:
-            turn = self._line[0]
-            if not turn.come.done():
+        while self._queue:
+            turn = self._queue[0]
+            if not turn.granted.done():
                 if self._credits + ROUNDING < turn.need:
                     break
                 self._credits -= turn.cost
                 self._wanted -= turn.cost
-                turn.come.set_result(None)
-            self._line.popleft()
-        if not self._line:
+                turn.granted.set_result(None)
+            self._queue.popleft()
+        if not self._queue:
             self._wanted = 0.0  # Exactly, whatever rounding has left.
-        self._arm()
+        self._set_timer()
 
-    def _arm(self) -> None:
-        if self._timer is None and self._line:
-            missing_s = (self._line[0].need - self._credits) / self._per_s
-            self._timer = asyncio.get_running_loop().call_later(max(TICK_S, missing_s), self._serve)
+    def _set_timer(self) -> None:
+        if self._timer is None and self._queue:
+            missing_s = (self._queue[0].need - self._credits) / self._per_s
+            self._timer = asyncio.get_running_loop().call_later(max(TIMER_MIN_S, missing_s), self._grant)

@@ -15,7 +15,7 @@ ROUNDING = 1e-6
 class Credits(Protocol):
     """Credits of one limit. Who waits for some does so in a fair line, which nobody overtakes."""
 
-    def take_all(self, cost: float) -> bool:
+    def try_take(self, cost: float) -> bool:
         """Take so many credits if they are there and nobody waits."""
         ...
 
@@ -30,11 +30,11 @@ class Credits(Protocol):
         """
         ...
 
-    def give_back(self, cost: float) -> None:
+    def refund(self, cost: float) -> None:
         """Put back credits that were taken and not used."""
         ...
 
-    def owe(self, cost: float) -> None:
+    def charge(self, cost: float) -> None:
         """Take credits that may not be there yet; who comes next waits for them, but never for longer than `DEBT_S`."""
         ...
 
@@ -47,7 +47,7 @@ DEBT_S = 10.0
 """How much can be owed: what comes in this time. So one answer does not close a table for longer."""
 
 
-def paid(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
+def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
     """Return how many of the first of these so many credits pay, and what those cost.
 
     One that costs more than can ever be there passes, alone, when the bucket is full.
@@ -81,7 +81,7 @@ class Cost(msgspec.Struct, frozen=True):
             raise ValueError("a cost is at least 0, and finite")
 
     @property
-    def alike(self) -> bool:
+    def uniform(self) -> bool:
         """Whether every operation costs one credit, so that they need not be looked at."""
         return self == Cost()
 
@@ -97,7 +97,7 @@ class Cost(msgspec.Struct, frozen=True):
             case Delete():
                 return self.delete
 
-    def found(self, outcomes: Sequence[Outcome]) -> float:
+    def found_cost(self, outcomes: Sequence[Outcome]) -> float:
         """Return what gets cost beside that, for what they have found."""
         return sum(self._sent(len(outcome.value)) for outcome in outcomes if isinstance(outcome, Record))
 

@@ -17,13 +17,13 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from prometheus_client import Counter
 
 from .bucket import Bucket
-from .credits import DEBT_S, ROUNDING, paid
+from .credits import DEBT_S, ROUNDING, affordable
 from .policy import Rate
 
 UNITS = 1000
 """So many of what the library counts are a credit."""
 
-LATE_S = 0.001
+CLOCK_RESOLUTION_S = 0.001
 """Redis counts milliseconds."""
 
 
@@ -34,14 +34,14 @@ class Lease(msgspec.Struct, frozen=True):
     wait_s: float = 0.0
 
 
-class Window:
+class SharedWindow:
     """One direction of a table in Redis."""
 
     def __init__(self, storage: RedisStorage, limiter: SlidingWindowCounterRateLimiter, name: str, rate: Rate) -> None:
         self._storage = storage
         self._limiter = limiter
         self._name = name
-        self._seconds = max(1, math.ceil(rate.at_once / rate.per_s))
+        self._seconds = max(1, math.ceil(rate.burst_credits / rate.per_s))
         self._item = RateLimitItemPerSecond(round(rate.per_s * self._seconds * UNITS), self._seconds)
         self.most = self._item.amount / UNITS
 
@@ -56,7 +56,9 @@ class Window:
         free = self._item.amount - math.floor(before * before_s / self._seconds) - here
         if enough <= free and await self._limiter.hit(self._item, self._name, cost=min(free, units)):
             return Lease(min(free, units) / UNITS)
-        return Lease(0.0, LATE_S + self._free_in_s(max(1, enough - free), enough, before, before_s, here, here_s))
+        return Lease(
+            0.0, CLOCK_RESOLUTION_S + self._free_in_s(max(1, enough - free), enough, before, before_s, here, here_s)
+        )
 
     def _free_in_s(self, missing: int, units: int, before: int, before_s: float, here: int, here_s: float) -> float:
         """Return when so many units are free: as the window before fades, or when this one is the one before."""
@@ -70,7 +72,7 @@ class Window:
 LEASE_S = 0.05
 """What a process takes at most at once is what comes in this time, unless one operation costs more."""
 
-LEASE_PART = 0.05
+LEASE_WINDOW_SHARE = 0.05
 """Where that is not a credit, it is so much of the window: whoever waits for more leaves as much of it unused."""
 
 KEEP_S = 0.1
@@ -78,55 +80,57 @@ KEEP_S = 0.1
 
 WAIT_MIN_S = 0.001
 
-Ask: TypeAlias = Callable[[float, float], Awaitable[Lease | None]]
+RequestLease: TypeAlias = Callable[[float, float], Awaitable[Lease | None]]
 """Asks for so many credits, or fewer but not below the second number; None is that it cannot be asked now."""
 
 
 class LeasedBucket:
     """Credits of one direction of a table, as far as they are this process's."""
 
-    def __init__(self, ask: Ask, most: float, rate: Rate, own: Bucket, fallbacks: Counter | None = None) -> None:
+    def __init__(
+        self, ask: RequestLease, most: float, rate: Rate, own: Bucket, fallbacks: Counter | None = None
+    ) -> None:
         """Ask for credits of `rate`, of which there are `most` at once; `own` are used when nobody can be asked."""
         self._ask = ask
         self._most = most
         self._per_s = rate.per_s
         self._own = own
         self._fallbacks = fallbacks
-        self._piece = min(max(rate.per_s * LEASE_S, min(1.0, most * LEASE_PART)), own.burst)
-        self._held = 0.0
+        self._lease_size = min(max(rate.per_s * LEASE_S, min(1.0, most * LEASE_WINDOW_SHARE)), own.burst)
+        self._credits = 0.0
         self._leased = 0.0
         self._leased_at = -math.inf
         self._ready_at = -math.inf
-        self._first = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
         self._waiting = 0
         self._wanted = 0.0
 
-    def take_all(self, cost: float) -> bool:
+    def try_take(self, cost: float) -> bool:
         """Take so many credits if they are here and nobody waits."""
         if self._waiting or self._here() + ROUNDING < cost:
             return False
-        self._held -= cost
+        self._credits -= cost
         return True
 
     def take_some(self, costs: Sequence[float]) -> int:
         """Take what pays the first of these that there are credits for here, if nobody waits, and return how many."""
         if self._waiting:
             return 0
-        count, cost = paid(costs, self._here(), math.inf)
-        self._held -= cost
+        count, cost = affordable(costs, self._here(), math.inf)
+        self._credits -= cost
         return count
 
     async def take(self, costs: Sequence[float], until: float) -> int:
         """Wait for what pays the first of these, and return for how many; 0 if it is not here by `until`."""
-        count, cost = paid(costs, self._piece, math.inf)
+        count, cost = affordable(costs, self._lease_size, math.inf)
         if not count:
             count, cost = 1, costs[0]
         self._waiting += 1
         self._wanted += cost
         try:
-            async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._first:
+            async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._turn_lock:
                 if await self._gathered(self._need(cost), until):
-                    self._held -= cost
+                    self._credits -= cost
                     return count
                 return 0
         except TimeoutError:
@@ -137,39 +141,39 @@ class LeasedBucket:
             self._waiting -= 1
             self._wanted = self._wanted - cost if self._waiting else 0.0
 
-    def give_back(self, cost: float) -> None:
+    def refund(self, cost: float) -> None:
         """Put back credits that were taken and not used."""
-        self._held += cost
+        self._credits += cost
 
-    def owe(self, cost: float) -> None:
+    def charge(self, cost: float) -> None:
         """Take credits that may not be there yet; who comes next here waits for them."""
-        self._held = max(self._held - cost, min(self._held, -DEBT_S * self._per_s))
+        self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 
     def wait_s(self, cost: float) -> float:
         """Return in how many seconds, at the earliest, such an operation can pass; 0 where that is not known."""
         left_s = self._ready_at - asyncio.get_running_loop().time()
         if left_s <= 0:
             return 0.0
-        return left_s + max(0.0, self._wanted + self._need(cost) - self._held - self._piece) / self._per_s
+        return left_s + max(0.0, self._wanted + self._need(cost) - self._credits - self._lease_size) / self._per_s
 
     def _need(self, cost: float) -> float:
         return min(cost, self._most)
 
     def _here(self) -> float:
-        if self._held > 0 and asyncio.get_running_loop().time() > self._leased_at + KEEP_S:
-            self._held = 0.0
-        return self._held
+        if self._credits > 0 and asyncio.get_running_loop().time() > self._leased_at + KEEP_S:
+            self._credits = 0.0
+        return self._credits
 
     async def _gathered(self, need: float, until: float) -> bool:
         """Take leases until that much is here; at once False if it cannot be by `until`."""
         self._here()
         now = asyncio.get_running_loop().time
-        while (missing := need - self._held) > ROUNDING:
+        while (missing := need - self._credits) > ROUNDING:
             lease = await self._lease(missing)
-            self._held += lease.credits
+            self._credits += lease.credits
             if not lease.credits:
                 self._ready_at = now() + lease.wait_s
-                if self._ready_at + max(0.0, missing - self._piece) / self._per_s > until:
+                if self._ready_at + max(0.0, missing - self._lease_size) / self._per_s > until:
                     return False
                 await asyncio.sleep(lease.wait_s)
         return True
@@ -182,7 +186,7 @@ class LeasedBucket:
         now = asyncio.get_running_loop().time()
         lasted_s = max(WAIT_MIN_S, now - self._leased_at)
         used_soon = self._leased * min(2.0, LEASE_S / lasted_s)
-        least = min(self._piece, max(missing, self._wanted - self._held, used_soon))
+        least = min(self._lease_size, max(missing, self._wanted - self._credits, used_soon))
         wanted = max(missing, least)
         lease = await self._ask(wanted, least)
         if lease is None:
@@ -195,6 +199,6 @@ class LeasedBucket:
         if self._fallbacks is not None:
             self._fallbacks.inc()
         for credit in (wanted, least):
-            if self._own.take_all(credit):
+            if self._own.try_take(credit):
                 return Lease(credit)
         return Lease(0.0, max(WAIT_MIN_S, self._own.wait_s(least)))

@@ -8,7 +8,7 @@ _LABELS = ("table", "direction")
 _BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
 
-class Metrics:
+class RateLimitMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -33,7 +33,7 @@ class Metrics:
         )
 
 
-class CallerMetrics:
+class CallerLimitMetrics:
     """The metrics of the limits of single callers, that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -52,10 +52,10 @@ class CallerMetrics:
         )
 
 
-class Counts:
+class LimitCounters:
     """One direction's part of the metrics of one table, or of none."""
 
-    def __init__(self, metrics: Metrics | CallerMetrics | None, table: str, direction: Direction) -> None:
+    def __init__(self, metrics: RateLimitMetrics | CallerLimitMetrics | None, table: str, direction: Direction) -> None:
         self._throttled = metrics.throttled.labels(table, direction) if metrics else None
         self._waited_s = metrics.waited_s.labels(table, direction) if metrics else None
 

@@ -18,12 +18,12 @@ from ...telemetry import Traces
 from .bucket import Bucket
 from .credits import Cost
 from .gate import Gate
-from .metrics import CallerMetrics, Counts
+from .metrics import CallerLimitMetrics, LimitCounters
 from .policy import Rate
 
 CALLERS_MAX = 10_000
 
-LOOKED_AT_MAX = 8
+EVICTION_CANDIDATES_MAX = 8
 """How many remembered callers are looked at to find one that can be forgotten."""
 
 
@@ -37,14 +37,14 @@ class CallerLimit(Policy):
         read: Rate | None,
         write: Rate | None,
         callers_max: int = CALLERS_MAX,
-        metrics: CallerMetrics | None = None,
+        metrics: CallerLimitMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
         if callers_max < 1:
             raise ValueError("callers_max is at least 1")
-        self._read = _Line(inner, "read", read, callers_max, metrics, traces) if read else None
-        self._write = _Line(inner, "write", write, callers_max, metrics, traces) if write else None
+        self._read = _DirectionLimit(inner, "read", read, callers_max, metrics, traces) if read else None
+        self._write = _DirectionLimit(inner, "write", write, callers_max, metrics, traces) if write else None
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on as the caller's credits come; Throttled where none comes in time."""
@@ -61,27 +61,27 @@ class CallerLimit(Policy):
             lambda some: self._by(self._write, some, until),
         )
 
-    async def _by(self, line: "_Line | None", operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _by(self, line: "_DirectionLimit | None", operations: Sequence[Operation], until: float) -> list[Outcome]:
         if line is None:
             return await self._inner.apply(operations, until)
         bucket = line.buckets.of(CALLER.get())
-        if bucket.take_all(len(operations)):
+        if bucket.try_take(len(operations)):
             return await self._inner.apply(operations, until)
-        return await line.gate.passed(operations, until, bucket, found_costs=False)
+        return await line.gate.apply(operations, until, bucket, charge_found=False)
 
     def _all_paid(self, gets: int, writes: int) -> bool:
         reading = self._read.buckets.of(CALLER.get()) if self._read else None
         writing = self._write.buckets.of(CALLER.get()) if self._write else None
-        if reading is not None and not reading.take_all(gets):
+        if reading is not None and not reading.try_take(gets):
             return False
-        if writing is None or writing.take_all(writes):
+        if writing is None or writing.try_take(writes):
             return True
         if reading is not None:
-            reading.give_back(gets)
+            reading.refund(gets)
         return False
 
 
-class _Line:
+class _DirectionLimit:
     """One direction of a table: every caller's bucket, and where he pays."""
 
     def __init__(
@@ -90,13 +90,13 @@ class _Line:
         direction: Direction,
         rate: Rate,
         callers_max: int,
-        metrics: CallerMetrics | None,
+        metrics: CallerLimitMetrics | None,
         traces: Traces | None,
     ) -> None:
         table = inner.spec.name
         told = f"table {table!r}: the {direction} limit of each caller (caller_rate_per_s)"
         name = f"{told} of {rate.per_s:g} operations per second"
-        self.gate = Gate(inner, Cost(), name, Counts(metrics, table, direction), traces)
+        self.gate = Gate(inner, Cost(), name, LimitCounters(metrics, table, direction), traces)
         self.buckets = Buckets(rate, callers_max)
 
 
@@ -124,7 +124,7 @@ class Buckets:
         return bucket
 
     def _forgets_one(self) -> bool:
-        for _ in range(min(LOOKED_AT_MAX, len(self._buckets))):
+        for _ in range(min(EVICTION_CANDIDATES_MAX, len(self._buckets))):
             name, bucket = self._buckets.popitem(last=False)
             if bucket.full:
                 return True

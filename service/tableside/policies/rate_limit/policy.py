@@ -13,7 +13,7 @@ from ...telemetry import Traces
 from .bucket import Bucket
 from .credits import Cost, Credits
 from .gate import Gate
-from .metrics import Counts, Metrics
+from .metrics import LimitCounters, RateLimitMetrics
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -31,20 +31,20 @@ class Rate(msgspec.Struct, frozen=True):
             raise ValueError("a rate is above 0 per second, its burst at least 1, and both finite")
 
     @property
-    def at_once(self) -> float:
+    def burst_credits(self) -> float:
         """Return how many credits may be used at once."""
         return self.burst if self.burst is not None else max(1.0, self.per_s)
 
     def bucket(self) -> Bucket:
         """Return a full bucket of such credits."""
-        return Bucket(self.per_s, self.at_once)
+        return Bucket(self.per_s, self.burst_credits)
 
-    def part(self, share: float) -> "Rate":
+    def scaled(self, share: float) -> "Rate":
         """Return a share of it."""
-        return Rate(self.per_s * share, max(1.0, self.at_once * share))
+        return Rate(self.per_s * share, max(1.0, self.burst_credits * share))
 
 
-class Shared(Protocol):
+class CreditSource(Protocol):
     """Credits that several processes take from one place."""
 
     def credits(
@@ -53,7 +53,7 @@ class Shared(Protocol):
         direction: Direction,
         rate: Rate,
         own: Rate,
-        metrics: Metrics | None,
+        metrics: RateLimitMetrics | None,
         partition: int | None = None,
     ) -> Credits:
         """Return those of one direction of a table, or of one partition of it.
@@ -77,38 +77,40 @@ class RateLimit(Policy):
         read: Rate | None,
         write: Rate | None,
         cost: Cost | None = None,
-        shared: Shared | None = None,
+        shared: CreditSource | None = None,
         share: float = 1.0,
-        metrics: Metrics | None = None,
+        metrics: RateLimitMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
         self._cost = cost or Cost()
-        self._alike = self._cost.alike
+        self._uniform = self._cost.uniform
         table, places = inner.spec.name, (shared, share, metrics, inner.spec.partition)
         self._read = _credits(table, "read", read, *places)
         self._write = _credits(table, "write", write, *places)
-        self._found_costs = self._cost.kib > 0 and self._read is not None
+        self._charge_found = self._cost.kib > 0 and self._read is not None
         self._gates: dict[Direction, Gate] = {
-            direction: Gate(inner, self._cost, _name(table, direction, rate), Counts(metrics, table, direction), traces)
-            for direction, rate in _given(read, write)
+            direction: Gate(
+                inner, self._cost, _name(table, direction, rate), LimitCounters(metrics, table, direction), traces
+            )
+            for direction, rate in _configured(read, write)
         }
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Hand the operations on as their credits come; Throttled, and nothing applied, where none comes in time."""
         gets = count_reads(operations)
         if gets == len(operations):
-            if self._alike and self._read is not None and self._read.take_all(gets):
+            if self._uniform and self._read is not None and self._read.try_take(gets):
                 return await self._inner.apply(operations, until)
             return await self._reads(operations, until)
         if gets == 0:
-            if self._alike and self._write is not None and self._write.take_all(len(operations)):
+            if self._uniform and self._write is not None and self._write.try_take(len(operations)):
                 return await self._inner.apply(operations, until)
             return await self._writes(operations, until)
         if self._all_paid(operations, gets):
             outcomes = await self._inner.apply(operations, until)
-            if self._read is not None and self._found_costs:
-                self._read.owe(self._cost.found(outcomes))
+            if self._read is not None and self._charge_found:
+                self._read.charge(self._cost.found_cost(outcomes))
             return outcomes
         return await apply_by_direction(
             operations, lambda some: self._reads(some, until), lambda some: self._writes(some, until)
@@ -117,26 +119,26 @@ class RateLimit(Policy):
     async def _reads(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         if self._read is None:
             return await self._inner.apply(operations, until)
-        return await self._gates["read"].passed(operations, until, self._read, found_costs=self._found_costs)
+        return await self._gates["read"].apply(operations, until, self._read, charge_found=self._charge_found)
 
     async def _writes(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         if self._write is None:
             return await self._inner.apply(operations, until)
-        return await self._gates["write"].passed(operations, until, self._write, found_costs=False)
+        return await self._gates["write"].apply(operations, until, self._write, charge_found=False)
 
     def _all_paid(self, operations: Sequence[Operation], gets: int) -> bool:
         """Pay for reads and writes in one go, if there are credits for all of both."""
         reading, writing = self._costs(operations, gets)
-        if self._read is not None and not self._read.take_all(reading):
+        if self._read is not None and not self._read.try_take(reading):
             return False
-        if self._write is None or writing == 0 or self._write.take_all(writing):
+        if self._write is None or writing == 0 or self._write.try_take(writing):
             return True
         if self._read is not None:
-            self._read.give_back(reading)
+            self._read.refund(reading)
         return False
 
     def _costs(self, operations: Sequence[Operation], gets: int) -> tuple[float, float]:
-        if self._alike:
+        if self._uniform:
             return gets, len(operations) - gets
         writes = (operation for operation in operations if not isinstance(operation, Get))
         return gets * self._cost.get, sum(map(self._cost.of, writes))
@@ -146,19 +148,19 @@ def _credits(
     table: str,
     direction: Direction,
     rate: Rate | None,
-    shared: Shared | None,
+    shared: CreditSource | None,
     share: float,
-    metrics: Metrics | None,
+    metrics: RateLimitMetrics | None,
     partition: int | None,
 ) -> Credits | None:
     if rate is None:
         return None
     if shared is None:
         return rate.bucket()
-    return shared.credits(table, direction, rate, rate.part(share), metrics, partition)
+    return shared.credits(table, direction, rate, rate.scaled(share), metrics, partition)
 
 
-def _given(read: Rate | None, write: Rate | None) -> list[tuple[Direction, Rate]]:
+def _configured(read: Rate | None, write: Rate | None) -> list[tuple[Direction, Rate]]:
     rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
     return [(direction, rate) for direction, rate in rates if rate is not None]
 

@@ -19,25 +19,25 @@ from redis.exceptions import RedisClusterException
 
 from ...core.directions import Direction
 from .credits import Credits
-from .leased import Lease, LeasedBucket, Window
-from .metrics import Metrics
+from .leased import Lease, LeasedBucket, SharedWindow
+from .metrics import RateLimitMetrics
 from .policy import Rate
 
 log = logging.getLogger(__name__)
 
-ANSWER_MAX_S = 0.25
+RESPONSE_TIMEOUT_S = 0.25
 """How long Redis is waited for."""
 
-CONNECT_MAX_S = 2.0
+CONNECT_TIMEOUT_S = 2.0
 """The same for its first answer, which may need connections to several nodes."""
 
-AGAIN_S = 1.0
+PROBE_INTERVAL_S = 1.0
 """How long Redis is left alone after it could not be asked."""
 
-PREFIX = "tableside-limits"
+KEY_PREFIX = "tableside-limits"
 """What the names of the library's keys begin with."""
 
-_AWAY = (StorageError, RedisClusterException, TimeoutError, OSError)
+_UNREACHABLE = (StorageError, RedisClusterException, TimeoutError, OSError)
 """A cluster of which no node answers is none of the driver's other errors, which the library makes its own of."""
 
 
@@ -48,18 +48,18 @@ class SharedCredits:
         self._storage = storage
         self._limiter = SlidingWindowCounterRateLimiter(storage)
         self._answered = False
-        self._returning: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, connection: dict[str, Any], *, cluster: bool = False) -> Self:
         """Return credits of the Redis that a driver's connection arguments name; it is connected when first asked."""
         options = _options(connection)
         if not cluster:
-            return cls(RedisStorage("async+redis://", True, "redispy", PREFIX, **options))
+            return cls(RedisStorage("async+redis://", True, "redispy", KEY_PREFIX, **options))
         host, port = options.pop("host", "localhost"), options.pop("port", 6379)
         options.pop("db", None)
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return cls(RedisClusterStorage(f"async+redis+cluster://{where}", True, "redispy", PREFIX, **options))
+        return cls(RedisClusterStorage(f"async+redis+cluster://{where}", True, "redispy", KEY_PREFIX, **options))
 
     def credits(
         self,
@@ -67,7 +67,7 @@ class SharedCredits:
         direction: Direction,
         rate: Rate,
         own: Rate,
-        metrics: Metrics | None,
+        metrics: RateLimitMetrics | None,
         partition: int | None = None,
     ) -> Credits:
         """Return the credits of one direction of a table, or of one partition of it.
@@ -76,44 +76,44 @@ class SharedCredits:
         """
         fallbacks = metrics.fallbacks.labels(table, direction) if metrics else None
         place = table if partition is None else f"{table}/{partition}"
-        window = Window(self._storage, self._limiter, f"{place}/{direction}", rate)
+        window = SharedWindow(self._storage, self._limiter, f"{place}/{direction}", rate)
         return LeasedBucket(partial(self._lease, window), window.most, rate, own.bucket(), fallbacks)
 
     async def close(self) -> None:
         """Let go of the connections."""
-        if self._returning is not None:
-            self._returning.cancel()
+        if self._probing is not None:
+            self._probing.cancel()
         bridge = self._storage.bridge
         assert isinstance(bridge, RedispyBridge)
         await bridge.storage.aclose()
 
-    async def _lease(self, window: Window, wanted: float, least: float) -> Lease | None:
-        if self._returning is not None:
+    async def _lease(self, window: SharedWindow, wanted: float, least: float) -> Lease | None:
+        if self._probing is not None:
             return None
         try:
-            async with asyncio.timeout(ANSWER_MAX_S if self._answered else CONNECT_MAX_S):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S if self._answered else CONNECT_TIMEOUT_S):
                 lease = await window.lease(wanted, least)
-        except _AWAY as error:
-            self._gone(error)
+        except _UNREACHABLE as error:
+            self._on_unreachable(error)
             return None
         self._answered = True
         return lease
 
-    def _gone(self, error: Exception) -> None:
-        if self._returning is None:
+    def _on_unreachable(self, error: Exception) -> None:
+        if self._probing is None:
             log.warning("the shared limiter cannot be asked, each replica limits itself: %s", type(error).__name__)
-            self._returning = asyncio.create_task(self._back())
+            self._probing = asyncio.create_task(self._probe())
 
-    async def _back(self) -> None:
+    async def _probe(self) -> None:
         """Ask until there is an answer."""
         self._answered = False
         while not self._answered:
-            await asyncio.sleep(AGAIN_S)
-            with contextlib.suppress(*_AWAY):
-                async with asyncio.timeout(CONNECT_MAX_S):
+            await asyncio.sleep(PROBE_INTERVAL_S)
+            with contextlib.suppress(*_UNREACHABLE):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await self._storage.get("whether it is there")
                 self._answered = True
-        self._returning = None
+        self._probing = None
         log.warning("the shared limiter can be asked again")
 
 
@@ -125,4 +125,4 @@ def _options(connection: dict[str, Any]) -> dict[str, Any]:
         options["unix_socket_path"] = options.pop("path")
     elif kind is not None:
         options["ssl"] = True
-    return options | {"socket_connect_timeout": CONNECT_MAX_S, "socket_timeout": CONNECT_MAX_S, "retry": None}
+    return options | {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": CONNECT_TIMEOUT_S, "retry": None}

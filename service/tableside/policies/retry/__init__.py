@@ -17,9 +17,9 @@ attempt of ours or an earlier request of the caller applied it cannot be told.
 Knows nothing of what a store does to try again by itself. Scans are not tried again.
 """
 
-from .backoff import Attempts, Backoff
+from .backoff import BackoffKind, RetrySchedule
 from .budget import RetryBudget
-from .metrics import Metrics
+from .metrics import RetryMetrics
 from .policy import Retry
 
-__all__ = ["Attempts", "Backoff", "Metrics", "Retry", "RetryBudget"]
+__all__ = ["BackoffKind", "Retry", "RetryBudget", "RetryMetrics", "RetrySchedule"]

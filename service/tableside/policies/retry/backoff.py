@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-Backoff = Literal["exponential", "fixed", "none"]
+BackoffKind = Literal["exponential", "fixed", "none"]
 
 
-class Attempts(msgspec.Struct, frozen=True):
+class RetrySchedule(msgspec.Struct, frozen=True):
     """`attempts_max` counts calls, the first included.
 
     Before attempt n + 1 the pause is random between 0 and `pause_s` * 2 ** (n - 1) seconds, `pause_max_s` at most
@@ -18,7 +18,7 @@ class Attempts(msgspec.Struct, frozen=True):
     """
 
     attempts_max: int = 3
-    backoff: Backoff = "exponential"
+    backoff: BackoffKind = "exponential"
     pause_s: float = 0.05
     pause_max_s: float = 2.0
     total_s: float | None = None

@@ -13,7 +13,7 @@ from ...core.directions import direction
 Reason = Literal["attempts", "deadline", "total", "budget"]
 
 
-class Metrics:
+class RetryMetrics:
     """The metrics that the tables of one catalog share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -35,10 +35,10 @@ class Metrics:
         )
 
 
-class Counts:
+class RetryCounters:
     """One table's part of the metrics, or of none."""
 
-    def __init__(self, table: str, metrics: Metrics | None) -> None:
+    def __init__(self, table: str, metrics: RetryMetrics | None) -> None:
         self._table = table
         self._metrics = metrics
 

@@ -12,12 +12,12 @@ from ...core.directions import DIRECTIONS, Direction, all_succeeded, apply_by_di
 from ...core.errors import Overloaded
 from ...core.store import Policy
 from ...telemetry import Traces, waiting
-from .backoff import Attempts
+from .backoff import RetrySchedule
 from .budget import RetryBudget
-from .metrics import Counts, Metrics, Reason
+from .metrics import Reason, RetryCounters, RetryMetrics
 
 
-class _Ends(msgspec.Struct, frozen=True, gc=False):
+class _Deadlines(msgspec.Struct, frozen=True, gc=False):
     """When the caller's time is over, and when that of attempts and pauses is."""
 
     deadline: float
@@ -37,21 +37,21 @@ class Retry(Policy):
         self,
         inner: Store,
         *,
-        read: Attempts,
-        write: Attempts,
+        read: RetrySchedule,
+        write: RetrySchedule,
         budget: RetryBudget | None = None,
         jitter: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        metrics: Metrics | None = None,
+        metrics: RetryMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        self._attempts: dict[Direction, Attempts] = {"read": read, "write": write}
+        self._attempts: dict[Direction, RetrySchedule] = {"read": read, "write": write}
         self._endless = read.total_s is None and write.total_s is None
         self._budget = budget or RetryBudget()
         self._jitter = jitter
         self._sleep = sleep
-        self._counts = Counts(inner.spec.name, metrics)
+        self._counts = RetryCounters(inner.spec.name, metrics)
         self._traces = traces
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
@@ -62,8 +62,8 @@ class Retry(Policy):
             outcomes = await self._inner.apply(operations, until)
             if all_succeeded(outcomes):
                 return outcomes
-            return await self._again(operations, outcomes, _Ends(until, math.inf))
-        read, write = (_Ends(until, self._attempts[name].ends_at(now)) for name in DIRECTIONS)
+            return await self._again(operations, outcomes, _Deadlines(until, math.inf))
+        read, write = (_Deadlines(until, self._attempts[name].ends_at(now)) for name in DIRECTIONS)
         if read == write or (gets := count_reads(operations)) == len(operations):
             return await self._tried(operations, read)
         if gets == 0:
@@ -72,13 +72,13 @@ class Retry(Policy):
             operations, lambda some: self._tried(some, read), lambda some: self._tried(some, write)
         )
 
-    async def _tried(self, operations: Sequence[Operation], ends: _Ends) -> list[Outcome]:
+    async def _tried(self, operations: Sequence[Operation], ends: _Deadlines) -> list[Outcome]:
         outcomes = await self._attempt(operations, ends)
         if all_succeeded(outcomes):
             return outcomes
         return await self._again(operations, outcomes, ends)
 
-    async def _again(self, operations: Sequence[Operation], first: list[Outcome], ends: _Ends) -> list[Outcome]:
+    async def _again(self, operations: Sequence[Operation], first: list[Outcome], ends: _Deadlines) -> list[Outcome]:
         outcomes = list(first)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
         attempt = 1
@@ -89,7 +89,7 @@ class Retry(Policy):
                 outcomes[position] = _told(outcomes[position], outcome)
         return outcomes
 
-    async def _attempt(self, operations: Sequence[Operation], ends: _Ends) -> list[Outcome]:
+    async def _attempt(self, operations: Sequence[Operation], ends: _Deadlines) -> list[Outcome]:
         if ends.deadline <= ends.total:
             return await self._inner.apply(operations, ends.deadline)
         outcomes = await self._inner.apply(operations, ends.total)
@@ -109,7 +109,12 @@ class Retry(Policy):
         return StoreUnavailable(detail, applied=outcome.applied)
 
     async def _worth_another(
-        self, operations: Sequence[Operation], outcomes: list[Outcome], failed: list[int], attempt: int, ends: _Ends
+        self,
+        operations: Sequence[Operation],
+        outcomes: list[Outcome],
+        failed: list[int],
+        attempt: int,
+        ends: _Deadlines,
     ) -> list[int]:
         """Return which of the failed are to be tried again now, after the pause before that."""
         able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
@@ -124,7 +129,7 @@ class Retry(Policy):
             self._counts.retried([operations[at] for at in chosen])
         return chosen
 
-    def _in_time(self, operations: Sequence[Operation], waits_s: dict[int, float], ends: _Ends) -> list[int]:
+    def _in_time(self, operations: Sequence[Operation], waits_s: dict[int, float], ends: _Deadlines) -> list[int]:
         """Return those whose pause ends before their time does."""
         now, all_left = asyncio.get_running_loop().time(), list(waits_s)
         before_deadline = [at for at in all_left if now + waits_s[at] < ends.deadline]

@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 
 from ....core import Key
-from ..metrics import Metrics
+from ..metrics import CacheMetrics
 from ..peers import OnKeys
-from .connection import Demoted, connecting
+from .connection import Demoted, connector
 from .protocol import Message
-from .publisher import Telling
-from .subscriber import Hearing
+from .publisher import Publisher
+from .subscriber import Subscriber
 
 log = logging.getLogger(__name__)
 
-LAST_WORDS_MAX_S = 1.0
+CLOSE_FLUSH_MAX_S = 1.0
 """How long what is still to be told may take when a channel is closed."""
 
 
-class Member(msgspec.Struct, frozen=True, eq=False):
+class ChannelSubscription(msgspec.Struct, frozen=True, eq=False):
     """A cache that takes part in a channel: see `others.Membership`."""
 
     channel: "Channel"
@@ -35,13 +35,13 @@ class Member(msgspec.Struct, frozen=True, eq=False):
     on_lost: Callable[[], None]
     on_sent: Callable[[int], None]
 
-    def tell(self, keys: Collection[Key]) -> None:
+    def publish(self, keys: Collection[Key]) -> None:
         """Have the other replicas hear that these keys were written."""
-        self.channel.tell(self.table, keys)
+        self.channel.publish(self.table, keys)
 
-    async def told(self, until: float) -> None:
+    async def flushed(self, until: float) -> None:
         """Return when the channel has taken what was told so far, or shortly after if it does not."""
-        await self.channel.told(until)
+        await self.channel.flushed(until)
 
     def leave(self) -> None:
         """Hear nothing more."""
@@ -58,20 +58,20 @@ class Channel:
         store: str,
         cluster: bool = False,
         connect_timeout_s: float = 2.0,
-        metrics: Metrics | None = None,
+        metrics: CacheMetrics | None = None,
     ) -> None:
         self._store = store
         self._metrics = metrics
         self._sender = secrets.token_bytes(8)
-        self._members: dict[str, list[Member]] = {}
+        self._members: dict[str, list[ChannelSubscription]] = {}
         self._hears: bool | None = None
         self._tells: bool | None = None
         self._demoted = False
         self._closed = False
         name = f"tableside:writes:{int(connection.get('db') or 0)}"
-        connect = connecting(connection, connect_timeout_s)
-        self._hearing = Hearing(connect, name, self._heard, self._hearing_changed)
-        self._telling = Telling(connect, name, self._sender, cluster, self._sent, self._telling_changed)
+        connect = connector(connection, connect_timeout_s)
+        self._hearing = Subscriber(connect, name, self._heard, self._hearing_changed)
+        self._telling = Publisher(connect, name, self._sender, cluster, self._sent, self._telling_changed)
         self._tasks = [asyncio.create_task(self._hearing.run()), asyncio.create_task(self._telling.run())]
         self._show()
 
@@ -83,7 +83,7 @@ class Channel:
         store: str,
         cluster: bool = False,
         connect_timeout_s: float = 2.0,
-        metrics: Metrics | None = None,
+        metrics: CacheMetrics | None = None,
     ) -> "Channel":
         """Return a channel that connects by itself, however long that takes.
 
@@ -99,21 +99,21 @@ class Channel:
 
     def subscribe(
         self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
-    ) -> Member:
+    ) -> ChannelSubscription:
         """Take part as a cache of the table that has this name in its store: see `others.Others`."""
-        member = Member(self, table, on_keys, on_lost, on_sent)
+        member = ChannelSubscription(self, table, on_keys, on_lost, on_sent)
         self._members.setdefault(table, []).append(member)
         return member
 
-    def tell(self, table: str, keys: Collection[Key]) -> None:
+    def publish(self, table: str, keys: Collection[Key]) -> None:
         """Have the other replicas hear that these keys of a table were written."""
-        self._telling.tell(table, keys)
+        self._telling.publish(table, keys)
 
-    async def told(self, until: float) -> None:
+    async def flushed(self, until: float) -> None:
         """Return when the server has taken what was told so far, or shortly after if it does not."""
-        await self._telling.told(until)
+        await self._telling.flushed(until)
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: ChannelSubscription) -> None:
         """Let a cache hear nothing more."""
         members = self._members.get(member.table, [])
         if member in members:
@@ -127,7 +127,7 @@ class Channel:
             return
         self._closed = True
         if self._tells:
-            await self._telling.told(asyncio.get_running_loop().time() + LAST_WORDS_MAX_S, LAST_WORDS_MAX_S)
+            await self._telling.flushed(asyncio.get_running_loop().time() + CLOSE_FLUSH_MAX_S, CLOSE_FLUSH_MAX_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)

@@ -21,7 +21,7 @@ class Demoted(Exception):
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
-def connecting(connection: Mapping[str, Any], connect_timeout_s: float) -> Connect:
+def connector(connection: Mapping[str, Any], connect_timeout_s: float) -> Connect:
     """Return what makes connections, of what the driver is to be told of them."""
     told = dict(connection)
     told.pop("db", None)  # What is published is of no database.
@@ -52,7 +52,7 @@ PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
 
 
-class Pauses:
+class ReconnectBackoff:
     """Grow from failure to failure, and begin again after a success."""
 
     def __init__(self) -> None:

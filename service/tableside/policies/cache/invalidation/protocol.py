@@ -22,7 +22,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     keys: list[Key] | None
 
 
-class Unsaid:
+class PendingInvalidations:
     """What is still to be told, by table; `waiting` are those who want to know when it has been."""
 
     def __init__(self) -> None:
@@ -37,25 +37,25 @@ class Unsaid:
             if keys is None or len(known) > KEYS_MAX:
                 self.tables[table] = None
 
-    def put_back(self, unsaid: "Unsaid") -> None:
+    def merge(self, unsaid: "PendingInvalidations") -> None:
         """Add what could not be told."""
         for table, keys in unsaid.tables.items():
             self.add(table, keys)
         self.waiting += unsaid.waiting
 
-    def said(self) -> None:
+    def acknowledge(self) -> None:
         """Let those go on who wait."""
         for future in self.waiting:
             if not future.done():
                 future.set_result(None)
 
 
-def encoded(sender: bytes, unsaid: Mapping[str, Iterable[Key] | None]) -> dict[str, tuple[bytes, int]]:
+def encode_messages(sender: bytes, unsaid: Mapping[str, Iterable[Key] | None]) -> dict[str, tuple[bytes, int]]:
     """Return a message for each table, and how many keys it names (1 for all)."""
     return {table: _one(sender, table, keys) for table, keys in unsaid.items()}
 
 
-def decoded(raw: object) -> Message | None:
+def decode_message(raw: object) -> Message | None:
     """Return a message; None if it is none that this version understands."""
     try:
         return _DECODER.decode(raw) if isinstance(raw, bytes) else None

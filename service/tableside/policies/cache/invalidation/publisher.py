@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection
 from redis.asyncio.connection import Connection
 
 from ....core import Key
-from .connection import Connect, Demoted, Pauses
-from .protocol import Unsaid, encoded
+from .connection import Connect, Demoted, ReconnectBackoff
+from .protocol import PendingInvalidations, encode_messages
 
-WAIT_MAX_S = 0.1
+FLUSH_WAIT_MAX_S = 0.1
 """How long a write waits until the others are told; nobody waits while they cannot be."""
 
-ANSWER_MAX_S = 2.0
+RESPONSE_TIMEOUT_S = 2.0
 """How long the server is waited for before another connection is made."""
 
-QUIET_MAX_S = 1.0
+IDLE_CHECK_S = 1.0
 """After so long a silence the server is asked whether it is there."""
 
 
-class Telling:
+class Publisher:
     """A connection that publishes; what is unsaid while there is none is kept, in so many words.
 
     A server that is the replica of another, as after a failover, will not do unless `replicas_do`: in a cluster all
@@ -43,18 +43,18 @@ class Telling:
         self._replicas_do = replicas_do
         self._sent = sent
         self._changed = changed
-        self._pauses = Pauses()
-        self._unsaid = Unsaid()
-        self._saying = Unsaid()
+        self._pauses = ReconnectBackoff()
+        self._unsaid = PendingInvalidations()
+        self._saying = PendingInvalidations()
         self._wanted = asyncio.Event()
         self._prompt = True
 
-    def tell(self, table: str, keys: Collection[Key]) -> None:
+    def publish(self, table: str, keys: Collection[Key]) -> None:
         """Have keys of a table told of soon."""
         self._unsaid.add(table, keys)
         self._wanted.set()
 
-    async def told(self, until: float, wait_max_s: float = WAIT_MAX_S) -> None:
+    async def flushed(self, until: float, wait_max_s: float = FLUSH_WAIT_MAX_S) -> None:
         """Return when everything so far is told, or shortly after if it cannot be."""
         unsaid = next((one for one in (self._unsaid, self._saying) if one.tables), None)
         loop = asyncio.get_running_loop()
@@ -79,28 +79,28 @@ class Telling:
 
     async def _tell(self, link: Connection) -> None:
         while True:
-            self._saying, self._unsaid = self._unsaid, Unsaid()
+            self._saying, self._unsaid = self._unsaid, PendingInvalidations()
             self._wanted.clear()
             try:
-                async with asyncio.timeout(ANSWER_MAX_S):
+                async with asyncio.timeout(RESPONSE_TIMEOUT_S):
                     counts = await self._say(link, self._saying)
             except BaseException:
-                self._unsaid.put_back(self._saying)
+                self._unsaid.merge(self._saying)
                 raise
             finally:
-                said, self._saying = self._saying, Unsaid()
-            said.said()
+                said, self._saying = self._saying, PendingInvalidations()
+            said.acknowledge()
             self._pauses.succeeded()
             self._prompt = True
             self._changed(None)
             for table, count in counts.items():
                 self._sent(table, count)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), QUIET_MAX_S)
+                await asyncio.wait_for(self._wanted.wait(), IDLE_CHECK_S)
 
-    async def _say(self, link: Connection, unsaid: Unsaid) -> dict[str, int]:
+    async def _say(self, link: Connection, unsaid: PendingInvalidations) -> dict[str, int]:
         """Publish, and return how many keys of which table; with nothing to say, see whether the server is there."""
-        messages = encoded(self._sender, unsaid.tables)
+        messages = encode_messages(self._sender, unsaid.tables)
         commands: list[tuple[str | bytes, ...]] = [("PUBLISH", self._name, raw) for raw, _ in messages.values()]
         await link.send_packed_command(link.pack_commands([*commands, ("ROLE",)]), check_health=False)
         for _ in commands:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from redis.asyncio.connection import Connection
 
-from .connection import Connect, Demoted, Pauses
-from .protocol import Message, decoded
+from .connection import Connect, Demoted, ReconnectBackoff
+from .protocol import Message, decode_message
 
-QUIET_MAX_S = 1.0
+IDLE_CHECK_S = 1.0
 """After so long a silence the server is asked whether it is there, and has as long to answer."""
 
 
-class Hearing:
+class Subscriber:
     """A subscription that is made again whenever it is lost.
 
     `heard` gets each message, None in place of one that cannot be read. `changed` gets None when there is a
@@ -30,7 +30,7 @@ class Hearing:
         self._name = name
         self._heard = heard
         self._changed = changed
-        self._pauses = Pauses()
+        self._pauses = ReconnectBackoff()
         self._outdated = False
 
     def renew(self) -> None:
@@ -55,13 +55,13 @@ class Hearing:
             if self._outdated:
                 raise Demoted
             try:
-                async with asyncio.timeout(QUIET_MAX_S):
+                async with asyncio.timeout(IDLE_CHECK_S):
                     reply = await link.read_response(disconnect_on_error=False)
             except TimeoutError:
                 if asked:
                     raise
                 asked = True
-                async with asyncio.timeout(QUIET_MAX_S):
+                async with asyncio.timeout(IDLE_CHECK_S):
                     await link.send_command("PING", check_health=False)
                 continue
             asked = False
@@ -70,7 +70,7 @@ class Hearing:
     def _take(self, reply: object) -> None:
         match reply:
             case [b"message", _, raw]:
-                self._heard(decoded(raw))
+                self._heard(decode_message(raw))
             case [b"subscribe", _, _]:
                 self._pauses.succeeded()
                 self._changed(None)
