@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import httpx
 import psutil
+import redis
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-
-import redis
 
 _OPERATIONS = "tableside_operations_total"
 _CALLS = "tableside_store_call_duration_seconds_count"

@@ -11,10 +11,10 @@ from typing import Any, Protocol, Self
 
 import aioboto3
 import asyncpg
+import redis as blocking
 import redis.asyncio as redis
 from aiobotocore.config import AioConfig
 
-import redis as blocking
 from tableside.core.concurrency import chunks_of, gather_bounded
 
 from . import records

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+import redis
 from pyspark.sql import DataFrame
 
-import redis
 from tableside_spark import TableClient
 
 from . import counts, flight_updates

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import redis
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.functions import col, lit
 
-import redis
 from tableside_spark import ChunkSize, Table, TableClient
 from tableside_spark.executor.chunks import chunks
 

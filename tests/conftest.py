@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from released import released
-from running import Service, running
+from support.released import released
+from support.running import Service, running
 
 __all__ = ["released", "service"]
 

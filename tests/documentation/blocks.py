@@ -3,9 +3,9 @@
 import re
 import textwrap
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts.bootstrap import ROOT
+
 GENERATED = "docs/reference/"
 """Pages that are made from the code, and compared with it as a whole."""
 

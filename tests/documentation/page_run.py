@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from consoles import SAID_URL, Command, as_run_here, commands, comparable
 from documentation.blocks import Block
-from running import Service, running
+from support.consoles import SAID_URL, Command, as_run_here, commands, comparable
+from support.running import Service, running
 
 COMMAND_S = 120
 

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from documentation.blocks import ROOT, Block, every_block
+from documentation.blocks import Block, every_block
 from documentation.claims import BASED, SUBMITTED, VALIDATED, claims_of
+from scripts.bootstrap import ROOT
 from spark_client.deployment import environments
 
 KUBERNETES = "1.34"

@@ -8,9 +8,10 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from documentation.blocks import ROOT, Block, every_block
+from documentation.blocks import Block, every_block
 from documentation.claims import CONTAINED, DRAWN, INSTALLED, NAMED, READ, claims_of
 from documentation.verbs import options_of
+from scripts.bootstrap import ROOT
 
 COLUMNS_MAX = 84
 """What a drawing may be wide, to be seen as one."""

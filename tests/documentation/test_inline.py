@@ -8,8 +8,9 @@ import tomllib
 import pytest
 from pydantic import BaseModel
 
-from documentation.blocks import ROOT, pages
+from documentation.blocks import pages
 from documentation.verbs import options_of, words
+from scripts.bootstrap import ROOT
 from tableside.auth import AuthSettings
 from tableside.settings import (
     BatchSettings,

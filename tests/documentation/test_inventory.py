@@ -1,14 +1,14 @@
 """Every code block of the README and the pages is run, compared or checked by a test that there is."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from documentation.blocks import Block, every_block, pages
 from documentation.claims import CLAIMS, Claim, claims_of
+from scripts.bootstrap import ROOT
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests"
 
 
 @pytest.mark.parametrize("block", every_block(), ids=str)

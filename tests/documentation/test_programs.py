@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,8 +11,9 @@ import pytest
 import yaml
 
 from documentation.blocks import blocks
-from running import Service, running
+from scripts.bootstrap import ROOT
 from servers.install import ensure_command
+from support.running import Service, running
 
 pytestmark = pytest.mark.server
 
@@ -91,7 +91,7 @@ def test_a_table_of_documents_made_by_hand(service: Service, profiles: str) -> N
 
 
 def test_a_table_of_columns_made_by_hand(service: Service) -> None:
-    text = (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8")
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
     said = re.search(r"The value of `N10156` is then `(\{.*?\})`", text)
     assert said is not None
     assert value(service, "aircraft", "N10156") == yaml.safe_load(said[1])

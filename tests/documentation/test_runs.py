@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from pyspark.sql import SparkSession
 
-import redis
 from documentation.blocks import blocks
 from documentation.claims import RUN, claims_of
 from documentation.page_run import PageRun

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pages.settings import top_model
 
-from documentation.blocks import ROOT
+from scripts.bootstrap import ROOT
 from tableside import stores
 
 EXPLAINED = "".join(

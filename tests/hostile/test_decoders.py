@@ -13,6 +13,7 @@ import pytest
 
 from hostile.decoders import DECODERS, decode
 from hostile.seeds import seeds
+from scripts.bootstrap import ROOT
 
 INPUTS = int(os.environ.get("TABLESIDE_SOAK_INPUTS", "0"))
 SEED = os.environ.get("TABLESIDE_SOAK_SEED", "7")
@@ -25,7 +26,7 @@ START_S_MAX = 300
 INPUT_S_MAX = 0.002
 """How long an input takes at the most, as far as the test as a whole waits for them."""
 
-TESTS = Path(__file__).parent.parent
+TESTS = ROOT / "tests"
 
 
 @pytest.mark.server

@@ -18,7 +18,7 @@ import pytest
 
 from hostile.requests import MARKER
 from hostile.senders import Answers, send
-from running import Service, running
+from support.running import Service, running
 
 pytestmark = pytest.mark.server
 

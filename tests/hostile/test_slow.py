@@ -8,8 +8,8 @@ import psutil
 import pytest
 from bench.slow_callers import SlowCallers
 
-from raw_http import Connection
-from served import RECORD, Served, served
+from support.raw_http import Connection
+from support.served import RECORD, Served, served
 from tableside.http import request_lifecycle
 from tableside.server import connection as protocol
 from tableside.server import server, slow_readers

@@ -14,10 +14,10 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kinds import EVERY, REMOTE, Kind, kind
-from running import Service, running
+from contract import put, same
 from servers.proxy import FaultProxy
-from store_contract import put, same
+from support.kinds import EVERY, REMOTE, Kind, kind
+from support.running import Service, running
 from tableside.catalog.catalog import Catalog, Environment
 from tableside.catalog.stack import StackMetrics
 from tableside.catalog.table import Table

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from naive import Asked, Naive, Told
-from store_contract import same
+from contract import same
+from support.naive import Asked, Naive, Told
 from tableside.catalog.table import Table
 from tableside.core import updates, values
 from tableside.core.backend import Backend

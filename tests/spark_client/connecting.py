@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
+from scripts.bootstrap import ROOT
+
+TESTS = ROOT / "tests"
 END_MAX_S = 600
 
 

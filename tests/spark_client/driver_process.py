@@ -13,7 +13,9 @@ from pathlib import Path
 
 import psutil
 
-TESTS = Path(__file__).resolve().parent.parent
+from scripts.bootstrap import ROOT
+
+TESTS = ROOT / "tests"
 END_MAX_S = 30.0
 DAEMON = "daemon pyspark.worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"

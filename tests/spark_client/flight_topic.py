@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet
 from demo import flights
 
-from kafka_topics import Received, create_topic, send
+from support.kafka_topics import Received, create_topic, send
 from tableside_spark import TableClient
 
 PARTITIONS = 4

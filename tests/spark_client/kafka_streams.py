@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_topics import Received, read, send
+from support.kafka_topics import Received, read, send
 
 RUN_MAX_S = 120
 Copies = Counter[tuple[int, bytes | None, bytes | None]]

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from running import running
 from servers.process import free_port
+from support.running import running
 
 
 class RestartedService:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from certificates import Signed
-from running import running
 from servers.process import free_port
+from support.certificates import Signed
+from support.running import running
 
 
 @contextmanager

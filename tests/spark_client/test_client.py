@@ -14,8 +14,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from running import Service
 from servers.process import free_port
+from support.running import Service
 from tableside_client.client import _Bearer
 from tableside_client.connection import Connection
 from tableside_client.credential import READ_AGAIN_S, Credential, CredentialError, HeldToken

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_topics import create_topic
+from scripts.bootstrap import ROOT
 from spark_client.kafka_streams import fill, held, stream_of
+from support.kafka_topics import create_topic
 from tableside_spark import default_partition
 
 pytestmark = [
@@ -18,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "multicast.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "multicast.md").read_text(encoding="utf-8")
 ALERTS = [("EU", "storm"), ("US", "fog"), ("all", "strike"), (None, "noise"), ("Asia", "heat"), ("EU", "ice")]
 
 

@@ -10,9 +10,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from kafka_topics import Received, create_topic, read, send
 from spark_client.kafka_placement.keys import placed
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
+from support.kafka_topics import Received, create_topic, read, send
 from tableside_spark import BROADCAST, DEFAULT, DROP, StreamPartitioner, default_partition, multicast
 
 pytestmark = [

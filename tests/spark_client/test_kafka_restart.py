@@ -10,9 +10,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from kafka_topics import create_topic
 from spark_client.kafka_sessions import ATTEMPTS
 from spark_client.kafka_streams import Copies, counted, drain, fill, held, stream_of
+from support.kafka_topics import create_topic
 from tableside_spark import multicast
 
 pytestmark = [

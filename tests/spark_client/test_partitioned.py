@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
-from running import Service, running
+from scripts.bootstrap import ROOT
+from support.running import Service, running
 from tableside_spark import (
     BROADCAST,
     DEFAULT,
@@ -211,7 +212,7 @@ def test_what_says_no_partition_is_where_the_client_would_put_it(spark: SparkSes
 
 
 def test_the_program_of_the_page(spark: SparkSession, service: Service) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "multicast.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "multicast.md").read_text(encoding="utf-8")
     partitioner, *_, program = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     regions = [("EU", "storm"), ("US", "fog"), ("all", "strike"), ("Asia", "heat")]
     alerts = spark.createDataFrame(regions, "key string, value string")

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
-from running import Service
 from servers.process import free_port
+from support.running import Service
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
 

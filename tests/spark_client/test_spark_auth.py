@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from running import Service, running
+from support.running import Service, running
 from tableside_client.errors import TableError
 from tableside_spark import Table, register
 

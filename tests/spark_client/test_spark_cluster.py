@@ -12,8 +12,8 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
-from running import Service
 from spark_client.sessions import session
+from support.running import Service
 from tableside_spark import StreamPartitioner, Table, multicast
 from tableside_spark.executor.write_task import WriteTask
 from tableside_spark.write import job

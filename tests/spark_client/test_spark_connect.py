@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from running import Service
 from servers.process import free_port
 from spark_client.connecting import printed_by
+from support.running import Service
 
 pytestmark = pytest.mark.jvm
 

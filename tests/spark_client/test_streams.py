@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from running import Service
+from support.running import Service
 from tableside_spark import Table, TableClient, TableError, progress
 from tableside_spark.write.micro_batch import query_id_in
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit
 
-from running import Service
+from scripts.bootstrap import ROOT
+from support.running import Service
 from tableside_spark import Table, TableClient
 
 pytestmark = [
@@ -19,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-TEXT = (Path(__file__).parents[2] / "docs" / "streaming.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
 COUNTING, EACH_BATCH, CHANGES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 

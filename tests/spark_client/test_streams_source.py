@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from running import Service
+from support.running import Service
 from tableside_spark import TableClient
 
 pytestmark = [

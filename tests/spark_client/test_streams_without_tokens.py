@@ -9,8 +9,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from running import Service, running
 from servers.redis import redis
+from support.running import Service, running
 from tableside_spark import Table, TableClient, TableError
 
 pytestmark = [

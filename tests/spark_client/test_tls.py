@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from certificates import Authority, Signed
-from running import Service
 from spark_client.secured import secured
+from support.certificates import Authority, Signed
+from support.running import Service
 from tableside_client.errors import TLS_REFUSED, UNREACHABLE
 from tableside_client.retries import Retries
 from tableside_client.tls import TlsFileError

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from running import Service, running
 from spark_client.sessions import session
+from support.running import Service, running
+from support.waiting import until
 from tableside_client.errors import TableError
 from tableside_spark import Table, TableClient
-from waiting import until
 
 pytestmark = [
     pytest.mark.jvm,

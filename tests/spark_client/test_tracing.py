@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, use_span
 
-from running import Service, running
 from service.telemetry.collector import Collector, Seen, collecting
+from support.running import Service, running
 from tableside_client.tracing import trace_headers
 from tableside_spark import TableClient
 from tableside_spark.executor.ordered_pool import in_order

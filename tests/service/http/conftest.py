@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from running import running
 from service.http.asking import STORES, Asking
+from support.running import running
 
 CONFIG = """
 stores:

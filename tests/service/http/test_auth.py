@@ -19,8 +19,8 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient, Response
 from starlette.types import Scope
 
-from running import Service, running
 from service.http.asking import ARROW, Asking, check_problem, check_refused, fresh, statuses
+from support.running import Service, running
 from tableside.app import create_app
 from tableside.catalog.table import Table
 from tableside.core.caller_context import CALLER

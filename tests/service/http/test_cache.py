@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
 
-from scripted import Scripted
+from contract import put
 from service.http.asking import ARROW, Asking, check_refused, fresh, path_of, read, stream
-from store_contract import put
+from support.scripted import Scripted
 from tableside.app import create_app
 from tableside.catalog.table import Table
 from tableside.core.operations import Operation

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from served import BATCH, POLICIES, RECORD, connected, served
+from support.served import BATCH, POLICIES, RECORD, connected, served
 
 WAIT_S = 5.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from served import BATCH, POLICIES, RECORD, Served, connected, served
+from support.served import BATCH, POLICIES, RECORD, Served, connected, served
 
 LONG_S = 20.0
 SHORT_S = 0.3

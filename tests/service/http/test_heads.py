@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from raw_http import Connection, Unanswered
-from served import RECORD, Served, served
+from support.raw_http import Connection, Unanswered
+from support.served import RECORD, Served, served
 from tableside.server import connection as protocol
 
 

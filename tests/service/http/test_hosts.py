@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from running import running
+from support.running import running
 from tableside.app import create_app
 from tableside.settings import SettingsError, checked
 

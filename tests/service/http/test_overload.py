@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from raw_http import Answer, Connection
-from served import BATCH, RECORD, Served, connected, served
+from support.raw_http import Answer, Connection
+from support.served import BATCH, RECORD, Served, connected, served
 from tableside.http import request_lifecycle
 
 BYTES_MAX = 10_000

@@ -11,10 +11,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from naive import No, updated
-from running import running
 from service.http.asking import ARROW, Asking, Result, check_problem, check_refused, fresh, read, stream
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
+from support.naive import No, updated
+from support.running import running
 from tableside.core.partitioner import default_partition
 
 pytestmark = pytest.mark.server

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scripted import Scripted
-from store_contract import PolicyContract, Time, put
+from contract import PolicyContract, Time, put
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time, now
 from tableside.core.errors import Overloaded
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Page, Policy, Scan, Store
 from tableside.policies.bulkhead import Bulkhead, BulkheadMetrics
-from virtual_time import in_virtual_time, now
 
 
 class TestBulkheadOfOne(PolicyContract):

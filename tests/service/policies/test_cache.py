@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cache_site import Site
-from store_contract import PolicyContract, Time, put, text, update
+from contract import PolicyContract, Time, put, text, update
+from support.cache_site import Site
+from support.virtual_time import in_virtual_time, now
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Scan, Store
 from tableside.policies.cache import Cache
 from tableside.policies.cache.entries import Entries
-from virtual_time import in_virtual_time, now
 
 ROOMY = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {

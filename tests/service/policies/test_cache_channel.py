@@ -18,11 +18,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from scripted import Scripted
+from contract import put, text
 from servers.install import ensure_command
 from servers.process import HOST, free_port
 from servers.proxy import FaultProxy
-from store_contract import put, text
+from support.scripted import Scripted
 from tableside.core.errors import InvalidOperation, StoreUnavailable
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
 from tableside.core.store import TableSpec

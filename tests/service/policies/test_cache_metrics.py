@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cache_site import Site
-from store_contract import put
+from contract import put
+from support.cache_site import Site
+from support.virtual_time import in_virtual_time
 from tableside.core.operations import Delete, Get, Key
 from tableside.policies.cache import CacheMetrics
-from virtual_time import in_virtual_time
 
 
 class Shown:

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cache_site import Site
-from kinds import EVERY, kind
-from scripted import Scripted
-from store_contract import put, text, update
+from contract import put, text, update
+from support.cache_site import Site
+from support.kinds import EVERY, kind
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time, now
 from tableside import stores
 from tableside.core import values
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError
@@ -19,7 +20,6 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Record, T
 from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache
 from tableside.settings import checked
-from virtual_time import in_virtual_time, now
 
 
 def n(number: int) -> bytes:

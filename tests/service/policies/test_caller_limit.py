@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scripted import Scripted
-from store_contract import PolicyContract, Time, put
+from contract import PolicyContract, Time, put
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time, now
 from tableside.core.caller_context import CALLER
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
@@ -15,7 +16,6 @@ from tableside.core.store import Policy, Store
 from tableside.policies.cache import Cache
 from tableside.policies.rate_limit import CallerLimit, CallerLimitMetrics, Rate
 from tableside.policies.rate_limit.per_caller import Buckets
-from virtual_time import in_virtual_time, now
 
 
 class TestCallerLimit(PolicyContract):

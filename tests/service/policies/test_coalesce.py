@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from store_contract import one, put, update, value
+from contract import one, put, update, value
 from tableside.core.errors import DeadlineExceeded, Internal, RecordNotFound, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store, TableSpec

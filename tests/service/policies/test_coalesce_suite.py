@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from store_contract import PolicyContract, Time, put, update
+from contract import PolicyContract, Time, put, update
 from tableside.core import values
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from support.virtual_time import in_virtual_time, now
 from tableside.policies.rate_limit import Rate
 from tableside.policies.rate_limit.leased import KEEP_S, LEASE_S, Lease, LeasedBucket
-from virtual_time import in_virtual_time, now
 
 
 class Limiter:

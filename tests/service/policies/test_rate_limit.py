@@ -8,14 +8,14 @@ import random
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scripted import Scripted
-from store_contract import PolicyContract, Time, put
+from contract import PolicyContract, Time, put
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time, now
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
 from tableside.policies.rate_limit import Rate, RateLimit, RateLimitMetrics
 from tableside.policies.rate_limit.bucket import Bucket
-from virtual_time import in_virtual_time, now
 
 
 class TestRateLimitThatDividesCalls(PolicyContract):

@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from scripted import Scripted
-from spans import Spans
-from store_contract import PolicyContract, Time, put, update
+from contract import PolicyContract, Time, put, update
+from support.scripted import Scripted
+from support.spans import Spans
+from support.virtual_time import in_virtual_time, now
 from tableside.core.errors import Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.rate_limit import Cost, Rate, RateLimit
 from tableside.policies.rate_limit.bucket import Bucket
 from tableside.stores.memory import MemoryStore
-from virtual_time import in_virtual_time, now
 
 
 class TestRateLimitWithCosts(PolicyContract):

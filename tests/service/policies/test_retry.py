@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scripted import Fault, Scripted
-from spans import Spans
-from store_contract import PolicyContract, Time, put, same, update
+from contract import PolicyContract, Time, put, same, update
+from support.scripted import Fault, Scripted
+from support.spans import Spans
+from support.virtual_time import in_virtual_time, now
 from tableside.catalog.table import Table
 from tableside.core import values
 from tableside.core.errors import (
@@ -35,7 +36,6 @@ from tableside.policies.rate_limit import Rate, RateLimit
 from tableside.policies.retry import Retry, RetryBudget, RetryMetrics, RetrySchedule
 from tableside.policies.timeout import Timeout
 from tableside.stores.memory import MemoryStore
-from virtual_time import in_virtual_time, now
 
 
 class TestRetry(PolicyContract):

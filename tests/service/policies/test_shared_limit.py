@@ -14,12 +14,13 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 
-from scripted import Scripted
+from contract import PolicyContract, Time, put
 from servers.process import free_port
 from servers.proxy import FaultProxy
 from servers.redis import redis
-from spans import Spans
-from store_contract import PolicyContract, Time, put
+from support.scripted import Scripted
+from support.spans import Spans
+from support.virtual_time import now
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Put
 from tableside.core.store import Policy, Store, TableSpec
@@ -28,7 +29,6 @@ from tableside.policies.rate_limit.leased import KEEP_S, SharedWindow
 from tableside.policies.rate_limit.shared import CONNECT_TIMEOUT_S, PROBE_INTERVAL_S, RESPONSE_TIMEOUT_S, SharedCredits
 from tableside.stores.memory import MemoryStore
 from tableside.stores.redis.backend import RedisSettings
-from virtual_time import now
 
 pytestmark = pytest.mark.server
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from scripted import Scripted
-from store_contract import PolicyContract, Time, put, update
+from contract import PolicyContract, Time, put, update
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time, now
 from tableside.catalog.table import Table
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Get, Operation, Outcome, Record, Written
 from tableside.core.store import Policy, Store
 from tableside.policies.timeout import GRACE_S, Timeout, TimeoutMetrics
-from virtual_time import in_virtual_time, now
 
 
 class TestTimeout(PolicyContract):

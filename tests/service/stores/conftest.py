@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from dynamodb_tables import CREDENTIALS, settings
+from support.dynamodb_tables import CREDENTIALS, settings
 from tableside.stores.dynamodb.client import Client
 
 

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 from redis.asyncio import Redis
 
-from dynamodb_tables import CREDENTIALS
-from kinds import kind
+from contract import put
 from servers.process import HOST
 from servers.proxy import FaultProxy
-from store_contract import put
+from support.dynamodb_tables import CREDENTIALS
+from support.kinds import kind
 from tableside import stores
 from tableside.core.backend import Backend, Connections, connections_of
 from tableside.core.operations import Get, Record

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamodb_tables import fresh_store
-from store_contract import Basics, Expiry, KeysAndValues, Preconditions, Scans, StoreContract, Time, Tokens, Updates
-from store_contract.opening import Opens
+from contract import Basics, Expiry, KeysAndValues, Preconditions, Scans, StoreContract, Time, Tokens, Updates
+from contract.opening import Opens
+from support.dynamodb_tables import fresh_store
 from tableside.core.store import Store, TableSpec
 from tableside.stores.dynamodb.client import Client
 

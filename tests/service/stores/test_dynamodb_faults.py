@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dynamodb_tables import fresh_table, get_item, make, opened, settings
+from contract import one, pages, put, record, update, value, written
 from servers.process import HOST
 from servers.proxy import FaultProxy
-from store_contract import one, pages, put, record, update, value, written
+from support.dynamodb_tables import fresh_table, get_item, make, opened, settings
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Write, Written
 from tableside.core.store import Scan

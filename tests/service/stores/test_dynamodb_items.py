@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dynamodb_tables import fresh_table, get_item, opened, put_item
-from store_contract import Time, one, put, record, refused, same, scanned, update, value, written
+from contract import Time, one, put, record, refused, same, scanned, update, value, written
+from support.dynamodb_tables import fresh_table, get_item, opened, put_item
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
 from tableside.core.operations import Delete, Get, Operation, Record, Token, Written

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dynamodb_tables import a_name, fresh_table, get_item, make, opened, settings
+from contract import COMPOSITE, INTEGERS, THREE_PARTS, one, put, scanned, value, written
 from servers.dynamodb import dynalite
 from servers.process import HOST, free_port
-from store_contract import COMPOSITE, INTEGERS, THREE_PARTS, one, put, scanned, value, written
+from support.dynamodb_tables import a_name, fresh_table, get_item, make, opened, settings
 from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError, TableNotFound, Unsupported
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from store_contract import StoreContract, Time, put, record, written
+from contract import StoreContract, Time, put, record, written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemorySettings
 

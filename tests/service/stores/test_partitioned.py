@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from store_contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value
+from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value
 from tableside.core.backend import Backend
 from tableside.core.errors import (
     DeadlineExceeded,

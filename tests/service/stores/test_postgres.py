@@ -18,9 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 from pydantic import ValidationError
 
-from postgres_tables import database, new_name, psql, settings
-from service.test_stateful import Machine
-from store_contract import (
+from contract import (
     StoreContract,
     Time,
     etag,
@@ -34,6 +32,8 @@ from store_contract import (
     value,
     written,
 )
+from service.test_stateful import Machine
+from support.postgres_tables import database, new_name, psql, settings
 from tableside.core import values
 from tableside.core.backend import Backend
 from tableside.core.errors import (

@@ -13,9 +13,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from postgres_tables import database, new_name, psql, settings
-from service.test_stateful import Machine
-from store_contract import (
+from contract import (
     Basics,
     KeysAndValues,
     Preconditions,
@@ -36,7 +34,9 @@ from store_contract import (
     value,
     written,
 )
-from store_contract.opening import Opens
+from contract.opening import Opens
+from service.test_stateful import Machine
+from support.postgres_tables import database, new_name, psql, settings
 from tableside.core import values
 from tableside.core.backend import Backend
 from tableside.core.errors import (

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from postgres_tables import database, new_name, psql
+from contract import one, put, update, value, written
 from servers.postgres import postgres
 from servers.proxy import Connection as ProxyConnection
 from servers.proxy import FaultProxy
-from store_contract import one, put, update, value, written
+from support.postgres_tables import database, new_name, psql
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec

@@ -12,10 +12,7 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from redis_tables import connected, own
-from servers.process import free_port
-from servers.redis import redis
-from store_contract import (
+from contract import (
     COMPOSITE,
     INTEGERS,
     STRINGS,
@@ -32,6 +29,9 @@ from store_contract import (
     value,
     written,
 )
+from servers.process import free_port
+from servers.redis import redis
+from support.redis_tables import connected, own
 from tableside.core.errors import (
     InvalidOperation,
     MalformedRequest,

@@ -13,11 +13,11 @@ import pytest
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from redis_tables import connected, own
+from contract import STRINGS, StoreContract, Time, one, pages, put, scanned, update, value
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
-from store_contract import STRINGS, StoreContract, Time, one, pages, put, scanned, update, value
+from support.redis_tables import connected, own
 from tableside.core.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec

@@ -11,11 +11,11 @@ import psutil
 import pytest
 from redis.asyncio import Redis
 
-from redis_tables import connected, own
+from contract import STRINGS, one, pages, put, record, update, value, written
 from servers.process import HOST, free_port
 from servers.proxy import FaultProxy
 from servers.redis import redis
-from store_contract import STRINGS, one, pages, put, record, update, value, written
+from support.redis_tables import connected, own
 from tableside.catalog.table import Table
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written

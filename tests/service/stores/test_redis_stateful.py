@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace as changed
 
-from naive import Asked, Naive
-from redis_tables import own
+from contract import same
 from service.test_stateful import KEYS, Machine, operations, told
-from store_contract import same
+from support.naive import Asked, Naive
+from support.redis_tables import own
 from tableside.catalog.table import Table
 from tableside.core import values
 from tableside.core.operations import Get, Put, Record, Update, Written

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from store_contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
+from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
 from tableside.core.operations import Delete, Get, Operation, Token, Written

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from running import running
 from service.telemetry.lines import Lines, logged
+from support.running import running
 from tableside.app import create_app
 from tableside.core.operations import Operation
 from tableside.settings import checked

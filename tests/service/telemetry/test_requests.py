@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from service.telemetry.lines import Lines, logged
+from support.virtual_time import in_virtual_time
 from tableside.http.access_log import LINES_PER_S_MAX, RequestLog
 from tableside.http.request_context import Notes
 from tableside.telemetry import LogSettings
-from virtual_time import in_virtual_time
 
 ROUTE = "/v1/tables/{table}/records/{key:path}"
 PATH = "/v1/tables/t/records/marked-key"

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from running import Service, running
 from servers.process import free_port
 from service.telemetry.collector import Collector, Seen, collecting
+from support.running import Service, running
 from tableside import __version__
 from tableside.core.errors import Unsupported
 from tableside.telemetry import TraceSettings, trace_export

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, StatusCode, get_current_span, use_span
 from prometheus_client import CollectorRegistry
 
-from scripted import Scripted
-from store_contract import put
+from contract import put
+from support.scripted import Scripted
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.errors import Overloaded, StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome
@@ -26,7 +26,6 @@ from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
 from tableside.settings import TableSettings
 from tableside.telemetry.spans import Traces, current_link, waiting
-from virtual_time import in_virtual_time, now
 
 
 class Watch:

@@ -9,10 +9,11 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it ships none
 import pytest
 import yaml
 
+from scripts.bootstrap import ROOT
 from spark_client.deployment import environments, standalone, test_ways
 from spark_client.deployment.way_job import connect
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "spark-deployment.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "spark-deployment.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> Iterator[str]:

@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import pytest
 
+from scripts.bootstrap import ROOT
 from servers.process import free_port
 from spark_client.deployment.leaks import PIECE, Search, command_lines, new_secret
 from spark_client.deployment.pages import Pages, watched
 from spark_client.deployment.standalone import HOST, QUICK_START, Cluster, clean_environment, page
 
-ROOT = Path(__file__).resolve().parents[3]
 FLIGHTS = 2_000
 LOGGING = Path(__file__).with_name("log4j2.properties")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from running import Service
 from servers.process import free_port
 from spark_client.deployment import environments
 from spark_client.deployment.leaks import Search, new_secret
 from spark_client.deployment.standalone import HOST, QUICK_START, SPARK_HOME, Cluster, clean_environment
+from support.running import Service
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("deployment")]
 

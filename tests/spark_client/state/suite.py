@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from running import Service, running
+from support.running import Service, running
 
 SPARKS = "org.apache.spark.sql.execution.streaming.state"
 OURS = "tableside.state.TablesideStateStoreProvider"

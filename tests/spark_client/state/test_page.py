@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from documentation.blocks import blocks
-from running import running
+from scripts.bootstrap import ROOT
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
+from support.running import running
 from tableside_spark.state.session_config import Options, settings
 
 PAGE = "docs/state-store.md"
-ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 LATER = "N14228"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from running import Service
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import COPYING, FETCHING, TIDYING, Settings, ours, query_id, state_session
 from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import SHAPES, named
 from spark_client.state.suite import TABLE
+from support.running import Service
 from tableside_spark import TableClient
 
 pytestmark = [

@@ -10,7 +10,6 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from running import Service
 from spark_client.driver_process import EXECUTOR, kill
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
@@ -20,7 +19,8 @@ from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
 from spark_client.state.trouble import slow
 from spark_client.stream_notes import Checkpoint
-from waiting import until
+from support.running import Service
+from support.waiting import until
 
 pytestmark = [
     pytest.mark.jvm,

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from running import Service
 from scripts.state_jar import ROOT, ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.driver_process import Driver
@@ -21,7 +20,8 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Rows, named
 from spark_client.state.suite import TABLE
 from spark_client.stream_notes import Checkpoint
-from waiting import until
+from support.running import Service
+from support.waiting import until
 
 pytestmark = [
     pytest.mark.jvm,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from running import Service
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import FETCHING, Settings, ours, query_id, state_session
@@ -16,6 +15,7 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
 from spark_client.state.trouble import failing, failing_once, has_come, order
+from support.running import Service
 from tableside_client.client import Record
 from tableside_spark import TableClient, TableError
 

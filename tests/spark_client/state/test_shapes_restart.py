@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from running import Service
 from spark_client.state.inputs import FILES, HALF
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import Settings, configured, ours, query_id, state_session
 from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import Rows, Shape, named
 from spark_client.state.suite import TABLE
+from support.running import Service
 
 pytestmark = [
     pytest.mark.jvm,

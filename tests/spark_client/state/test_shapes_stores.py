@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kinds import kind
-from running import Service, running
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import FETCHING, TIDYING, Settings, ours, state_session
 from spark_client.state.shape_runs import Trial
 from spark_client.state.shapes import named
+from support.kinds import kind
+from support.running import Service, running
 
 pytestmark = [
     pytest.mark.jvm,

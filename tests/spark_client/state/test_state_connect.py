@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from running import Service
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.connecting import printed_by
+from support.running import Service
 
 pytestmark = pytest.mark.jvm
 

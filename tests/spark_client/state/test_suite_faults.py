@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from running import running
 from servers.process import free_port
 from spark_client.state.java import Java, names
 from spark_client.state.suite import FETCHING, IN_MEMORY, KEPT_ON_DISK, TABLESIDE, Subject
+from support.running import running
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
 

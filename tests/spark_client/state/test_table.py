@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from running import Service, running
 from servers.process import free_port
 from servers.proxy import FaultProxy
 from spark_client.state.java import Java
 from spark_client.state.java import java as java_process
 from spark_client.state.scripted_service import Asked, Reply, Scripted, problem, refusal, results, scripted
+from support.running import Service, running
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from certificates import Authority, Signed
-from running import Service
 from servers.process import free_port
 from spark_client.secured import secured
 from spark_client.state.java import Java
 from spark_client.state.java import java as java_process
+from support.certificates import Authority, Signed
+from support.running import Service
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
 

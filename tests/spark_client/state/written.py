@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from running import running
+from support.running import running
 from tableside_spark import TableClient
 
 QUERY = "6f1f8e0c-0000-4000-8000-00000000000d"

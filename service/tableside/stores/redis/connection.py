@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
-from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
-
 from redis import exceptions
+from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 from ...core import Applied, Connections, DeadlineExceeded, StoreUnavailable, TableError, chunks_of, gather_bounded
 from .errors import broken

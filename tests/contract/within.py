@@ -1,0 +1,105 @@
+"""The store within a policy, and how the policy is put around it."""
+
+import asyncio
+import math
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.scripted import Scripted
+from tableside.core.errors import StoreUnavailable
+from tableside.core.operations import Key, Operation, Outcome
+from tableside.core.store import Capabilities, Page, Policy, Scan, Store, TableSpec
+from tableside.stores.memory import MemoryStore
+
+from .opening import Opens, Time
+from .words import update
+
+PATIENCE_S = 20.0
+
+
+class Within(Scripted):
+    """The store within a policy: it refuses what no policy may do, can hold calls up, and keeps what it is asked."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.can = inner.capabilities
+        self.breaks = False
+        self.open = asyncio.Event()
+        self.open.set()
+        self.held = 0
+        """How many calls are held up."""
+        self.asked: list[Scan | int] = []
+        self.closed = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.can
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        assert len({operation.key for operation in operations}) == len(operations), "a key is twice in a call"
+        if self.breaks:
+            raise ZeroDivisionError
+        self.held += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.held -= 1
+        return await super().apply(operations, until)
+
+    async def scan(self, scan: Scan) -> Page:
+        self.asked.append(scan)
+        if self.breaks:
+            raise StoreUnavailable("no scan now")
+        return await super().scan(scan)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        self.asked.append(count_max)
+        if self.breaks:
+            raise StoreUnavailable("no splits now")
+        return await super().splits(count_max)
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+def increment(key: Key, **rest: Any) -> Operation:
+    return update(key, {"$inc": {"n": 1}}, {"n": 0}, **rest)
+
+
+class WithinPolicy(Opens):
+    """How the policy is put around a store; what every part of the contract of policies needs."""
+
+    @abstractmethod
+    def around(self, inner: Store, time: Time) -> Policy:
+        """Return the policy around a store; `time` is the clock of both."""
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        return self.closing(Within(MemoryStore(spec, time.now_ms)), time)
+
+    @asynccontextmanager
+    async def closing(self, within: Within, time: Time) -> AsyncIterator[Policy]:
+        policy = self.around(within, time)
+        yield policy
+        within.open.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await policy.close()
+
+    @pytest.fixture
+    def within(self, time: Time) -> Within:
+        return Within(MemoryStore(TableSpec("t"), time.now_ms))
+
+    @pytest.fixture
+    async def policy(self, within: Within, time: Time) -> AsyncIterator[Policy]:
+        async with self.closing(within, time) as policy:
+            yield policy

@@ -1,0 +1,201 @@
+"""Many sets of values, in which every two choices meet: what can be installed is far more than can be looked at."""
+
+import functools
+import random
+from itertools import combinations
+from typing import TypeAlias
+
+from deploy.chart.rendering import LOCAL, REMOTE, Values, merged
+
+FULL_ROWS = 160
+CANDIDATES = 40
+"""How many rows are dealt for each one that is taken."""
+SEED = 7
+
+Choice: TypeAlias = "dict[str, Values]"
+
+MEMORY: Values = {"config": {"stores": {"m": {"kind": "memory"}}}, "replicas": 1, "insecure": True}
+TOKENS: Values = {
+    "insecure": False,
+    "config": {"auth": {"tokens_file": "/etc/tableside-secrets/tokens/tokens.yaml"}},
+    "secrets": {"files": {"tokens": {"secretName": "tokens"}}, "env": {"PASSWORD": {"secretName": "db", "key": "pw"}}},
+}
+TLS: Values = {"tls": {"enabled": True, "secretName": "certificate"}}
+PEER: Values = {"namespaceSelector": {"matchLabels": {"team": "spark"}}}
+
+CHOICES: dict[str, Choice] = {
+    "workload": {
+        "remote": REMOTE,
+        "rocksdb": LOCAL,
+        "claim": merged(LOCAL, {"persistence": {"existingClaim": "old", "mountPath": "/data"}}),
+        "memory": MEMORY,
+    },
+    "auth": {"none": {}, "tokens": TOKENS, "issuer": {"kubernetesIssuer": {"enabled": True, "audience": "here"}}},
+    "tls": {"off": {}, "on": TLS, "mutual": merged(TLS, {"tls": {"clientCa": {"secretName": "authority"}}})},
+    "scaling": {
+        "none": {},
+        "cpu": {"autoscaling": {"enabled": True, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}}},
+        "in flight": {"autoscaling": {"enabled": True, "cpuPercent": None, "inFlightRequests": 50}},
+        "both": {"autoscaling": {"enabled": True, "inFlightRequests": 50}},
+    },
+    "budget": {
+        "most": {},
+        "least": {"podDisruptionBudget": {"minAvailable": "50%", "maxUnavailable": None}},
+        "off": {"podDisruptionBudget": {"enabled": False}},
+    },
+    "network": {
+        "open": {},
+        "same": {"networkPolicy": {"enabled": True}},
+        "narrow": {
+            "networkPolicy": {
+                "enabled": True,
+                "sameNamespace": False,
+                "namespaces": ["spark", "ingress"],
+                "from": [PEER],
+                "monitoring": [PEER],
+                "egress": {"enabled": True, "rules": [{"ports": [{"port": 443, "protocol": "TCP"}]}]},
+            }
+        },
+    },
+    "prometheus": {
+        "off": {},
+        "on": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True, "labels": {"release": "p"}}},
+        "more": {
+            "serviceMonitor": {
+                "enabled": True,
+                "labels": {"release": "p"},
+                "bearerToken": {"secretName": "admin", "key": "token"},
+                "relabelings": [{"action": "labeldrop", "regex": "pod"}],
+                "metricRelabelings": [{"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}],
+            }
+        },
+    },
+    "dashboard": {"off": {}, "on": {"dashboard": {"enabled": True, "annotations": {"grafana_folder": "Data"}}}},
+    "ingress": {
+        "off": {},
+        "on": {"ingress": {"enabled": True, "hosts": ["a.example", "b.example"]}},
+        "more": {
+            "ingress": {
+                "enabled": True,
+                "className": "nginx",
+                "annotations": {"nginx.ingress.kubernetes.io/proxy-body-size": "16m"},
+                "labels": {"edge": "yes"},
+                "hosts": ["a.example"],
+                "paths": ["/v1", "/console"],
+                "tls": [{"secretName": "edge", "hosts": ["a.example"]}],
+            }
+        },
+    },
+    "route": {
+        "off": {},
+        "on": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway", "namespace": "edge"}]}},
+        "more": {
+            "httpRoute": {
+                "enabled": True,
+                "annotations": {"a": "b"},
+                "labels": {"edge": "yes"},
+                "parentRefs": [{"name": "gateway", "sectionName": "https"}],
+                "hostnames": ["a.example"],
+                "requestTimeout": "30s",
+            }
+        },
+    },
+    "account": {
+        "made": {},
+        "role": {"serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/t"}}},
+        "given": {"serviceAccount": {"create": False, "name": "mine"}},
+        "default": {"serviceAccount": {"create": False, "automountToken": True}},
+    },
+    "scheduling": {
+        "none": {},
+        "all": {
+            "nodeSelector": {"kubernetes.io/arch": "amd64"},
+            "tolerations": [{"key": "tables", "operator": "Exists", "effect": "NoSchedule"}],
+            "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+            "priorityClassName": "high",
+            "topologySpreadConstraints": [
+                {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": []}
+            ],
+        },
+        "no spread": {"topologySpreadConstraints": []},
+    },
+    "extras": {
+        "none": {},
+        "all": {
+            "extraEnv": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=b"}],
+            "extraEnvFrom": [{"secretRef": {"name": "more"}}],
+            "extraArgs": ["--help"],
+            "extraVolumes": [{"name": "more", "emptyDir": {}}],
+            "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        },
+    },
+    "labels": {
+        "none": {},
+        "many": {
+            "commonLabels": {"team": "tables", "app.kubernetes.io/name": "not-this"},
+            "podLabels": {"tier": "data", "app.kubernetes.io/instance": "not-this"},
+            "podAnnotations": {"note": "yes"},
+        },
+        "long": {"nameOverride": "n" * 80, "fullnameOverride": "f" * 90},
+    },
+    "image": {
+        "version": {},
+        "tag": {"image": {"repository": "registry.example:5000/data/tableside", "tag": "main" + "-x" * 50}},
+        "digest": {"image": {"digest": "sha256:" + "0" * 64}, "imagePullSecrets": [{"name": "pull"}]},
+    },
+    "service": {
+        "inside": {},
+        "outside": {"service": {"type": "LoadBalancer", "port": 80, "annotations": {"a": "b"}, "labels": {"c": "d"}}},
+    },
+    "configuration": {
+        "restarts": {},
+        "stays": {"restartOnConfigChange": False, "preStopSleepSeconds": 0, "config": {"limits": {"shutdown_s": 7.5}}},
+    },
+    "tests": {
+        "on": {},
+        "off": {"tests": {"enabled": False}},
+        "more": {"tests": {"token": {"secretName": "t", "key": "k"}, "get": {"table": "a", "key": "b/c ü"}}},
+    },
+}
+
+
+@functools.cache
+def rows() -> list[dict[str, str]]:
+    """Return which choice is taken of each kind, in few rows in which every two choices meet."""
+    dice, found, missing = random.Random(SEED), list[dict[str, str]](), pairs()
+    while missing:
+        dealt = [_dealt(dice) for _ in range(CANDIDATES)]
+        found.append(max(dealt, key=lambda row: len(pairs_of(row) & missing)))
+        missing -= pairs_of(found[-1])
+    return found
+
+
+@functools.cache
+def full_rows() -> list[dict[str, str]]:
+    """Return more rows, in which most choices meet by threes too."""
+    dice = random.Random(SEED)
+    return rows() + [_dealt(dice) for _ in range(FULL_ROWS - len(rows()))]
+
+
+def values_of(row: dict[str, str]) -> Values:
+    """Return the values that a row stands for; what the chart refuses beside the others is left out."""
+    values = merged(*(CHOICES[name][chosen] for name, chosen in row.items()))
+    if row["workload"] != "remote":
+        values.pop("autoscaling", None)
+    return values
+
+
+def pairs() -> set[tuple[tuple[str, str], tuple[str, str]]]:
+    """Return every two choices of different kinds."""
+    return {
+        ((one, a), (other, b)) for one, other in combinations(CHOICES, 2) for a in CHOICES[one] for b in CHOICES[other]
+    }
+
+
+def _dealt(dice: random.Random) -> dict[str, str]:
+    return {name: dice.choice(list(of)) for name, of in CHOICES.items()}
+
+
+def pairs_of(row: dict[str, str]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
+    """Return every two choices that meet in a row."""
+    return set(combinations(row.items(), 2))

@@ -1,0 +1,162 @@
+"""The configuration arrives as it was given, and the service takes it; a pod is replaced when it has to be."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deploy.chart.rendering import (
+    LOCAL,
+    REMOTE,
+    Object,
+    Values,
+    configuration,
+    container,
+    merged,
+    pod,
+    render,
+    workload,
+)
+from tableside.settings import load
+from tableside.settings.yaml_file import read
+
+PLAIN = st.booleans() | st.integers(-(2**53), 2**53) | st.integers(-(10**9), 10**9).map(lambda n: n / 1000)
+PRINTED = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=20)
+TEXTS = PRINTED | st.sampled_from(
+    [
+        "=",
+        "yes",
+        "no",
+        "on",
+        "~",
+        "null",
+        "1e3",
+        "0x10",
+        "0o14",
+        "014",
+        "1_000",
+        "12:30:45",
+        "2026-11-21",
+        ".inf",
+        "---",
+        "a\nb",
+    ]
+)
+DOCUMENTS = st.dictionaries(TEXTS, PLAIN | TEXTS | st.lists(TEXTS, max_size=3), max_size=5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(documents=st.lists(DOCUMENTS, min_size=2, max_size=8))
+def test_the_service_reads_a_configuration_as_it_was_given(documents: list[dict[str, Any]]) -> None:
+    objects = render(merged(REMOTE, {"config": {"anything": documents}}))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config.yaml"
+        file.write_text(configuration(objects))
+        assert read(file, "")["anything"] == documents
+
+
+def test_large_numbers_are_not_written_as_floating_ones() -> None:
+    text = configuration(render(merged(REMOTE, {"config": {"limits": {"body_bytes_max": 2**40}}})))
+    assert "body_bytes_max: 1099511627776\n" in text
+
+
+LOADED: dict[str, Values] = {
+    "Redis": merged(REMOTE, {"config": {"tables": {"t": {"store": "cache", "ttl_s": 60}}}}),
+    "RocksDB": LOCAL,
+    "tokens": merged(
+        REMOTE,
+        {
+            "insecure": False,
+            "config": {
+                "auth": {"tokens": [{"name": "etl", "sha256": "1" * 64, "read": ["*"], "write": ["a", "b*"]}]},
+                "limits": {"body_bytes_max": 16777216, "shutdown_s": 60, "drain_s": 0.5},
+                "logs": {"requests": 0.01},
+            },
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(LOADED))
+def test_the_service_takes_the_configuration(case: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render(LOADED[case])))
+    assert load(file).stores.keys() == LOADED[case]["config"]["stores"].keys()
+
+
+@pytest.mark.server
+def test_the_command_checks_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render(LOADED["tokens"])))
+    command = [sys.executable, "-m", "tableside", "check", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    file.write_text(configuration(render(merged(LOADED["tokens"], {"config": {"limits": {"unknown": 1}}}))))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "limits.unknown" in done.stderr
+
+
+def checksum(objects: list[Object]) -> str:
+    return str(pod(objects)["metadata"]["annotations"]["checksum/config"])
+
+
+def test_pods_are_replaced_when_the_configuration_changes_and_only_then() -> None:
+    before = checksum(render(REMOTE))
+    assert checksum(render(merged(REMOTE, {"service": {"port": 80}, "commonLabels": {"a": "b"}}))) == before
+    assert checksum(render(merged(REMOTE, {"config": {"logs": {"level": "debug"}}}))) != before
+
+
+def test_pods_stay_when_the_service_is_to_take_the_configuration_over_itself() -> None:
+    values = merged(REMOTE, {"restartOnConfigChange": False})
+    changed = render(merged(values, {"config": {"logs": {"level": "debug"}}}))
+    assert pod(changed) == pod(render(values))
+
+
+def test_a_secret_is_a_variable_by_its_name() -> None:
+    values = merged(REMOTE, {"secrets": {"env": {"REDIS_PASSWORD": {"secretName": "redis", "key": "password"}}}})
+    [variable] = container(render(values))["env"]
+    assert variable == {
+        "name": "REDIS_PASSWORD",
+        "valueFrom": {"secretKeyRef": {"name": "redis", "key": "password"}},
+    }
+
+
+def test_the_pod_may_end_in_the_time_that_the_service_takes() -> None:
+    def period(values: Values) -> int:
+        return int(pod(render(values))["spec"]["terminationGracePeriodSeconds"])
+
+    assert period(REMOTE) == 5 + 30 + 5
+    assert period(merged(REMOTE, {"config": {"limits": {"shutdown_s": 7.5}}, "preStopSleepSeconds": 0})) == 8 + 5
+    assert period(merged(REMOTE, {"terminationGracePeriodSeconds": 36})) == 36
+    unknown = {"config": {"limits": {"shutdown_s": "${S}"}}, "terminationGracePeriodSeconds": 90}
+    assert period(merged(REMOTE, unknown)) == 90
+
+
+def test_a_pod_that_ends_waits_before_it_is_told_unless_it_is_not_to() -> None:
+    assert container(render(REMOTE))["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+    assert "lifecycle" not in container(render(merged(REMOTE, {"preStopSleepSeconds": 0})))
+
+
+def test_there_are_as_many_pods_as_is_said_also_none() -> None:
+    def pods(values: Values) -> int:
+        return int(workload(render(values))["spec"]["replicas"])
+
+    assert [pods(REMOTE), pods(LOCAL)] == [2, 1]
+    assert [pods(merged(values, {"replicas": 0})) for values in (REMOTE, LOCAL)] == [0, 0]
+    assert pods(merged(REMOTE, {"replicas": 7})) == 7
+
+
+def test_what_a_cluster_chooses_itself_can_be_left_out() -> None:
+    # OpenShift gives every namespace users of its own.
+    given: Values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
+    assert pod(render(merged(REMOTE, given)))["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }

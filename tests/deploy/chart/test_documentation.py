@@ -1,0 +1,91 @@
+"""What the pages say can be installed: every set of values is rendered, and the service takes its configuration."""
+
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from deploy.chart.rendering import CHART, REMOTE, configuration, container, merged, pod, render
+from deploy.chart.restricted import faults
+from deploy.chart.values_table import described
+from documentation.blocks import Block, blocks
+from scripts.bootstrap import ROOT
+from tableside.settings import load
+
+PAGES = ("docs/kubernetes.md", "helm/README.md")
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def values() -> list[Block]:
+    return [one for one in BLOCKS if one.language == "yaml" and "config" in yaml.safe_load(one.text)]
+
+
+def others() -> list[Block]:
+    return [one for one in BLOCKS if one.language == "yaml" and one not in values()]
+
+
+@pytest.mark.parametrize("block", values(), ids=str)
+def test_values_of_a_page_are_installed_and_their_configuration_is_taken(block: Block, tmp_path: Path) -> None:
+    objects = render(yaml.safe_load(block.text))
+    assert faults(pod(objects)["spec"]) == []
+    text, tokens = configuration(objects), tmp_path / "tokens.yaml"
+    tokens.write_text(f"[{{name: a, sha256: {'ab' * 32}}}]\n")
+    file = tmp_path / "config.yaml"
+    file.write_text(text.replace("/etc/tableside-secrets/tokens/tokens.yaml", str(tokens)))
+    dsn = "postgresql://user:secret@database/orders"
+    given = {one["name"]: dsn if "DSN" in one["name"] else "secret" for one in container(objects).get("env", [])}
+    assert load(file, given).auth is not None
+
+
+def test_what_a_page_shows_beside_values_is_of_other_tools() -> None:
+    assert [(yaml.safe_load(one.text).get("kind"), "seriesQuery" in one.text) for one in others()] == [
+        ("ClientTrafficPolicy", False),
+        (None, True),
+    ]
+
+
+def commands() -> list[list[str]]:
+    return [shlex.split(line) for one in BLOCKS if one.language == "sh" for line in one.text.splitlines()]
+
+
+def test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are() -> None:
+    known = {".".join(path) for path, _ in described()}
+    for words in commands():
+        assert words[0] in ("helm", "kubectl", "scripts/image", "docker")
+        if words[:2] == ["helm", "install"]:
+            helm_python.validate_release_name(words[2])
+            assert (ROOT / words[3]).samefile(CHART)
+        for assignment in (after for before, after in pairwise(words) if before == "--set"):
+            assert assignment.partition("=")[0] in known
+
+
+def test_the_image_that_a_page_installs_is_the_one_that_it_has_made_and_pushed() -> None:
+    made, pushed = ([words[-1] for words in commands() if words[0] == tool] for tool in ("scripts/image", "docker"))
+    [install] = [words for words in commands() if any(word.startswith("image.repository=") for word in words)]
+    asked = dict(after.split("=", 1) for before, after in pairwise(install) if before == "--set")
+    [image] = made
+    assert pushed == [image]
+    image_values = {"repository": asked["image.repository"], "tag": asked["image.tag"]}
+    assert container(render(merged(REMOTE, {"image": image_values})))["image"] == image
+
+
+def test_every_value_that_the_page_names_is_there() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    known = {".".join(path) for path, _ in described()}
+    tops = {name.partition(".")[0] for name in known}
+    named = {text for text in re.findall(r"`([a-zA-Z]+(?:\.[a-zA-Z]+)+)`", page) if text.partition(".")[0] in tops}
+    assert len(named) > 5
+    assert {text for text in named if not any(f"{text}.".startswith(f"{one}.") for one in known)} == set()
+
+
+def test_numbers_that_the_page_quotes_are_those_of_the_chart() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    defaults: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert f"`preStopSleepSeconds` ({defaults['preStopSleepSeconds']})" in page
+    assert f"a port of their own, {defaults['ports']['probes']}," in page
+    assert defaults["resources"] == {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}

@@ -1,0 +1,60 @@
+"""What the chart tells Prometheus, Grafana and the autoscaler is what the service has."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.chart.rendering import CHART, REMOTE, Values, all_of, merged, only, render
+from scripts.bootstrap import ROOT
+from servers.promtool import promtool
+
+pytestmark = pytest.mark.server
+
+WATCHED: Values = {name: {"enabled": True} for name in ("serviceMonitor", "prometheusRule", "dashboard")}
+
+
+def test_prometheus_reads_the_rules_and_they_are_those_that_are_tested(tmp_path: Path) -> None:
+    spec = only(render(merged(REMOTE, WATCHED)), "PrometheusRule")["spec"]
+    assert spec == yaml.safe_load((CHART / "rules" / "tableside.yaml").read_text(encoding="utf-8"))
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps(spec))
+    done = promtool("check", "rules", file)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(spec['groups'][0]['rules'])} rules found" in done.stdout
+
+
+def test_the_job_of_the_rules_is_the_release() -> None:
+    objects = render(merged(REMOTE, WATCHED), release="orders")
+    monitor = only(objects, "ServiceMonitor")["spec"]
+    [found] = [one for one in all_of(objects, "Service") if one["spec"].get("clusterIP") == "None"]
+    assert found["metadata"]["labels"][monitor["jobLabel"]] == "orders"
+    assert monitor["namespaceSelector"] == {"matchNames": ["tables"]}
+
+
+def test_prometheus_asks_with_the_token_of_an_admin() -> None:
+    token = {"serviceMonitor": {"enabled": True, "bearerToken": {"secretName": "admin", "key": "token"}}}
+    [end] = only(render(merged(REMOTE, token)), "ServiceMonitor")["spec"]["endpoints"]
+    assert end["authorization"] == {"type": "Bearer", "credentials": {"name": "admin", "key": "token"}}
+    assert end["path"] == "/metrics"
+
+
+def test_the_dashboard_arrives_whole_where_the_sidecar_looks() -> None:
+    [found] = [one for one in all_of(render(merged(REMOTE, WATCHED)), "ConfigMap") if "tableside.json" in one["data"]]
+    text = (CHART / "dashboards" / "tableside.json").read_text(encoding="utf-8")
+    assert json.loads(found["data"]["tableside.json"]) == json.loads(text)
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert len(found["data"]["tableside.json"]) < 2**20
+
+
+def test_the_autoscaler_asks_for_a_metric_that_the_service_has() -> None:
+    values = {"autoscaling": {"enabled": True, "inFlightRequests": 50}}
+    [cpu, pods] = only(render(merged(REMOTE, values)), "HorizontalPodAutoscaler")["spec"]["metrics"]
+    assert cpu["resource"]["target"] == {"type": "Utilization", "averageUtilization": 70}
+    metric = pods["pods"]["metric"]
+    assert metric == {"name": "tableside_in_flight", "selector": {"matchLabels": {"what": "requests"}}}
+    assert pods["pods"]["target"] == {"type": "AverageValue", "averageValue": "50"}
+    documented = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| `tableside_in_flight` \| `what` \| `requests`", documented, re.MULTILINE)

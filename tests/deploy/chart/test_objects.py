@@ -1,0 +1,300 @@
+"""What the chart makes is what Kubernetes takes, whatever is set: many sets of values, several versions."""
+
+import functools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import kubernetes_validate  # type: ignore[import-untyped]  # it ships none
+import pytest
+
+from deploy.chart import custom, matrix
+from deploy.chart.rendering import (
+    CHART,
+    LOCAL,
+    REMOTE,
+    Object,
+    all_of,
+    container,
+    merged,
+    only,
+    pod,
+    render,
+    service,
+    workload,
+)
+from deploy.chart.restricted import faults
+
+VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+RECOMMENDED = {f"app.kubernetes.io/{name}" for name in ("name", "instance", "version", "managed-by", "part-of")}
+
+Renderings = list[tuple[dict[str, str], list[Object]]]
+
+
+@pytest.fixture(scope="module")
+def renderings(full: bool) -> Renderings:
+    """Every row of the matrix, rendered; some under a name as long as Helm allows."""
+    names, rows = ["demo", "tableside", "r" * 53], matrix.full_rows() if full else matrix.rows()
+    return [(row, render(matrix.values_of(row), release=names[number % 3])) for number, row in enumerate(rows)]
+
+
+@pytest.fixture(scope="module")
+def read_once() -> Iterator[None]:
+    """Have the schemas of Kubernetes read once, not for every object."""
+    with pytest.MonkeyPatch.context() as patch:
+        read = kubernetes_validate.utils.schema_contents
+        patch.setattr(kubernetes_validate.utils, "schema_contents", functools.cache(read))
+        yield
+
+
+def test_every_two_choices_meet_in_some_row() -> None:
+    met = set().union(*(matrix.pairs_of(row) for row in matrix.rows()))
+    assert matrix.pairs() - met == set()
+
+
+def test_helm_finds_nothing_to_say_of_the_chart() -> None:
+    for values in ({}, REMOTE, LOCAL, *(matrix.values_of(row) for row in matrix.rows()[:4])):
+        report = helm_python.lint(CHART, values, strict=True)
+        assert report["messages"] == []
+        assert report["errors"] == []
+
+
+def test_the_chart_as_a_package_makes_the_same(tmp_path: Path) -> None:
+    packed = helm_python.package(CHART, destination=tmp_path, version="1.2.3")
+    assert Path(packed).name == "tableside-1.2.3.tgz"
+    switched = ("prometheusRule", "dashboard", "serviceMonitor", "networkPolicy")
+    values = merged(REMOTE, {name: {"enabled": True} for name in switched})
+    with helm_python.Chart.load(CHART) as loose, helm_python.Chart.load(packed) as chart:
+        made = chart.render(values, name="demo", namespace="tables")
+        expected = loose.render(values, name="demo", namespace="tables")
+    assert {name: text.replace("tableside-1.2.3", "tableside-0.1.0") for name, text in made.items()} == expected
+    assert "ask" in expected["tableside/templates/tests/ask.yaml"]
+    assert "schemaVersion" in expected["tableside/templates/dashboard.yaml"]
+
+
+@pytest.mark.usefixtures("read_once")
+def test_kubernetes_takes_every_object_in_every_version(renderings: Renderings, full: bool) -> None:
+    distinct = {json.dumps(one, sort_keys=True): one for _, objects in renderings for one in objects}
+    ours = [one for one in distinct.values() if not custom.check(one)]
+    assert len(ours) > (500 if full else 150)
+    for version in VERSIONS:
+        for one in ours:
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+@pytest.mark.usefixtures("read_once")
+def test_a_member_that_kubernetes_does_not_have_is_noticed() -> None:
+    made = only(render(REMOTE), "Deployment")
+    made["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["minutes"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError, match="minutes"):
+        kubernetes_validate.validate(made, "1.34", strict=True)
+
+
+def test_every_kind_of_object_is_made_by_some_row(renderings: Renderings) -> None:
+    kinds = {one["kind"] for _, objects in renderings for one in objects}
+    assert kinds == {
+        "ConfigMap",
+        "Deployment",
+        "HTTPRoute",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "NetworkPolicy",
+        "Pod",
+        "PodDisruptionBudget",
+        "PrometheusRule",
+        "Service",
+        "ServiceAccount",
+        "ServiceMonitor",
+        "StatefulSet",
+    }
+
+
+def test_every_pod_keeps_to_the_restricted_profile(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        specs = [pod(objects)["spec"], *(one["spec"] for one in all_of(objects, "Pod"))]
+        assert [faults(spec) for spec in specs] == [[] for _ in specs], row
+
+
+BREACHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("hostNetwork", {"hostNetwork": True}, {}),
+    ("volume hostPath", {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, {}),
+    ("sysctls", {"securityContext": {"runAsNonRoot": True, "runAsUser": 1, "sysctls": [{"name": "a"}]}}, {}),
+    ("privileged", {}, {"privileged": True}),
+    ("allowPrivilegeEscalation", {}, {"allowPrivilegeEscalation": None}),
+    ("runAsNonRoot", {}, {"runAsNonRoot": False}),
+    ("runAsUser", {}, {"runAsUser": 0}),
+    ("readOnlyRootFilesystem", {}, {"readOnlyRootFilesystem": False}),
+    ("seccompProfile", {}, {"seccompProfile": {"type": "Unconfined"}}),
+    ("capabilities.drop", {}, {"capabilities": {"drop": ["CHOWN"]}}),
+    ("capabilities.add", {}, {"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}),
+    ("procMount", {}, {"procMount": "Unmasked"}),
+    ("seLinuxOptions", {}, {"seLinuxOptions": {"type": "spc_t"}}),
+    ("hostProcess", {}, {"windowsOptions": {"hostProcess": True}}),
+]
+
+
+@pytest.mark.parametrize(("fault", "in_pod", "in_container"), BREACHES, ids=[one[0] for one in BREACHES])
+def test_what_breaks_the_profile_is_noticed(fault: str, in_pod: dict[str, Any], in_container: dict[str, Any]) -> None:
+    spec = pod(render(REMOTE))["spec"]
+    spec.update(in_pod)
+    spec["containers"][0]["securityContext"].update(in_container)
+    assert fault in faults(spec)
+
+
+def test_selectors_find_the_pods_of_the_service_and_no_other(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        labels = pod(objects)["metadata"]["labels"]
+        selectors = [
+            workload(objects)["spec"]["selector"]["matchLabels"],
+            *(one["spec"]["selector"] for one in all_of(objects, "Service")),
+            *(one["spec"]["selector"]["matchLabels"] for one in all_of(objects, "PodDisruptionBudget")),
+            *(one["spec"]["podSelector"]["matchLabels"] for one in all_of(objects, "NetworkPolicy")),
+            *(one["labelSelector"]["matchLabels"] for one in pod(objects)["spec"].get("topologySpreadConstraints", [])),
+        ]
+        tests = [one["metadata"]["labels"] for one in all_of(objects, "Pod")]
+        for selector in selectors:
+            assert selector.items() <= labels.items(), row
+            assert not any(selector.items() <= others.items() for others in tests), row
+
+
+def test_selectors_hold_nothing_that_an_upgrade_changes() -> None:
+    for values in (REMOTE, LOCAL):
+        plain = workload(render(values))["spec"]
+        dressed = workload(
+            render({**values, "commonLabels": {"a": "b"}, "podLabels": {"c": "d"}, "image": {"tag": "other"}})
+        )["spec"]
+        assert plain["selector"] == dressed["selector"]
+        assert plain.get("volumeClaimTemplates") == dressed.get("volumeClaimTemplates")
+
+
+def test_the_service_monitor_finds_one_service_and_its_port(renderings: Renderings) -> None:
+    seen = 0
+    for row, objects in renderings:
+        for monitor in all_of(objects, "ServiceMonitor"):
+            wanted = monitor["spec"]["selector"]["matchLabels"]
+            [found] = [one for one in all_of(objects, "Service") if wanted.items() <= one["metadata"]["labels"].items()]
+            assert found["spec"]["clusterIP"] == "None", row
+            assert found["spec"]["publishNotReadyAddresses"] is True
+            assert [end["port"] for end in monitor["spec"]["endpoints"]] == ["probes"]
+            assert "probes" in [port["name"] for port in found["spec"]["ports"]]
+            seen += 1
+    assert seen
+
+
+def test_every_port_that_is_named_is_there(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        mine = container(objects)
+        ports = {port["name"]: port["containerPort"] for port in mine["ports"]}
+        assert ports.keys() == {"http", "probes"}
+        assert f"--port={ports['http']}" in mine["args"], row
+        assert f"--probes-port={ports['probes']}" in mine["args"]
+        named = [mine[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "readiness", "liveness")]
+        assert named == ["probes"] * 3
+        for one in all_of(objects, "Service"):
+            assert {port["targetPort"] for port in one["spec"]["ports"]} <= ports.keys()
+        for one in all_of(objects, "NetworkPolicy"):
+            assert {port["port"] for rule in one["spec"]["ingress"] for port in rule["ports"]} == ports.keys()
+
+
+def test_what_leads_to_the_service_names_it_and_its_port(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        callers = service(objects)
+        [port] = callers["spec"]["ports"]
+        for one in all_of(objects, "Ingress"):
+            for rule in one["spec"]["rules"]:
+                for path in rule["http"]["paths"]:
+                    to = path["backend"]["service"]
+                    assert to == {"name": callers["metadata"]["name"], "port": {"name": port["name"]}}, row
+        for one in all_of(objects, "HTTPRoute"):
+            to = {"name": callers["metadata"]["name"], "port": port["port"]}
+            assert [rule["backendRefs"] for rule in one["spec"]["rules"]] == [[to]], row
+        for one in all_of(objects, "HorizontalPodAutoscaler"):
+            target = one["spec"]["scaleTargetRef"]
+            assert (target["kind"], target["name"]) == ("Deployment", workload(objects)["metadata"]["name"])
+        for one in all_of(objects, "StatefulSet"):
+            assert one["spec"]["serviceName"] in [of["metadata"]["name"] for of in all_of(objects, "Service")]
+
+
+def test_what_helm_test_asks_is_the_service_by_the_name_that_its_callers_use(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        callers = service(objects)
+        [port] = callers["spec"]["ports"]
+        named = f"{callers['metadata']['name']}.tables:{port['port']}"
+        for one in all_of(objects, "Pod"):
+            [asking] = one["spec"]["containers"]
+            [url] = [variable["value"] for variable in asking["env"] if variable["name"] == "URL"]
+            assert url == f"{port['appProtocol']}://{named}", row
+
+
+def test_a_pod_of_rocksdb_that_never_became_ready_is_replaced_by_the_one_that_mends_it(renderings: Renderings) -> None:
+    policies = {one["spec"]["podManagementPolicy"] for _, made in renderings for one in all_of(made, "StatefulSet")}
+    assert policies == {"Parallel"}
+
+
+def test_every_volume_is_mounted_and_every_mount_is_of_a_volume(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        there = {one["name"] for one in pod(objects)["spec"]["volumes"]}
+        there |= {one["metadata"]["name"] for one in workload(objects)["spec"].get("volumeClaimTemplates", [])}
+        mounts = container(objects)["volumeMounts"]
+        assert {one["name"] for one in mounts} == there, row
+        assert len({one["mountPath"] for one in mounts}) == len(mounts)
+        assert not any("subPath" in one for one in mounts)
+
+
+def test_names_and_labels_are_of_a_length_that_kubernetes_takes(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        for one in objects:
+            assert NAME.fullmatch(one["metadata"]["name"]), row
+            labels = (
+                one["metadata"]["labels"] | one["spec"]["template"]["metadata"]["labels"]
+                if (one["kind"] in ("Deployment", "StatefulSet"))
+                else one["metadata"]["labels"]
+            )
+            assert all(LABEL.fullmatch(text) for text in labels.values()), row
+            assert labels.keys() >= RECOMMENDED
+        # A StatefulSet labels its pods with its name and a digest of ten characters and a hyphen.
+        assert len(workload(objects)["metadata"]["name"]) <= 52
+
+
+def test_no_two_objects_of_a_kind_have_one_name(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        names = [(one["kind"], one["metadata"]["name"]) for one in objects]
+        assert len(set(names)) == len(names), row
+
+
+def test_labels_of_the_operator_are_everywhere_and_change_none_of_ours() -> None:
+    objects = render({**REMOTE, "commonLabels": {"team": "tables", "app.kubernetes.io/name": "other"}})
+    for one in [*objects, pod(objects)]:
+        assert one["metadata"]["labels"]["team"] == "tables"
+        assert one["metadata"]["labels"]["app.kubernetes.io/name"] in ("tableside", "tableside-test")
+
+
+def test_nothing_is_in_a_namespace_of_its_own(renderings: Renderings) -> None:
+    for _, objects in renderings:
+        assert not any("namespace" in one["metadata"] for one in objects)
+
+
+def test_no_secret_is_made_and_no_token_is_mounted_unasked(renderings: Renderings) -> None:
+    for row, objects in renderings:
+        assert all_of(objects, "Secret") == []
+        asked = row["account"] == "default"
+        assert pod(objects)["spec"]["automountServiceAccountToken"] is asked
+        projected = [one for one in pod(objects)["spec"]["volumes"] if "projected" in one]
+        assert bool(projected) is (row["auth"] == "issuer")
+
+
+def test_variables_of_services_do_not_reach_the_pod(renderings: Renderings) -> None:
+    # A Service named tableside would set TABLESIDE_PORT to an address.
+    for _, objects in renderings:
+        assert pod(objects)["spec"]["enableServiceLinks"] is False
+
+
+def test_replicas_are_the_autoscalers_where_there_is_one(renderings: Renderings) -> None:
+    for _, objects in renderings:
+        scaled = bool(all_of(objects, "HorizontalPodAutoscaler"))
+        assert ("replicas" in workload(objects)["spec"]) is not scaled

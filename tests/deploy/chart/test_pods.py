@@ -1,0 +1,154 @@
+"""What the pods of the chart run is run here for real, as processes: the service, and what `helm test` asks it."""
+
+import hashlib
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from deploy.chart.pods import TOKEN, TOKENS, Pod, moved, placed, probe, started
+from deploy.chart.rendering import LOCAL, REMOTE, Values, all_of, container, merged, render
+from servers.process import free_port
+from support.certificates import Authority
+from support.waiting import until
+
+pytestmark = pytest.mark.server
+
+GUARDED: Values = {
+    "insecure": False,
+    "config": {"auth": {"tokens_file": "/etc/tableside-secrets/tokens/tokens.yaml"}},
+    "secrets": {"files": {"tokens": {"secretName": "tokens"}}},
+    "tests": {"token": {"secretName": "test", "key": "token"}, "get": {"table": "t", "key": "a/b ü"}},
+}
+
+
+def helm_test(there: Pod, **secrets: str) -> subprocess.CompletedProcess[str]:
+    """Run what the pod of `helm test` runs, with its secrets as given, against the pod that runs here."""
+    [asking] = all_of(there.objects, "Pod")
+    [mine] = asking["spec"]["containers"]
+    environment = {one["name"]: one.get("value") or secrets[one["name"]] for one in mine["env"]}
+    environment["URL"] = there.http
+    environment |= {"CA": moved(environment["CA"], there.root)} if "CA" in environment else {}
+    assert mine["command"] == ["python3", "-c"]
+    return subprocess.run(
+        [sys.executable, "-c", *mine["args"]],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_pod_with_tokens_serves_who_has_one_and_helm_test_sees_it(tmp_path: Path) -> None:
+    values = merged(LOCAL, GUARDED)
+    with started(values, tmp_path) as there:
+        assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
+        assert httpx.get(f"{there.http}/v1/tables").status_code == 401
+        record, bearer = f"{there.http}/v1/tables/t/records/a%2Fb%20%C3%BC", {"Authorization": f"Bearer {TOKEN}"}
+
+        absent = helm_test(there, TABLESIDE_TOKEN=TOKEN)
+        assert absent.returncode == 1
+        assert "404" in absent.stdout
+        assert httpx.put(record, json={"n": 1}, headers=bearer).status_code == 204
+        asked = helm_test(there, TABLESIDE_TOKEN=TOKEN)
+        assert asked.returncode == 0, asked.stdout
+        assert asked.stdout == ("/readyz: fine\n/v1/tables: fine\n/v1/tables/t/records/a%2Fb%20%C3%BC: fine\n")
+        refused = helm_test(there, TABLESIDE_TOKEN="another")
+        assert refused.returncode == 1
+        assert "401" in refused.stdout
+        assert "another" not in refused.stdout + refused.stderr
+
+        assert httpx.get(f"{there.probes}/metrics").status_code == 200
+        assert httpx.get(f"{there.probes}/v1/tables", headers=bearer).status_code == 404
+
+    with started(merged(values, {"restartOnConfigChange": False}), tmp_path) as there:
+        assert httpx.get(record.replace(record.split("/v1")[0], there.http), headers=bearer).json() == {"n": 1}
+        check_that_a_change_is_taken_over_without_a_restart(there)
+
+
+def check_that_a_change_is_taken_over_without_a_restart(there: Pod) -> None:
+    other = "another-0123456789"
+    more = TOKENS + TOKENS.replace("name: test", "name: other").replace(
+        hashlib.sha256(TOKEN.encode()).hexdigest(), hashlib.sha256(other.encode()).hexdigest()
+    )
+    asking = {"Authorization": f"Bearer {other}"}
+    assert httpx.get(f"{there.http}/v1/tables", headers=asking).status_code == 401
+    placed("/etc/tableside-secrets/tokens/tokens.yaml", there.root).write_text(more)
+    until(lambda: httpx.get(f"{there.http}/v1/tables", headers=asking).status_code == 200)
+
+
+def test_a_pod_whose_store_is_away_lives_and_is_not_ready(tmp_path: Path) -> None:
+    away = merged(REMOTE, {"config": {"stores": {"cache": {"url": "redis://127.0.0.1:1/0"}}}})
+    with started(away, tmp_path) as there:
+        assert [probe(there, kind) for kind in ("startup", "liveness", "readiness")] == [200, 200, 503]
+        asked = helm_test(there)
+        assert asked.returncode == 1
+        assert asked.stdout.startswith("/readyz: 503")
+
+
+def certified(root: Path) -> Authority:
+    """Put a certificate where the pod will look for it, as cert-manager would, and return who signed it."""
+    authority = Authority(root / "authority")
+    signed = authority.sign("service")
+    folder = placed("/etc/tableside-tls", root)
+    folder.mkdir(parents=True)
+    for file, name in ((signed.certificate, "tls.crt"), (signed.key, "tls.key"), (authority.certificate, "ca.crt")):
+        shutil.copy(file, folder / name)
+    return authority
+
+
+def test_a_pod_with_a_certificate_is_asked_by_tls_and_probed_without(tmp_path: Path) -> None:
+    authority = certified(tmp_path)
+    values = merged(LOCAL, {"tls": {"enabled": True, "secretName": "certificate"}})
+    with started(values, tmp_path) as there:
+        assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
+        assert httpx.get(f"{there.http}/readyz", verify=authority.trusting()).status_code == 200
+        assert helm_test(there).returncode == 0
+        placed("/etc/tableside-tls/ca.crt", tmp_path).unlink()
+        distrusting = helm_test(there)
+        assert distrusting.returncode == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in distrusting.stdout
+
+
+def test_a_pod_that_asks_for_certificates_answers_nobody_without_one(tmp_path: Path) -> None:
+    authority = certified(tmp_path)
+    placed("/etc/tableside-client-ca", tmp_path).mkdir()
+    shutil.copy(authority.certificate, placed("/etc/tableside-client-ca/ca.crt", tmp_path))
+    tls = {"enabled": True, "secretName": "certificate", "clientCa": {"secretName": "authority"}}
+    with started(merged(LOCAL, {"tls": tls}), tmp_path) as there:
+        assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
+        assert all_of(there.objects, "Pod") == []
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            httpx.get(f"{there.http}/readyz", verify=authority.trusting())
+        known = authority.trusting(authority.sign("caller"))
+        assert httpx.get(f"{there.http}/readyz", verify=known).status_code == 200
+
+
+def test_helm_test_says_that_nobody_answers(tmp_path: Path) -> None:
+    there = Pod(render(REMOTE), tmp_path, f"http://127.0.0.1:{free_port()}", "")
+    asked = helm_test(there)
+    assert asked.returncode == 1
+    assert asked.stdout.startswith("/readyz: ")
+    assert asked.stderr == ""
+
+
+def test_the_service_knows_every_argument() -> None:
+    tls = {"tls": {"enabled": True, "secretName": "c", "clientCa": {"secretName": "a"}}}
+    pods = [container(render(merged(values, tls))) for values in (REMOTE, merged(LOCAL, GUARDED))]
+    done = subprocess.run(
+        [sys.executable, "-m", "tableside", "serve", "--help"],
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    known = done.stdout.split()
+    for mine in pods:
+        given = [one.partition("=")[0] for one in mine["args"]]
+        assert [one for one in given[1:] if one not in known] == []
+        assert {"--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certs"} < set(given)

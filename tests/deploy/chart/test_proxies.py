@@ -1,0 +1,87 @@
+"""Through nginx, as ingress controllers set it up, keys arrive as they were sent, unless a path is rewritten."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from servers.install import ensure_command
+from servers.process import Server, free_port, running
+from support.running import Service
+
+pytestmark = pytest.mark.server
+
+KEYS = ["a%2Fb", "%2F", "a%2F%2Fb", "50%25", "a%3Fb%23c%3Bd", "%C3%BC%20x", "a%5Cb", "a+b"]
+
+CONFIGURATION = """
+daemon off;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  upstream upstream_balancer {{ server {service}; }}
+  server {{
+    listen 127.0.0.1:{port};
+    client_max_body_size {body};
+    location /v1/ {{ proxy_pass http://upstream_balancer; }}
+    location /rewritten/ {{ rewrite ^/rewritten/(.*)$ /$1 break; proxy_pass http://upstream_balancer; }}
+    location = /up {{ return 200; }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def nginx(folder: Path, service: Service, body: str) -> Iterator[str]:
+    """Run nginx before the service: `/v1` goes on as it came, `/rewritten/v1` without its beginning."""
+    port, file = free_port(), folder / "nginx.conf"
+    place = service.url.removeprefix("http://")
+    file.write_text(CONFIGURATION.format(folder=folder, port=port, service=place, body=body))
+    command = [str(ensure_command("nginx", "nginx-light", places="/usr/sbin")), "-c", str(file), "-p", str(folder)]
+    url = f"http://127.0.0.1:{port}"
+    with running(Server("nginx", command, lambda: answers(f"{url}/up")), folder):
+        yield url
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError as error:
+        raise ConnectionError from error
+
+
+@pytest.fixture(scope="module")
+def proxy(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with nginx(tmp_path_factory.mktemp("nginx"), service, "16m") as url:
+        yield url
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_arrives_as_it_was_sent(proxy: str, service: Service, key: str) -> None:
+    assert httpx.put(f"{proxy}/v1/tables/proxied/records/{key}", json={"key": key}).status_code == 204
+    assert httpx.get(f"{service.url}/v1/tables/proxied/records/{key}").json() == {"key": key}
+    assert httpx.get(f"{proxy}/v1/tables/proxied/records/{key}").json() == {"key": key}
+
+
+def test_a_path_that_is_rewritten_is_decoded_and_its_key_is_another(proxy: str, service: Service) -> None:
+    assert httpx.put(f"{service.url}/v1/tables/proxied/records/c%2Fd", json={}).status_code == 204
+    assert httpx.get(f"{proxy}/rewritten/v1/tables/proxied/records/c%2Fd").status_code in (404, 422)
+
+
+def test_a_batch_passes_whatever_its_keys_are(proxy: str) -> None:
+    operations = [{"op": "put", "key": key, "value": {"n": 1}} for key in ("a/b", "..", ".", "50%")]
+    for path in ("/v1", "/rewritten/v1"):
+        answer = httpx.post(f"{proxy}{path}/tables/proxied/batch", json={"operations": operations})
+        assert [one["status"] for one in answer.json()["results"]] == [204] * 4
+
+
+def test_a_body_above_the_bound_of_nginx_is_refused_by_it(service: Service, tmp_path: Path) -> None:
+    with nginx(tmp_path, service, "1m") as url:
+        answer = httpx.put(f"{url}/v1/tables/proxied/records/large", json={"text": "x" * 2**20})
+        assert answer.status_code == 413
+        assert answer.headers["content-type"] == "text/html"

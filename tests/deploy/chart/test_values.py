@@ -1,0 +1,286 @@
+"""Every value does something, is described, and is refused where it cannot be."""
+
+import re
+from typing import Any
+
+import helm_python
+import jsonschema  # type: ignore[import-untyped]  # it ships none
+import pytest
+
+from deploy.chart.rendering import LOCAL, REMOTE, Values, merged, notes, render, same
+from deploy.chart.values_table import DEFAULTS, SCHEMA, Path, default, described, table, written
+
+HPA: Values = {"autoscaling": {"enabled": True}}
+TLS: Values = {"tls": {"enabled": True, "secretName": "certificate"}}
+MUTUAL: Values = merged(TLS, {"tls": {"clientCa": {"secretName": "authority"}}})
+INGRESS: Values = {"ingress": {"enabled": True, "hosts": ["a.example"]}}
+ROUTE: Values = {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}]}}
+POLICY: Values = {"networkPolicy": {"enabled": True}}
+EGRESS: Values = {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}}
+MONITOR: Values = {"serviceMonitor": {"enabled": True}}
+ISSUER: Values = {"kubernetesIssuer": {"enabled": True}}
+KEY: Values = {"secretName": "s", "key": "k"}
+
+CHANGES: dict[str, tuple[Values, Any]] = {
+    "nameOverride": ({}, "other"),
+    "fullnameOverride": ({}, "other"),
+    "commonLabels": ({}, {"a": "b"}),
+    "image.repository": ({}, "registry.example/tableside"),
+    "image.tag": ({}, "other"),
+    "image.digest": ({}, "sha256:" + "1" * 64),
+    "image.pullPolicy": ({}, "Always"),
+    "imagePullSecrets": ({}, [{"name": "pull"}]),
+    "config": ({}, {"logs": {"level": "debug"}}),
+    "restartOnConfigChange": ({}, False),
+    "insecure": ({"config": {"auth": {}}}, False),
+    "workers": ({}, 2),
+    "host": ({}, "::"),
+    "ports.http": ({}, 9000),
+    "ports.probes": ({}, 9001),
+    "secrets.env": ({}, {"PASSWORD": KEY}),
+    "secrets.files": ({}, {"tokens": {"secretName": "tokens"}}),
+    "tls.enabled": ({"tls": {"secretName": "certificate"}}, True),
+    "tls.secretName": (TLS, "other"),
+    "tls.certKey": (TLS, "cert.pem"),
+    "tls.keyKey": (TLS, "key.pem"),
+    "tls.clientCa.secretName": (TLS, "authority"),
+    "tls.clientCa.key": (MUTUAL, "authority.pem"),
+    "replicas": ({}, 3),
+    "strategy": ({}, {"type": "Recreate", "rollingUpdate": None}),
+    "revisionHistoryLimit": ({}, 1),
+    "persistence.enabled": ({}, True),
+    "persistence.mountPath": (merged(LOCAL, {"config": {"stores": {"local": {"path": "/data/x"}}}}), "/data/x"),
+    "persistence.size": (LOCAL, "20Gi"),
+    "persistence.storageClassName": (LOCAL, "fast"),
+    "persistence.accessModes": (LOCAL, ["ReadWriteOncePod"]),
+    "persistence.annotations": (LOCAL, {"a": "b"}),
+    "persistence.labels": (LOCAL, {"a": "b"}),
+    "persistence.existingClaim": (LOCAL, "old"),
+    "persistence.whenDeleted": (LOCAL, "Delete"),
+    "autoscaling.enabled": ({}, True),
+    "autoscaling.minReplicas": (HPA, 3),
+    "autoscaling.maxReplicas": (HPA, 20),
+    "autoscaling.cpuPercent": (HPA, 50),
+    "autoscaling.inFlightRequests": (HPA, 50),
+    "autoscaling.inFlightMetric": (merged(HPA, {"autoscaling": {"inFlightRequests": 5}}), "other"),
+    "autoscaling.behavior": (HPA, {"scaleDown": {"selectPolicy": "Disabled"}}),
+    "podDisruptionBudget.enabled": ({}, False),
+    "podDisruptionBudget.maxUnavailable": ({}, "25%"),
+    "podDisruptionBudget.minAvailable": ({"podDisruptionBudget": {"maxUnavailable": None}}, 1),
+    "preStopSleepSeconds": ({}, 0),
+    "terminationGracePeriodSeconds": ({}, 300),
+    **{
+        f"probes.{kind}.{member}": ({}, 17)
+        for kind in ("startup", "readiness", "liveness")
+        for member in ("periodSeconds", "timeoutSeconds", "failureThreshold")
+    },
+    "resources": ({}, {"requests": {"cpu": "1"}}),
+    "serviceAccount.create": ({}, False),
+    "serviceAccount.name": ({}, "other"),
+    "serviceAccount.annotations": ({}, {"a": "b"}),
+    "serviceAccount.automountToken": ({}, True),
+    "kubernetesIssuer.enabled": ({}, True),
+    "kubernetesIssuer.audience": (ISSUER, "other"),
+    "kubernetesIssuer.expirationSeconds": (ISSUER, 600),
+    "podSecurityContext": ({}, {"fsGroup": 1}),
+    "securityContext": ({}, {"runAsUser": 10002}),
+    "podAnnotations": ({}, {"a": "b"}),
+    "podLabels": ({}, {"a": "b"}),
+    "nodeSelector": ({}, {"a": "b"}),
+    "tolerations": ({}, [{"operator": "Exists"}]),
+    "affinity": ({}, {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}),
+    "topologySpreadConstraints": ({}, []),
+    "priorityClassName": ({}, "high"),
+    "tmpSizeLimit": ({}, "1Gi"),
+    "extraEnv": ({}, [{"name": "A", "value": "b"}]),
+    "extraEnvFrom": ({}, [{"secretRef": {"name": "more"}}]),
+    "extraArgs": ({}, ["--help"]),
+    "extraVolumes": ({}, [{"name": "more", "emptyDir": {}}]),
+    "extraVolumeMounts": ({}, [{"name": "more", "mountPath": "/more"}]),
+    "extraContainers": ({}, [{"name": "proxy", "image": "proxy"}]),
+    "initContainers": ({}, [{"name": "first", "image": "first"}]),
+    "service.type": ({}, "NodePort"),
+    "service.port": ({}, 80),
+    "service.annotations": ({}, {"a": "b"}),
+    "service.labels": ({}, {"a": "b"}),
+    "ingress.enabled": ({"ingress": {"hosts": ["a.example"]}}, True),
+    "ingress.className": (INGRESS, "nginx"),
+    "ingress.annotations": (INGRESS, {"a": "b"}),
+    "ingress.labels": (INGRESS, {"a": "b"}),
+    "ingress.hosts": (INGRESS, ["b.example"]),
+    "ingress.paths": (INGRESS, ["/"]),
+    "ingress.tls": (INGRESS, [{"secretName": "edge"}]),
+    "httpRoute.enabled": ({"httpRoute": {"parentRefs": [{"name": "gateway"}]}}, True),
+    "httpRoute.annotations": (ROUTE, {"a": "b"}),
+    "httpRoute.labels": (ROUTE, {"a": "b"}),
+    "httpRoute.parentRefs": (ROUTE, [{"name": "other"}]),
+    "httpRoute.hostnames": (ROUTE, ["a.example"]),
+    "httpRoute.paths": (ROUTE, ["/"]),
+    "httpRoute.requestTimeout": (ROUTE, "30s"),
+    "networkPolicy.enabled": ({}, True),
+    "networkPolicy.sameNamespace": (POLICY, False),
+    "networkPolicy.namespaces": (POLICY, ["spark"]),
+    "networkPolicy.from": (POLICY, [{"ipBlock": {"cidr": "10.0.0.0/8"}}]),
+    "networkPolicy.monitoring": (POLICY, [{"podSelector": {}}]),
+    "networkPolicy.egress.enabled": (POLICY, True),
+    "networkPolicy.egress.dns": (EGRESS, []),
+    "networkPolicy.egress.rules": (EGRESS, [{}]),
+    "serviceMonitor.enabled": ({}, True),
+    "serviceMonitor.labels": (MONITOR, {"a": "b"}),
+    "serviceMonitor.interval": (MONITOR, "1m"),
+    "serviceMonitor.scrapeTimeout": (MONITOR, "5s"),
+    "serviceMonitor.bearerToken": (MONITOR, KEY),
+    "serviceMonitor.relabelings": (MONITOR, [{"action": "labeldrop", "regex": "a"}]),
+    "serviceMonitor.metricRelabelings": (MONITOR, [{"action": "labeldrop", "regex": "a"}]),
+    "prometheusRule.enabled": ({}, True),
+    "prometheusRule.labels": ({"prometheusRule": {"enabled": True}}, {"a": "b"}),
+    "dashboard.enabled": ({}, True),
+    "dashboard.labels": ({"dashboard": {"enabled": True}}, {"a": "b"}),
+    "dashboard.annotations": ({"dashboard": {"enabled": True}}, {"a": "b"}),
+    "tests.enabled": ({}, False),
+    "tests.token": ({}, KEY),
+    "tests.get": ({}, {"table": "t", "key": "k"}),
+}
+"""For every value: what has to be set beside it, and another value for it."""
+
+
+def at(path: Path, value: Any) -> Values:
+    for name in reversed(path):
+        value = {name: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def paths() -> list[str]:
+    return [".".join(path) for path, _ in described()]
+
+
+def test_a_change_is_known_for_every_value() -> None:
+    assert sorted(CHANGES) == sorted(paths())
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_a_value_that_changes_changes_what_is_installed(name: str) -> None:
+    beside, value = CHANGES[name]
+    base = beside if beside.get("persistence", {}).get("enabled") else merged(REMOTE, beside)
+    assert not same(render(base), render(merged(base, at(tuple(name.split(".")), value))))
+
+
+def test_every_value_has_a_default_that_its_schema_takes() -> None:
+    jsonschema.validate(DEFAULTS, SCHEMA)
+    for path, _ in described():
+        default(path)
+
+
+def test_the_schema_is_one_and_knows_every_default() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    known = {path for path, _ in described()}
+
+    def looked_up(node: Any, path: Path) -> None:
+        if path not in known:
+            assert isinstance(node, dict), path
+            for name, one in node.items():
+                looked_up(one, (*path, name))
+
+    looked_up(DEFAULTS, ())
+
+
+def test_the_readme_says_of_every_value_what_it_is() -> None:
+    assert written() == table(), "run PYTHONPATH=tests:. python -m chart.values_table"
+
+
+def test_every_value_is_described_in_a_sentence() -> None:
+    descriptions = {".".join(path): one["description"] for path, one in described()}
+    assert {name: text for name, text in descriptions.items() if not re.fullmatch(r"[A-Z`][^|]*\.", text)} == {}
+
+
+REFUSED: dict[str, tuple[Values, str]] = {
+    "no configuration": ({}, "config.stores"),
+    "no stores": ({"config": {"tables": {}}, "insecure": True}, "config.stores"),
+    "no auth": ({"config": REMOTE["config"]}, "config.auth is absent"),
+    "two pods on RocksDB": (merged(LOCAL, {"replicas": 2}), "one process owns"),
+    "a scaled RocksDB": (merged(LOCAL, HPA), "one process owns"),
+    "two pods on a volume": (merged(REMOTE, {"persistence": {"enabled": True}, "replicas": 2}), "one replica"),
+    "a scaled volume": (merged(REMOTE, {"persistence": {"enabled": True}}, HPA), "does not go with autoscaling"),
+    "RocksDB on no volume": (merged(LOCAL, {"persistence": {"enabled": False}, "replicas": 1}), "persistence.enabled"),
+    "RocksDB beside its volume": (
+        merged(LOCAL, {"config": {"stores": {"local": {"path": "./tableside-data"}}}}),
+        "on no volume",
+    ),
+    "RocksDB in a folder with a like name": (
+        merged(LOCAL, {"config": {"stores": {"local": {"path": "/database"}}}}),
+        "on no volume",
+    ),
+    "two pods on memory": (merged(REMOTE, {"config": {"stores": {"m": {"kind": "memory"}}}}), "one process owns"),
+    "workers on RocksDB": (merged(LOCAL, {"workers": 2}), "workers: 1"),
+    "workers on a cache": (
+        merged(REMOTE, {"workers": 2, "config": {"tables": {"t": {"store": "cache", "cache": {"ttl_s": 1}}}}}),
+        "workers: 1",
+    ),
+    "too little time to end": (merged(REMOTE, {"terminationGracePeriodSeconds": 35}), "above 35"),
+    "too little time to end in order": (
+        merged(REMOTE, {"terminationGracePeriodSeconds": 60, "config": {"limits": {"shutdown_s": 55.5}}}),
+        "above 61",
+    ),
+    "an end of unknown length": (
+        merged(REMOTE, {"config": {"limits": {"shutdown_s": "${S}"}}}),
+        "terminationGracePeriodSeconds has to be given",
+    ),
+    "a client's authority without TLS": (
+        merged(REMOTE, {"tls": {"clientCa": {"secretName": "authority"}}}),
+        "tls.clientCa needs tls.enabled",
+    ),
+    "two budgets": (merged(REMOTE, {"podDisruptionBudget": {"minAvailable": 1}}), "one of minAvailable"),
+    "more at least than at most": (merged(REMOTE, HPA, {"autoscaling": {"minReplicas": 11}}), "minReplicas is above"),
+    "nothing to scale by": (merged(REMOTE, HPA, {"autoscaling": {"cpuPercent": None}}), "autoscaling"),
+    "TLS without a secret": (merged(REMOTE, {"tls": {"enabled": True}}), "secretName"),
+    "an Ingress for no host": (merged(REMOTE, {"ingress": {"enabled": True}}), "hosts"),
+    "a route of no gateway": (merged(REMOTE, {"httpRoute": {"enabled": True}}), "parentRefs"),
+    "an unknown value": (merged(REMOTE, {"replicaCount": 2}), "replicaCount"),
+    "an unknown value within": (merged(REMOTE, {"image": {"name": "x"}}), "name"),
+    "a number as text": (merged(REMOTE, {"replicas": "2"}), "replicas"),
+    "a token among the values": (merged(REMOTE, {"tests": {"token": {"value": "x"}}}), "token"),
+    "a label that is none": (merged(REMOTE, {"commonLabels": {"a": "not this"}}), "commonLabels"),
+    "a tag that is none": (merged(REMOTE, {"image": {"tag": "a b"}}), "tag"),
+    "a digest that is none": (merged(REMOTE, {"image": {"digest": "latest"}}), "digest"),
+    "a store without a kind": ({"config": {"stores": {"s": {}}}, "insecure": True}, "kind"),
+    "a port that is none": (merged(REMOTE, {"ports": {"http": 0}}), "http"),
+    "a size that is none": (merged(LOCAL, {"persistence": {"size": "10 GB"}}), "size"),
+    "a path that is none": (merged(REMOTE, INGRESS, {"ingress": {"paths": ["v1"]}}), "paths"),
+    "a variable that is none": (merged(REMOTE, {"secrets": {"env": {"a-b": KEY}}}), "a-b"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(REFUSED))
+def test_what_would_not_work_is_refused_before_anything_is_installed(case: str) -> None:
+    values, why = REFUSED[case]
+    with pytest.raises(helm_python.HelmError, match=re.escape(why)):
+        render(values)
+
+
+def test_the_chart_can_be_a_dependency_of_another_with_a_condition() -> None:
+    assert same(render(REMOTE), render(merged(REMOTE, {"enabled": True, "global": {"anything": 1}})))
+
+
+def test_an_operator_without_auth_is_told_so() -> None:
+    assert "WITHOUT AUTH" in notes(REMOTE)
+    assert "WITHOUT AUTH" not in notes(merged(REMOTE, {"config": {"auth": {"tokens": []}}}))
+
+
+def test_an_operator_is_told_how_to_ask_by_the_name_of_the_certificate_and_with_what() -> None:
+    plain = notes(REMOTE)
+    assert "tableside tables --url http://127.0.0.1:8080\n" in plain
+    assert "helm --namespace tables test demo" in plain
+    certified = merged(REMOTE, {"tls": {"enabled": True, "secretName": "certificate"}})
+    assert "curl --connect-to ::127.0.0.1:8080 --cacert ca.crt https://demo-tableside.tables:8080/readyz" in notes(
+        certified
+    )
+    both = notes(merged(certified, {"tls": {"clientCa": {"secretName": "callers"}}}))
+    assert "--cert caller.crt --key caller.key" in both
+    assert "helm --namespace" not in both
+    assert "with a token" in notes(merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a"}]}}}))
+
+
+def test_an_operator_whose_volume_is_deleted_is_told_so() -> None:
+    assert "volume is deleted" in notes(merged(LOCAL, {"persistence": {"whenDeleted": "Delete"}}))
+    assert "volume is deleted" not in notes(LOCAL)

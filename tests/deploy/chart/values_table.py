@@ -1,0 +1,63 @@
+"""The table of values in the chart's README, made of values.yaml and its schema; run it to write the table anew."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from deploy.chart.rendering import CHART, Values
+
+README = CHART / "README.md"
+BEGIN, END = "<!-- the values -->\n", "<!-- the end of the values -->\n"
+
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+DEFAULTS: Values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+
+NOT_OURS = {"global", "enabled"}
+"""What Helm itself may put among the values; it has no default."""
+
+Path = tuple[str, ...]
+
+
+def described(node: dict[str, Any] = SCHEMA, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Give every value that the schema describes by itself, with its path: what has no members that are known."""
+    for name, one in node["properties"].items():
+        if not at and name in NOT_OURS:
+            continue
+        if one.get("additionalProperties") is False and one.get("properties"):
+            yield from described(one, (*at, name))
+        else:
+            yield (*at, name), one
+
+
+def default(path: Path) -> Any:
+    """Return the value that is set if nothing is said."""
+    value: Any = DEFAULTS
+    for name in path:
+        value = value[name]
+    return value
+
+
+def table() -> str:
+    """Return the table."""
+    rows = [f"| `{'.'.join(path)}` | {_shown(default(path))} | {one['description']} |" for path, one in described()]
+    return "\n".join(["| value | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def written() -> str:
+    """Return the table that the README has."""
+    return README.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip() + "\n"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > 60:
+        return "see `values.yaml`"
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    README.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", encoding="utf-8")

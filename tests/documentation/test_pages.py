@@ -1,0 +1,277 @@
+"""The site of the documentation is built without the network and without a broken link; generated pages are current."""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+from pages import references
+from playwright.async_api import Page, async_playwright, expect
+
+import tableside_spark
+from scripts.bootstrap import ROOT
+from servers import chromium
+from tableside import stores
+from tableside.http.openapi import document
+from tableside.settings import TableSettings
+
+PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+BUILD = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+BROWSER_S = 60
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def navigation() -> list[object]:
+    found: list[object] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    return found
+
+
+def named(nav: object) -> list[str]:
+    """Return the pages that a part of the navigation names."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, Mapping) else nav
+    assert isinstance(parts, Iterable)
+    return [page for part in parts for page in named(part)]
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the site is built from, in a directory of its own."""
+    root = tmp_path_factory.mktemp("pages")
+    shutil.copytree(ROOT / "docs", root / "docs")
+    shutil.copytree(ROOT / "spark_client", root / "spark_client", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", root)
+    return root
+
+
+def build(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(BUILD, cwd=root, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def site(copied: Path) -> Path:
+    done = build(copied)
+    assert done.returncode == 0, COLOUR.sub("", done.stderr)
+    return copied / "site"
+
+
+class _Loaded(HTMLParser):
+    """The addresses that a browser loads to show a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag loads."""
+        found = dict(attrs)
+        if "src" in found:
+            self.addresses.append(found["src"] or "")
+        if tag == "link" and "href" in found and found.get("rel") not in ("canonical", "next", "prev"):
+            self.addresses.append(found["href"] or "")
+
+
+def loaded(file: Path) -> list[str]:
+    parser = _Loaded()
+    parser.feed(file.read_text(encoding="utf-8"))
+    return parser.addresses
+
+
+def test_the_command_builds_as_these_tests_do() -> None:
+    script = ROOT / "scripts" / "pages"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == f'exec scripts/run {" ".join(BUILD[2:])} "$@"'
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "helm/README.md"])
+def test_what_a_page_beside_the_site_links_to_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"\w+:|#", link):
+            assert (ROOT / page).parent.joinpath(link.partition("#")[0]).exists(), link
+
+
+def test_every_page_is_in_the_navigation_once_and_no_other() -> None:
+    assert sorted(named(navigation())) == PAGES
+
+
+@pytest.mark.server
+def test_every_page_and_picture_is_in_the_site(site: Path) -> None:
+    made = {path.relative_to(site).as_posix() for path in site.rglob("*")}
+    assert {page.removesuffix(".md") + ".html" for page in PAGES} <= made
+    assert {f"images/{path.name}" for path in (ROOT / "docs" / "images").iterdir()} <= made
+
+
+@pytest.mark.server
+def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    addresses = {address for page in pages for address in loaded(page)}
+    assert addresses
+    assert [address for address in addresses if re.match(r"(\w+:)?//", address)] == []
+    for page in pages:
+        for address in loaded(page):
+            target = address.partition("?")[0].partition("#")[0]
+            assert page.name == "404.html" or (page.parent / target).exists(), f"{page.name} loads {target}"
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder over HTTP, as any web server would."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def _search(page: Page, words: str) -> None:
+    """Type into the search, which opens once the page's script has come to listen, and wait for what is found."""
+    field = page.locator("input:visible")
+    async with asyncio.timeout(BROWSER_S):
+        while not await field.count():
+            await page.keyboard.press("Control+k")
+            await page.wait_for_timeout(300)
+    await field.first.fill(words)
+    await expect(page.get_by_text("results").first).to_be_visible(timeout=BROWSER_S * 1000)
+
+
+@pytest.mark.browser
+async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> None:
+    program, asked = chromium.chromium(), list[str]()
+    with served(site) as url:
+        async with async_playwright() as driver:
+            browser = await driver.chromium.launch(
+                executable_path=program, args=[*chromium.ARGUMENTS], chromium_sandbox=False
+            )
+            page = await browser.new_page()
+            page.set_default_timeout(BROWSER_S * 1000)
+            page.on("request", lambda request: asked.append(request.url))
+            for name in PAGES:
+                await page.goto(f"{url}/{name.removesuffix('.md')}.html")
+            await _search(page, "retry_budget")
+            await browser.close()
+    assert len(asked) > len(PAGES)
+    assert [address for address in asked if not address.startswith((url, "data:", "blob:"))] == []
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("added", "names"),
+    [
+        (("[x](gone.md)", "[x](http.md#no-such-part)"), ("gone.md", "no-such-part")),
+        (("::: tableside_spark.NoSuchThing",), ("tableside_spark.NoSuchThing",)),
+    ],
+)
+def test_links_that_lead_nowhere_fail_the_build_and_are_named(
+    added: Sequence[str], names: Sequence[str], site: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(site.parent, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
+    page = root / "docs" / "index.md"
+    page.write_text("\n\n".join([page.read_text(), *added]) + "\n")
+    done = build(root)
+    assert done.returncode != 0
+    said = COLOUR.sub("", done.stdout + done.stderr)
+    assert [name for name in names if name not in said] == [], said
+
+
+@pytest.fixture(scope="module")
+def stale() -> list[str]:
+    """The generated pages that are out of date; each of them is made for that."""
+    return references.stale()
+
+
+@pytest.mark.parametrize("name", references.PAGES)
+def test_a_generated_page_is_what_the_code_says(name: str, stale: list[str]) -> None:
+    assert name not in stale, f"{name} is out of date: renew it by `scripts/run python -m pages`"
+
+
+def test_a_generated_page_that_is_out_of_date_is_named_and_renewed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(references, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    assert references.stale() == list(references.PAGES)
+    assert references.write() == list(references.PAGES)
+    assert references.stale() == []
+    assert references.write() == []
+
+
+def generated(name: str) -> str:
+    return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+
+
+def test_every_request_and_every_body_is_described() -> None:
+    text, described = generated("rest.md"), document("")
+    for path, item in described["paths"].items():
+        for method in item.keys() - {"parameters"}:
+            assert f"### {method.upper()} {path}\n" in text
+    for name in described["components"]["schemas"]:
+        assert f"### Schema {name}\n" in text
+    for name in {*described["components"]["parameters"]} - {"If-Absent"}:
+        assert f"| `{name}` |" in text
+
+
+def test_every_setting_is_listed() -> None:
+    text = generated("settings.md")
+    for name in TableSettings.model_fields:
+        assert f"| `{name}` |" in text
+    assert "| `timeout_s` | number, above 0, at most 3,600; seconds | none | `timeout_s` bounds one attempt |" in text
+    for kind in stores.kinds():
+        assert f"### {kind}\n" in text
+        for model in (stores.backend_type(kind).Settings, stores.backend_type(kind).TableOptions):
+            for name in model.model_json_schema().get("properties", {}):
+                assert f"| `{name}` |" in text.partition(f"### {kind}\n")[2].partition("\n### ")[0]
+
+
+@pytest.mark.server
+def test_every_public_name_of_the_client_is_described(site: Path) -> None:
+    said = re.findall(r"^::: (tableside_spark\.\S+)$", generated("python.md"), re.MULTILINE)
+    assert set(tableside_spark.__all__) <= {name.rpartition(".")[2] for name in said}
+    text = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    for name in said:
+        assert f'id="{name}"' in text
+    assert "The frame, batch or streaming, with the members of each row" in text
+
+
+METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+NO_METRICS = {"tableside_client", "tableside_spark", "tableside_files"}
+"""What begins as metrics do: packages."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "metrics.md"])
+def test_every_metric_that_a_page_names_is_one(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    said = set(re.findall(r"`(tableside_\w+[a-z])", text)) - NO_METRICS
+    assert [name for name in said if f"`{name.removesuffix('_total')}`" not in METRICS] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_list_stands_apart_from_the_text_before_it(page: str) -> None:
+    """Else the site shows no list, though others do; nor does it show one in a list that is indented by less than 4."""
+    prose = re.sub(
+        r"^( *)```.*?^\1```$", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    marked = r"(?:[*-]|\d+\.) "
+    assert re.findall(rf"^(?!{marked}|[ #\n]).*\n{marked}.*", prose, re.MULTILINE) == []
+    assert re.findall(rf"^ {{1,3}}{marked}.*", prose, re.MULTILINE) == []

@@ -1,0 +1,115 @@
+"""The README is true: its demonstration is run, and its commands answer what it says they do."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scripts.bootstrap import ROOT
+from servers.process import free_port
+from spark_client.sessions import session
+from support import consoles
+from support.consoles import SAID_URL, Command
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("documents")]
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEMONSTRATION_S = 600
+FIGURES = re.compile(r"EQUAL: .*|│ N\w+ +│.*")
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What the demonstration printed, and the service that it left running."""
+
+    printed: str
+    url: str
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[Command]:
+    """Return the commands in all consoles, in order."""
+    return [command for block in blocks("console") for command in consoles.commands(block)]
+
+
+@pytest.fixture(scope="module")
+def demonstration() -> Iterator[Demonstration]:
+    """Run the demonstration to its end, and leave its service running for the tests of this module."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-m", "demo", "--keep", "--port", str(free_port())],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEMONSTRATION_S,
+    )
+    started = re.search(r"the service runs at (\S+), process (\d+)", done.stdout)
+    assert started is not None, done.stdout + done.stderr
+    try:
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield Demonstration(done.stdout, started[1])
+    finally:
+        os.kill(int(started[2]), signal.SIGTERM)
+
+
+def test_the_demonstration_finds_the_figures_that_the_readme_shows(demonstration: Demonstration) -> None:
+    [shown] = [block for block in blocks("text") if "The busiest aircraft" in block]
+    assert len(FIGURES.findall(shown)) == 12
+    assert FIGURES.findall(demonstration.printed) == FIGURES.findall(shown)
+
+
+def test_every_command_answers_what_the_readme_says(demonstration: Demonstration, tmp_path: Path) -> None:
+    environment = {**os.environ, "TABLESIDE_URL": demonstration.url}
+    for command in commands():
+        if command.line.startswith("cat "):
+            (tmp_path / command.line.removeprefix("cat ")).write_text(command.printed)
+            continue
+        line = consoles.as_run_here(command.line, demonstration.url)
+        done = subprocess.run(
+            line, cwd=tmp_path, env=environment, shell=True, capture_output=True, text=True, timeout=60
+        )
+        assert consoles.comparable(done.stdout + done.stderr) == consoles.comparable(command.printed), command.line
+
+
+def test_every_verb_of_the_command_line_is_shown() -> None:
+    from tableside.cli.main import app
+
+    verbs = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
+    shown = {shlex.split(command.line)[1] for command in commands() if command.line.startswith("tableside ")}
+    assert verbs - {"serve"} == shown
+    assert "`tableside serve`" in README
+
+
+def test_the_spark_example_runs(demonstration: Demonstration) -> None:
+    [example] = blocks("python")
+    with session("local[2]") as spark:
+        flights = spark.createDataFrame([("N1", 100, "JFK"), ("N1", 50, "BOS"), ("N328AA", 7, "LAX")], FLIGHTS)
+        names: dict[str, Any] = {"spark": spark, "flights": flights}
+        exec(example.replace(SAID_URL, demonstration.url).replace('Table("aircraft"', 'Table("example"'), names)
+        named = {row.tailnum: row.manufacturer for row in names["named"].collect()}
+        assert named == {"N1": None, "N328AA": "BOEING"}
+        assert names["every"].count() > 4000
+        counted = {row.tailnum: (row.flights, row.miles) for row in _table(spark, demonstration.url).collect()}
+        assert counted == {"N1": (2, 150), "N328AA": (1, 7)}
+
+
+FLIGHTS = "tailnum string, distance long, dest string"
+
+
+def _table(spark: SparkSession, url: str) -> Any:
+    source = spark.read.format("tableside").options(url=url, table="example", key="tailnum")
+    return source.schema("tailnum string, flights long, miles long").load()

@@ -1,0 +1,118 @@
+"""A server as a child process: its log in a file, ready when it answers, ended by its process id.
+
+Knows nothing of what it runs.
+"""
+
+import contextlib
+import pwd
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .install import ensure_command
+
+HOST = "127.0.0.1"
+START_MAX_S = 60.0
+STOP_MAX_S = 20.0
+ASK_INTERVAL_S = 0.02
+LOG_LINES_MAX = 40
+
+
+class ServerFailed(Exception):
+    """A server did not start; the message has the end of its log."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What to run and how. `answers` asks it once and tells whether it is ready; an `OSError` says no.
+
+    `stop` ends it in order; `abandon` is what it gets if this process dies before it could say so.
+    """
+
+    name: str
+    command: Sequence[str]
+    answers: Callable[[], bool]
+    user: str | None = None
+    directory: Path | None = None
+    environment: Mapping[str, str] | None = None
+    stop: signal.Signals = signal.SIGTERM
+    abandon: signal.Signals = signal.SIGKILL
+
+
+@contextlib.contextmanager
+def running(server: Server, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server with its log in the folder `scratch`, and there unless it has a directory; yield when it answers."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    log = scratch / f"{server.name}.log"
+    process = _start(server, scratch, log)
+    try:
+        _wait_until_ready(server, process, log)
+        yield process
+    finally:
+        _stop(process, server.stop)
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the process, in a session of its own: Ctrl-C is for us, who then end it.
+
+    A killed test run cannot end anything, so the kernel does: `setpriv` asks for it and becomes the server. (To ask
+    between fork and exec, in Python, could block for ever in a process with threads.) The kernel watches the thread
+    that starts the process, so start servers in one that stays.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*_dying_with_us(server.abandon), *server.command],
+            cwd=server.directory or scratch,
+            env=server.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=server.user,
+            group=pwd.getpwnam(server.user).pw_gid if server.user else None,
+            extra_groups=() if server.user else None,
+        )
+
+
+def _dying_with_us(order: signal.Signals) -> list[str]:
+    """Return the words before a command that have the kernel send it this signal when its parent has died."""
+    setpriv = ensure_command("setpriv", "util-linux")
+    return [str(setpriv), "--pdeathsig", order.name.removeprefix("SIG"), "--"]
+
+
+def _wait_until_ready(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the server answers; raise if it has ended or does not answer in time."""
+    until = time.monotonic() + START_MAX_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise ServerFailed(f"{server.name} ended with {process.returncode}:\n{_end_of(log)}")
+        with contextlib.suppress(OSError):
+            if server.answers():
+                return
+        time.sleep(ASK_INTERVAL_S)
+    raise ServerFailed(f"{server.name} did not answer within {START_MAX_S:.0f} s:\n{_end_of(log)}")
+
+
+def _end_of(log: Path) -> str:
+    return "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-LOG_LINES_MAX:])
+
+
+def _stop(process: subprocess.Popen[bytes], order: signal.Signals) -> None:
+    """End the process and wait for it."""
+    process.send_signal(order)
+    try:
+        process.wait(STOP_MAX_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,413 @@
+"""The real servers: each answers, on loopback only, and is gone afterwards. The proxy makes the faults it promises."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import psutil
+import pyspark
+import pytest
+from kafka.errors import MessageSizeTooLargeError
+
+from scripts.bootstrap import ROOT, SetupError
+from servers import install
+from servers.dynamodb import dynalite, dynamodb_local
+from servers.kafka import kafka
+from servers.postgres import postgres
+from servers.process import ServerFailed
+from servers.proxy import GARBAGE_BYTES, FaultProxy
+from servers.redis import redis, redis_cluster
+from servers.spark_kafka import spark_kafka_jars
+from support.kafka_topics import Received, create_topic, read, send
+from support.waiting import until
+
+T = TypeVar("T")
+GONE_MAX_S = 60.0
+
+
+@contextlib.contextmanager
+def alone_on_loopback(server: AbstractContextManager[T]) -> Iterator[T]:
+    """Run a server, of which every process listens on loopback only, and is gone at the end."""
+    before = set(psutil.Process().children(recursive=True))
+    with server as address:
+        started = set(psutil.Process().children(recursive=True)) - before
+        addresses = {address for process in started for address in listening(process)}
+        yield address
+    assert addresses
+    assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+    assert not [process for process in started if runs(process)]
+
+
+@pytest.mark.server
+def test_redis_keeps_what_it_is_given(tmp_path: Path) -> None:
+    with alone_on_loopback(redis(tmp_path, arguments=["--maxmemory-policy", "allkeys-lru"])) as url:
+        assert output("redis-cli", "-u", url, "set", "key", "value") == "OK"
+        assert output("redis-cli", "-u", url, "get", "key") == "value"
+        assert output("redis-cli", "-u", url, "config", "get", "maxmemory-policy").endswith("allkeys-lru")
+
+
+@pytest.mark.server
+def test_every_master_of_a_cluster_leads_to_every_key(tmp_path: Path) -> None:
+    with alone_on_loopback(redis_cluster(tmp_path)) as urls:
+        assert len(urls) == 3
+        for number, url in enumerate(urls):
+            assert output("redis-cli", "-c", "-u", url, "set", f"key {number}", "value").endswith("OK")
+        sizes = [int(output("redis-cli", "-u", url, "dbsize")) for url in urls]
+        assert sum(sizes) == 3
+        assert max(sizes) < 3  # the keys were not all the first one's
+
+
+@pytest.mark.server
+def test_postgres_keeps_what_it_is_given(tmp_path: Path) -> None:
+    with alone_on_loopback(postgres(tmp_path, arguments=["-c", "work_mem=5MB"])) as dsn:
+
+        def ask(statement: str) -> str:
+            return output(str(install.ensure_command("psql", "postgresql")), dsn, "-qAtc", statement)
+
+        assert ask("create table record (key text); insert into record values ('ä'); select * from record") == "ä"
+        assert ask("show server_encoding") == "UTF8"
+        assert ask("show max_connections") == "200"
+        assert ask("show work_mem") == "5MB"
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("start", [dynamodb_local, dynalite])
+def test_dynamodb_keeps_what_it_is_given(start: Callable[[Path], AbstractContextManager[str]], tmp_path: Path) -> None:
+    definition = {
+        "TableName": "planes",
+        "KeySchema": [{"AttributeName": "key", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "key", "AttributeType": "S"}],
+        "BillingMode": "PAY_PER_REQUEST",
+    }
+    item = {"key": {"S": "N328AA"}, "seats": {"N": "255"}}
+    with alone_on_loopback(start(tmp_path)) as url:
+        dynamodb(url, "CreateTable", definition)
+        until(lambda: dynamodb(url, "DescribeTable", {"TableName": "planes"})["Table"]["TableStatus"] == "ACTIVE")
+        dynamodb(url, "PutItem", {"TableName": "planes", "Item": item})
+        key = {"key": {"S": "N328AA"}}
+        assert dynamodb(url, "GetItem", {"TableName": "planes", "Key": key, "ConsistentRead": True}) == {"Item": item}
+
+
+@pytest.mark.server
+def test_kafka_keeps_what_it_is_given_where_it_is_given_it(tmp_path: Path) -> None:
+    given = [
+        Received(0, b"key", b"value", (("header", b"one"), ("header", b"two")), 1_700_000_000_000),
+        Received(2, None, "ä".encode(), (), 1_700_000_000_001),
+        Received(2, b"key", None, (), 1_700_000_000_002),
+    ]
+    with alone_on_loopback(kafka(tmp_path, settings={"message.max.bytes": "1000"})) as address:
+        topic = create_topic(address, 3)
+        assert read(address, topic) == []
+        send(address, topic, given)
+        with pytest.raises(MessageSizeTooLargeError):
+            send(address, topic, [Received(1, None, os.urandom(2000))])
+        assert sorted(read(address, topic), key=lambda received: received.timestamp_ms) == given
+        assert (tmp_path / "kafka.log").exists()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"process.roles": "nonsense"}, r"kafka's storage tool ended with 1:.*nonsense"),
+        ({"metric.reporters": "no.such.Class"}, r"kafka ended with 1:.*no.such.Class"),
+    ],
+)
+def test_kafka_that_does_not_start_says_why(settings: dict[str, str], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=f"(?s){complaint}"), kafka(tmp_path, settings=settings):
+        pass
+
+
+def test_no_jar_of_sparks_connector_to_kafka_is_among_pysparks_own() -> None:
+    own = {jar.name.rpartition("-")[0] for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    brought = {jar.name.rpartition("-")[0] for jar in spark_kafka_jars()}
+    assert {"spark-core_2.13", "spark-sql_2.13"} < own
+    assert {"spark-sql-kafka-0-10_2.13", "kafka-clients"} < brought
+    assert not own & brought
+
+
+@pytest.mark.server
+def test_a_server_that_does_not_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ServerFailed, match=r"(?s)redis ended with 1.*nonsense"),
+        redis(tmp_path, arguments=["--nonsense"]),
+    ):
+        pass
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("name", ["redis", "postgres", pytest.param("kafka", marks=pytest.mark.full)])
+def test_a_server_ends_with_a_killed_process(name: str, reachable: Path) -> None:
+    with by_hand(name, reachable) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        servers = psutil.Process(process.pid).children(recursive=True)
+        assert servers
+        process.kill()
+        until(lambda: not any(runs(server) for server in servers))
+
+
+@pytest.mark.server
+def test_a_server_by_hand_prints_its_url_and_stops_when_told(tmp_path: Path) -> None:
+    with by_hand("redis", tmp_path) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert output("redis-cli", "-u", url, "ping") == "PONG"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(GONE_MAX_S) == 0
+    assert "refused" in output("redis-cli", "-u", url, "ping", check=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_missing_is_named_where_it_may_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match=r"^no-such-program is missing: install the package no-such-package$"):
+        install.ensure_command("no-such-program", "no-such-package")
+
+
+def test_the_newest_of_several_versions_is_found(tmp_path: Path) -> None:
+    for version in ("9", "15", "13"):
+        program = tmp_path / version / "bin" / "no-such-program"
+        program.parent.mkdir(parents=True)
+        program.touch(0o755)
+    assert install.find_command("no-such-program", f"{tmp_path}/*/bin") == tmp_path / "15" / "bin" / "no-such-program"
+    assert install.find_command("no-such-program") is None
+
+
+def test_a_folder_is_filled_once_and_again_when_its_source_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "CACHE", tmp_path / "cache")
+    source = tmp_path / "source"
+    filled: list[str] = []
+
+    def fill(folder: Path) -> None:
+        filled.append(source.read_text())
+        (folder / f"file {filled[-1]}").touch()
+
+    for text in ("one", "one", "two"):
+        source.write_text(text)
+        folder = install.ensure_folder("folder", (source,), fill)
+    assert filled == ["one", "two"]
+    assert {file.name for file in folder.iterdir()} == {"file two", "stamp"}
+
+
+def test_a_folder_whose_filling_failed_is_filled_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "CACHE", tmp_path / "cache")
+
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise SetupError("no network")
+
+    with pytest.raises(SetupError):
+        install.ensure_folder("folder", (), fail)
+    assert not (tmp_path / "cache" / "folder").exists()
+    assert (install.ensure_folder("folder", (), lambda folder: (folder / "all").touch()) / "all").exists()
+
+
+async def test_the_proxy_passes_on_and_counts() -> None:
+    async with echo() as (proxy, heard):
+        async with client(proxy) as (reader, writer), client(proxy):
+            assert await asked(reader, writer, b"one") == b"one"
+            assert await asked(reader, writer, b"two") == b"two"
+            await eventually(lambda: proxy.open_connections == 2)
+        await eventually(lambda: proxy.open_connections == 0)
+        assert proxy.connections_total == 2
+        assert heard == [b"one", b"two"]
+
+
+async def test_the_proxy_passes_on_what_is_said_last_and_much_of_it() -> None:
+    async with echo() as (proxy, heard):
+        async with client(proxy) as (reader, writer):
+            writer.write(bytes(3_000_000))
+            assert len(await asyncio.wait_for(reader.readexactly(3_000_000), GONE_MAX_S)) == 3_000_000
+            writer.write(b"goodbye")
+        await eventually(lambda: heard[-1] == b"goodbye")
+
+
+async def test_a_cut_breaks_connections_and_new_ones_until_it_is_mended() -> None:
+    async with echo() as (proxy, _):
+        async with client(proxy) as (reader, writer):
+            assert await asked(reader, writer, b"one") == b"one"
+            proxy.cut()
+            assert await asked(reader, writer, b"two") is None
+        await eventually(lambda: proxy.open_connections == 0)
+        async with client(proxy) as (reader, writer):
+            assert await asked(reader, writer, b"three") is None
+        proxy.pass_on()
+        async with client(proxy) as (reader, writer):
+            assert await asked(reader, writer, b"four") == b"four"
+
+
+async def test_what_hangs_arrives_when_the_proxy_passes_on_again() -> None:
+    async with echo() as (proxy, heard):
+        proxy.hang()
+        async with client(proxy) as (reader, writer):
+            with pytest.raises(TimeoutError):
+                await asked(reader, writer, b"one", seconds=0.1)
+            assert heard == []
+            assert proxy.open_connections == 1
+            proxy.pass_on()
+            assert await asyncio.wait_for(reader.read(100), GONE_MAX_S) == b"one"
+
+
+async def test_what_hangs_never_arrives_once_the_client_has_left_or_the_proxy_cuts() -> None:
+    async with echo() as (proxy, heard):
+        proxy.hang()
+        async with client(proxy) as (_, writer):
+            writer.write(b"one")
+            await writer.drain()
+        await eventually(lambda: proxy.open_connections == 0 and proxy.connections_total == 1)
+        async with client(proxy) as (reader, writer):
+            with pytest.raises(TimeoutError):
+                await asked(reader, writer, b"two", seconds=0.1)
+            proxy.cut()
+        proxy.pass_on()
+        async with client(proxy) as (reader, writer):
+            assert await asked(reader, writer, b"three") == b"three"
+        assert heard == [b"three"]
+
+
+async def test_a_delay_holds_each_answer_and_keeps_their_order() -> None:
+    async with echo() as (proxy, heard), client(proxy) as (reader, writer):
+        assert await asked(reader, writer, b"one") == b"one"
+        proxy.delay(0.2)
+        started = time.monotonic()
+        writer.write(b"two")
+        await eventually(lambda: heard[-1] == b"two")
+        proxy.pass_on()
+        writer.write(b"three")
+        assert await asyncio.wait_for(reader.readexactly(len("twothree")), GONE_MAX_S) == b"twothree"
+        assert time.monotonic() - started >= 0.2
+
+
+async def test_garbage_is_answered_without_the_server() -> None:
+    async with echo(noise=lambda size: b"?" * size) as (proxy, heard), client(proxy) as (reader, writer):
+        proxy.garbage()
+        assert await asked(reader, writer, b"one") == b"?" * GARBAGE_BYTES
+        assert heard == []
+        proxy.pass_on()
+        assert await asked(reader, writer, b"two") == b"two"
+
+
+@pytest.mark.parametrize("once", [True, False])
+async def test_a_lost_answer_leaves_the_request_done(once: bool) -> None:
+    async with echo() as (proxy, heard):
+        proxy.answer_lost(once=once)
+        async with client(proxy) as (reader, writer):
+            assert await asked(reader, writer, b"one") is None
+        assert heard == [b"one"]
+        async with client(proxy) as (reader, writer):
+            assert await asked(reader, writer, b"two") == (b"two" if once else None)
+        assert heard == [b"one", b"two"]
+
+
+async def test_a_server_that_is_not_there_ends_the_clients_connection() -> None:
+    async with echo() as (proxy, _):
+        pass
+    async with FaultProxy(*proxy.server) as again, client(again) as (reader, writer):
+        assert await asked(reader, writer, b"one") is None
+
+
+@asynccontextmanager
+async def echo(noise: Callable[[int], bytes] = os.urandom) -> AsyncIterator[tuple[FaultProxy, list[bytes]]]:
+    """A proxy before a server that answers what it hears, and what that has heard."""
+    heard: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1_000_000):
+                heard.append(data)
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, FaultProxy("127.0.0.1", server.sockets[0].getsockname()[1], noise=noise) as proxy:
+        yield proxy, heard
+
+
+@asynccontextmanager
+async def client(proxy: FaultProxy) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def asked(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, *, seconds: float = GONE_MAX_S
+) -> bytes | None:
+    """What is answered; nothing if the connection ends instead."""
+    try:
+        writer.write(data)
+        return await asyncio.wait_for(reader.read(1000), seconds) or None
+    except ConnectionError:
+        return None
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GONE_MAX_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def listening(process: psutil.Process) -> Iterator[str]:
+    with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's children come and go
+        for connection in process.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                yield connection.laddr.ip
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def output(*command: str, check: bool = True) -> str:
+    done = subprocess.run(command, check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A temporary folder for files that nobody is left to remove, which every user can look into."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def by_hand(name: str, temporary: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "servers", name]
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def dynamodb(url: str, action: str, body: object) -> dict[str, dict[str, object]]:
+    headers = {
+        "X-Amz-Target": f"DynamoDB_20120810.{action}",
+        "X-Amz-Date": "20130101T000000Z",
+        "Content-Type": "application/x-amz-json-1.0",
+        "Authorization": "AWS4-HMAC-SHA256 Credential=any/20130101/any/dynamodb/aws4_request,"
+        " SignedHeaders=host, Signature=any",
+    }
+    answer = httpx.post(url, json=body, headers=headers, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    result: dict[str, dict[str, object]] = answer.json()
+    return result

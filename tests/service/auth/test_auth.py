@@ -1,0 +1,290 @@
+"""Who asks, what they may do, and what the configuration may say of it; never a secret in what is told."""
+
+import json
+import traceback
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
+
+from scripts.bootstrap import ROOT
+from tableside.auth import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
+from tableside.auth.authenticator import Auth
+from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, permitted
+from tableside.catalog.reloader import beyond_reloading
+from tableside.core.errors import InvalidOperation, TableError
+from tableside.core.operations import Delete, Get, Operation, Put, Update
+from tableside.settings import Settings, SettingsError, checked, load
+
+DOCUMENTATION = ROOT / "docs"
+STORES = {"stores": {"local": {"kind": "memory"}}}
+
+
+def digest(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+A, B = digest("a"), digest("b")
+
+
+def settings(**auth: Any) -> Settings:
+    return checked({**STORES, "auth": auth})
+
+
+def auth_settings(**auth: Any) -> AuthSettings:
+    found = settings(**auth).auth
+    assert found is not None
+    return found
+
+
+def faults(auth: object, **more: Any) -> dict[str, str]:
+    """Return what is wrong, by path; no digest is in it, nor in what a traceback would show."""
+    with pytest.raises(SettingsError) as refusal:
+        checked({**STORES, "auth": auth, **more})
+    told = "".join(traceback.format_exception(refusal.value)).lower()
+    assert not any(secret in told for secret in (A, B, A[:20], B[:20]))
+    return {fault.path: fault.message for fault in refusal.value.faults}
+
+
+# Patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches", "others"),
+    [
+        ("*", ["a", "profiles", "x.y-z_1"], []),
+        ("aircraft", ["aircraft"], ["Aircraft", "aircraft2", "my-aircraft", "aircraft\n", ""]),
+        ("profile*", ["profile", "profiles", "profile.old"], ["Profiles", "myprofile"]),
+        ("*.eu", ["orders.eu", ".eu"], ["orders_eu", "orders.eu.old"]),
+        ("day?", ["day1", "dayX"], ["day", "day10"]),
+        ("[ab]c", ["ac", "bc"], ["cc", "abc"]),
+        ("[!ab]c", ["cc"], ["ac"]),
+        ("a.b", ["a.b"], ["axb"]),
+    ],
+)
+def test_a_pattern_is_a_shells_and_tells_upper_from_lower_case(
+    pattern: str, matches: list[str], others: list[str]
+) -> None:
+    caller = Caller("c", [pattern])
+    assert [table for table in matches + others if caller.may("read", table)] == matches
+    assert not any(caller.may("write", table) for table in matches)
+
+
+def test_any_pattern_of_several_gives_the_right() -> None:
+    caller = Caller("c", ["a", "b*"], ["*c"])
+    assert [table for table in ("a", "bb", "ab", "c") if caller.may("read", table)] == ["a", "bb"]
+    assert [table for table in ("a", "bc", "c") if caller.may("write", table)] == ["bc", "c"]
+    assert [table for table in ("a", "c", "d") if caller.may_some(table)] == ["a", "c"]
+
+
+def test_a_pattern_that_could_be_tried_in_very_many_ways_is_decided_at_once() -> None:
+    assert not Caller("c", ["*a" * 90 + "b"]).may("read", "a" * 128)
+
+
+def test_without_patterns_there_is_no_right_and_without_tokens_every_one() -> None:
+    assert not any(ANONYMOUS.may_some(table) for table in ("a", "", "*"))
+    assert not ANONYMOUS.admin
+    assert all(UNRESTRICTED.may(right, "a") for right in ("read", "write"))
+    assert UNRESTRICTED.admin
+
+
+def test_a_refusal_names_caller_table_and_right() -> None:
+    with pytest.raises(Forbidden, match=r"'t'.*'etl'.*write"):
+        Caller("etl", ["*"]).check("write", "t")
+    with pytest.raises(Forbidden, match=r"'t'.*'etl'"):
+        Caller("etl", ["a"]).check_some("t")
+
+
+# The operations of a batch
+
+CHANGES: Any = {}
+OPERATIONS: list[Operation | TableError] = [
+    Get("k"),
+    Put("k", b"{}"),
+    Put("k", b"{}", returning=True),
+    Update("k", CHANGES),
+    Update("k", CHANGES, returning=True),
+    Delete("k"),
+    InvalidOperation("no operation"),
+]
+
+
+@pytest.mark.parametrize(
+    ("caller", "refused"),
+    [
+        (Caller("both", ["t"], ["t"]), []),
+        (UNRESTRICTED, []),
+        (Caller("reader", ["t"]), [1, 2, 3, 4, 5]),
+        (Caller("writer", [], ["t"]), [0, 2, 4]),
+        (Caller("other", ["x"], ["y"]), [0, 1, 2, 3, 4, 5]),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_what_may_not_be_done_is_refused_in_its_place(caller: Caller, refused: list[int]) -> None:
+    found = permitted(caller, "t", OPERATIONS)
+    assert [place for place, one in enumerate(found) if isinstance(one, Forbidden)] == refused
+    kept = [place for place in range(len(OPERATIONS)) if place not in refused]
+    assert all(found[place] is OPERATIONS[place] for place in kept)
+
+
+# Settings
+
+
+def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.yaml"
+    file.write_text(json.dumps([{"name": "b", "sha256": B.upper(), "write": ["t"], "admin": True}]))
+    auth = Auth(
+        auth_settings(tokens=[{"name": "a", "sha256": A, "read": ["*"]}], tokens_file=str(file)), CollectorRegistry()
+    )
+    a, b = auth.known(b"a"), auth.known(b"b")
+    assert a is not None
+    assert b is not None
+    assert [(one.name, one.may("read", "t"), one.may("write", "t"), one.admin) for one in (a, b)] == [
+        ("a", True, False, False),
+        ("b", False, True, True),
+    ]
+    assert [auth.known(token) for token in (b"", b"c", A.encode(), bytes.fromhex(A))] == [None] * 4
+
+
+def test_without_auth_anybody_is_known() -> None:
+    assert checked(STORES).auth is None
+    assert Auth(None, CollectorRegistry()).known(b"") is UNRESTRICTED
+
+
+def test_callers_are_exchanged_at_run_time() -> None:
+    auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A}]), CollectorRegistry())
+    auth.change(auth_settings(tokens=[{"name": "b", "sha256": B}]))
+    assert auth.known(b"a") is None
+    assert auth.known(b"b") is not None
+
+
+def test_the_documented_tokens_have_no_faults(tmp_path: Path) -> None:
+    file = tmp_path / "documented.yaml"
+    file.write_text((DOCUMENTATION / "security.md").read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0])
+    auth = load(file).auth
+    assert auth is not None
+    assert [(token.name, token.write) for token in auth.tokens] == [
+        ("etl", ("aircraft", "profile*")),
+        ("dashboard", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "model", [AuthSettings, TokenSettings, IssuerSettings, RuleSettings], ids=lambda model: model.__name__
+)
+def test_every_setting_is_documented(model: type[BaseModel]) -> None:
+    text = (DOCUMENTATION / "configuration.md").read_text(encoding="utf-8")
+    for name in model.model_fields:
+        assert f"`{name}`" in text or f"`auth.{name}`" in text, name
+
+
+def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:
+    tokens = [
+        {"name": "a", "sha256": A},
+        {"name": "a", "sha256": A.upper()},
+        {"name": "", "sha256": B[:-1]},
+        {"name": "c", "sha256": f"{B}{B}", "read": "*", "write": ["a/b", ""]},
+        {"sha256": 7, "reed": []},
+        {"name": "e", "sha256": digest("")},
+        "f",
+    ]
+    found = faults({"tokens": tokens, "metrics": "shut", "more": 1}, limits={"in_flight_max": 0})
+    assert found.keys() == {
+        "auth.tokens.1.name",
+        "auth.tokens.1.sha256",
+        "auth.tokens.2.name",
+        "auth.tokens.2.sha256",
+        "auth.tokens.3.sha256",
+        "auth.tokens.3.read",
+        "auth.tokens.3.write.0",
+        "auth.tokens.3.write.1",
+        "auth.tokens.4.name",
+        "auth.tokens.4.sha256",
+        "auth.tokens.4.reed",
+        "auth.tokens.5.sha256",
+        "auth.tokens.6",
+        "auth.metrics",
+        "auth.more",
+        "limits.in_flight_max",
+    }
+    assert found["auth.tokens.1.sha256"] == "is the same as auth.tokens.0.sha256"
+    assert found["auth.tokens.1.name"] == "is the same as auth.tokens.0.name"
+    assert found["auth.tokens.2.sha256"] == "is the SHA-256 digest of a token, in 64 hexadecimal digits"
+    assert found["auth.tokens.5.sha256"] == "is the digest of an empty token"
+    assert found["auth.tokens.4.reed"] == "is not known here"
+
+
+def test_there_is_a_limit_to_tokens_and_patterns() -> None:
+    most = ["a"] * PATTERNS_MAX
+    assert len(auth_settings(tokens=[{"name": "a", "sha256": A, "read": most, "write": most}]).tokens[0].read) == len(
+        most
+    )
+    found = faults({"tokens": [{"name": "a", "sha256": A, "read": [*most, "b"], "write": [*most, "b"]}]})
+    assert found.keys() == {"auth.tokens.0.read", "auth.tokens.0.write"}
+    tokens = [{"name": f"n{number}", "sha256": f"{number:064x}"} for number in range(TOKENS_MAX + 1)]
+    assert len(auth_settings(tokens=tokens[1:]).tokens) == TOKENS_MAX
+    assert list(faults({"tokens": tokens})) == ["auth.tokens"]
+
+
+@pytest.mark.parametrize("auth", [{}, {"tokens": []}, {"tokens": [], "metrics": "admin"}, None, [], "tokens"])
+def test_auth_without_tokens_is_a_fault_and_never_means_anybody(auth: object) -> None:
+    assert list(faults(auth)) == ["auth"]
+
+
+def test_faults_in_the_file_of_tokens_are_listed_with_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.yaml"
+    file.write_text(json.dumps([{"name": "a", "sha256": B}, {"name": "b", "sha256": A}, {"name": "c", "sha256": "x"}]))
+    found = faults({"tokens": [{"name": "a", "sha256": A}], "tokens_file": str(file)})
+    assert found.keys() == {
+        "auth.tokens_file.0.name",
+        "auth.tokens_file.1.sha256",
+        "auth.tokens_file.2.sha256",
+    }
+    assert found["auth.tokens_file.1.sha256"] == "is the same as auth.tokens.0.sha256"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ("- {name: a, sha256: [", "is not YAML"),
+        ("", "is not a YAML list of tokens"),
+        (f"a: {A}", "is not a YAML list of tokens"),
+        (f"- {{name: a, sha256: {A}, sha256: {A}}}", "stands twice"),
+    ],
+)
+def test_a_file_of_tokens_that_cannot_be_read_is_a_fault(tmp_path: Path, content: str | None, message: str) -> None:
+    file = tmp_path / "tokens.yaml"
+    if content is not None:
+        file.write_text(content)
+    found = faults({"tokens_file": str(file)})
+    assert list(found) == ["auth.tokens_file"]
+    assert message in found["auth.tokens_file"]
+
+
+def test_a_variable_that_is_not_set_is_one_fault() -> None:
+    assert faults({"tokens_file": "${NOT_SET}"}) == {
+        "auth.tokens_file": "the environment variable NOT_SET is not set",
+    }
+
+
+def test_digests_are_in_no_repr() -> None:
+    found = settings(tokens=[{"name": "a", "sha256": A}])
+    assert found.auth is not None
+    auth = Auth(found.auth, CollectorRegistry())
+    shown = (
+        f"{found!r} {found.auth} {found.auth.model_dump()} {found.auth.model_dump_json()} {auth!r} {auth.known(b'a')!r}"
+    )
+    assert "name='a'" in shown
+    assert A not in shown
+
+
+def test_only_a_restart_begins_or_ends_asking_for_tokens() -> None:
+    open_to_all, guarded = checked(STORES), settings(tokens=[{"name": "a", "sha256": A}])
+    changed = settings(tokens=[{"name": "b", "sha256": B}], metrics="admin")
+    assert [fault.path for fault in beyond_reloading(guarded, open_to_all)] == ["auth"]
+    assert [fault.path for fault in beyond_reloading(open_to_all, guarded)] == ["auth"]
+    assert beyond_reloading(guarded, changed) == []

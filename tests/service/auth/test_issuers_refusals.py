@@ -1,0 +1,378 @@
+"""Signed tokens over HTTP: whoever is refused is refused before any store is asked, and is not told why."""
+
+import asyncio
+import json
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import HMACAlgorithm
+from jwt.utils import base64url_encode
+
+from service.http.asking import ARROW, JSON, check_problem, check_refused, stream
+from support.issuing import Issuer, SigningKey, claims, issuing, tampered, unsigned
+from support.served import Served, served
+
+OPAQUE = "tableside_a-configured-token"
+RULES: list[dict[str, Any]] = [
+    {"claims": {"sub": "all"}, "read": ["*"], "write": ["*"]},
+    {"claims": {"sub": "reader"}, "read": ["t"]},
+    {"claims": {"sub": "writer"}, "write": ["t"]},
+    {"claims": {"sub": "elsewhere"}, "read": ["u"], "write": ["u"]},
+]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A service, whose tokens it takes, and two who sign tokens whom it does not ask, or not for these."""
+
+    service: Served
+    client: httpx.AsyncClient
+    ours: Issuer
+    theirs: Issuer
+    stranger: Issuer
+
+    def token(self, subject: str = "all", **more: Any) -> str:
+        return self.ours.token(sub=subject, **more)
+
+    def refused(self, reason: str) -> float:
+        return self.service.metric("tableside_unauthenticated_total", reason=reason)
+
+    @property
+    def asked(self) -> int:
+        """How often the store was asked for anything."""
+        return len(self.service.store.calls) + self.service.store.scans
+
+
+@pytest.fixture(scope="module")
+async def guarded() -> AsyncIterator[Guarded]:
+    ours, theirs = SigningKey("same", "RSA"), SigningKey("same")
+    with issuing(ours) as first, issuing(theirs) as second, issuing() as third:
+        auth = {
+            "tokens": [{"name": "configured", "sha256": sha256(OPAQUE.encode()).hexdigest(), "read": ["t"]}],
+            "issuers": [first.settings(*RULES), second.settings({"claims": {"sub": "*"}, "read": ["t"]})],
+        }
+        async with served(auth=auth) as service, httpx.AsyncClient(base_url=service.url, timeout=30) as client:
+            yield Guarded(service, client, first, second, third)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def basic(token: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(f'anybody:{token}'.encode()).decode()}"}
+
+
+OPERATIONS = [
+    {"op": "get", "key": "a"},
+    {"op": "put", "key": "b", "value": {}},
+    {"op": "update", "key": "c", "update": {"$inc": {"n": 1}}, "default": {"n": 0}},
+    {"op": "delete", "key": "d"},
+]
+BATCH = json.dumps({"operations": OPERATIONS}).encode()
+ROWS = stream({"op": ["get", "put", "delete"], "key": ["a", "b", "d"], "value": [None, "{}", None]})
+RECORD = "/v1/tables/t/records/a"
+REQUESTS: dict[str, tuple[str, str, str, bytes | None]] = {
+    "get": ("GET", RECORD, JSON, None),
+    "put": ("PUT", RECORD, JSON, b"{}"),
+    "merge": ("PATCH", RECORD, "application/merge-patch+json", b"{}"),
+    "delete": ("DELETE", RECORD, JSON, None),
+    "batch": ("POST", "/v1/tables/t/batch", JSON, BATCH),
+    "arrow": ("POST", "/v1/tables/t/batch", ARROW, ROWS),
+    "scan": ("GET", "/v1/tables/t/records", JSON, None),
+    "splits": ("GET", "/v1/tables/t/splits", JSON, None),
+    "console": ("GET", "/console/tables/t", JSON, None),
+}
+
+
+async def ask(guarded: Guarded, name: str, headers: Mapping[str, str]) -> httpx.Response:
+    method, path, media, content = REQUESTS[name]
+    return await guarded.client.request(method, path, headers={"Content-Type": media, **headers}, content=content)
+
+
+# Who is let in
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_good_token_is_let_in(guarded: Guarded, name: str) -> None:
+    before = guarded.asked
+    response = await ask(guarded, name, bearer(guarded.token()))
+    assert response.status_code in (200, 204, 404)
+    assert guarded.asked > before or name in ("splits", "console")
+
+
+async def test_the_consoles_password_may_be_such_a_token(guarded: Guarded) -> None:
+    assert (await ask(guarded, "console", basic(guarded.token()))).status_code == 200
+    assert (await ask(guarded, "console", basic(guarded.token("elsewhere")))).status_code in (403, 404)
+    assert (await ask(guarded, "get", basic(guarded.token()))).status_code == 401
+
+
+async def test_configured_tokens_go_on_as_they_did(guarded: Guarded) -> None:
+    assert (await ask(guarded, "get", bearer(OPAQUE))).status_code in (200, 404)
+    assert (await ask(guarded, "put", bearer(OPAQUE))).status_code == 403
+    before = guarded.refused("unknown")
+    assert (await ask(guarded, "get", bearer(f"{OPAQUE}x"))).status_code == 401
+    assert guarded.refused("unknown") == before + 1
+
+
+async def test_a_token_is_verified_once_and_then_looked_up(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = guarded.token(jti="once")
+    assert (await ask(guarded, "get", bearer(token))).status_code in (200, 404)
+    monkeypatch.setattr("tableside.auth.jwt_verifier.jwt.decode", None)
+    assert (await ask(guarded, "get", bearer(token))).status_code in (200, 404)
+
+
+# Who is not
+
+
+def hostile(guarded: Guarded) -> Iterator[tuple[str, str, str]]:
+    """Return tokens that are not as they should be: which, itself, and the reason that is counted."""
+    key, now, given = guarded.ours.key, int(time.time()), claims(guarded.ours.url, sub="all")
+    yield "wrong", "tableside_wrong", "unknown"
+    yield "expired", guarded.token(exp=now - 60), "expired"
+    yield "not yet valid", guarded.token(nbf=now + 3600), "not_yet_valid"
+    yield "wrong audience", guarded.token(aud="other"), "audience"
+    yield "wrong issuer", key.signed({**given, "iss": guarded.stranger.url}), "issuer"
+    yield "alg none", unsigned(given), "algorithm"
+    yield "alg none, kid", unsigned(given, kid="same"), "algorithm"
+    yield "HS256 with the public key", _with_public_key(key, given), "algorithm"
+    yield "a key of another issuer", guarded.theirs.key.signed(given), "key"
+    theirs = guarded.theirs.key.signed(claims(guarded.theirs.url))
+    yield "another issuer's", tampered(theirs, iss=guarded.ours.url), "key"
+    yield "tampered", tampered(guarded.token("reader"), sub="all"), "signature"
+    yield "jku", SigningKey("same", "RSA").signed(given, jku=guarded.stranger.jwks_url), "signature"
+    yield "x5u", SigningKey("same", "RSA").signed(given, x5u=guarded.stranger.url), "signature"
+    yield "cut", guarded.token()[:-9], "malformed"
+    yield "oversized", guarded.token(more="x" * 20_000), "too_long"
+
+
+def _with_public_key(key: SigningKey, given: dict[str, Any]) -> str:
+    shown = key.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    token = unsigned(given, "HS256", kid=key.kid)
+    return token + base64url_encode(HMACAlgorithm(HMACAlgorithm.SHA256).sign(token[:-1].encode(), shown)).decode()
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_hostile_token_is_answered_like_none_before_any_store_is_asked(guarded: Guarded, name: str) -> None:
+    without = await ask(guarded, name, {})
+    check_refused(without, 401, "unauthenticated")
+    asked, fetches = guarded.asked, [guarded.ours.fetches, guarded.theirs.fetches]
+    for what, token, reason in hostile(guarded):
+        counted = guarded.refused(reason)
+        for headers in (bearer(token), *([basic(token)] if name == "console" else [])):
+            response = await ask(guarded, name, headers)
+            assert (response.status_code, response.content) == (401, without.content), what
+            assert response.headers["WWW-Authenticate"] == without.headers["WWW-Authenticate"], what
+        assert guarded.refused(reason) > counted, what
+    assert guarded.asked == asked
+    assert [guarded.ours.fetches, guarded.theirs.fetches] == fetches
+    assert guarded.stranger.asked == []
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_where_else_a_token_may_stand_it_is_not_looked_for(guarded: Guarded, name: str) -> None:
+    asked, missing, token = guarded.asked, guarded.refused("missing"), guarded.token()
+    method, path, media, content = REQUESTS[name]
+    for query in ("access_token", "token", "authorization", "jwt"):
+        response = await guarded.client.request(
+            method, path, params={query: token}, headers={"Content-Type": media, "Cookie": f"{query}={token}"}
+        )
+        assert response.status_code == 401
+    twice = [("Content-Type", media), *[("Authorization", f"Bearer {token}")] * 2]
+    response = await guarded.client.request(method, path, headers=twice, content=content)
+    assert response.status_code == 401
+    assert guarded.refused("missing") == missing + 5
+    assert guarded.asked == asked
+
+
+# What each may do
+
+
+@pytest.mark.parametrize(
+    ("subject", "allowed"),
+    [
+        ("reader", {"get", "scan", "splits"}),
+        ("writer", {"put", "merge", "delete"}),
+        ("elsewhere", set()),
+        ("nobody", set()),
+    ],
+)
+async def test_a_token_gives_the_rights_of_its_rules_and_no_others(
+    guarded: Guarded, subject: str, allowed: set[str]
+) -> None:
+    token = bearer(guarded.token(subject))
+    for name in ("get", "put", "merge", "delete", "scan", "splits"):
+        asked = guarded.asked
+        response = await ask(guarded, name, token)
+        if name in allowed:
+            assert response.status_code in (200, 204, 404), name
+        else:
+            check_refused(response, 403, "forbidden")
+            assert guarded.asked == asked
+
+
+@pytest.mark.parametrize("subject", ["elsewhere", "nobody"])
+@pytest.mark.parametrize("name", ["batch", "arrow"])
+async def test_a_batch_on_another_table_is_refused_as_a_whole(guarded: Guarded, name: str, subject: str) -> None:
+    asked = guarded.asked
+    check_refused(await ask(guarded, name, bearer(guarded.token(subject))), 403, "forbidden")
+    assert guarded.asked == asked
+
+
+async def test_writes_of_a_batch_by_who_may_read_never_reach_the_store(guarded: Guarded) -> None:
+    calls = len(guarded.service.store.calls)
+    response = await ask(guarded, "batch", bearer(guarded.token("reader")))
+    results = response.json()["results"]
+    assert [result["status"] for result in results][1:] == [403, 403, 403]
+    for result in results[1:]:
+        check_problem(result["error"], 403, "forbidden")
+    reached = [operation for call in guarded.service.store.calls[calls:] for operation in call]
+    assert [operation.key for operation in reached] == ["a"]
+
+
+async def test_the_other_issuers_rules_are_its_own(guarded: Guarded) -> None:
+    token = bearer(guarded.theirs.token(sub="all"))
+    assert (await ask(guarded, "get", token)).status_code in (200, 404)
+    check_refused(await ask(guarded, "put", token), 403, "forbidden")
+
+
+async def test_the_log_has_the_callers_name_and_nothing_else_of_a_token(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = guarded.token("all", email="someone@secret.example")
+    with caplog.at_level("DEBUG"):
+        for _ in range(3):
+            await ask(guarded, "get", bearer(token))
+            for _, refused, _ in hostile(guarded):
+                await ask(guarded, "get", bearer(refused))
+    text = caplog.text + "".join(str(vars(record)) for record in caplog.records)
+    shown = text + guarded.service.app.state.exposition.text().decode()
+    parts = [part for one in (token, *(each for _, each, _ in hostile(guarded))) for part in one.split(".")[1:]]
+    assert not [part for part in parts if len(part) > 8 and part in shown]
+    assert not any(secret in shown for secret in ("secret.example", sha256(token.encode()).hexdigest()))
+
+
+# While keys are not known
+
+
+@asynccontextmanager
+async def guarded_by(issuer: Issuer, *rules: Mapping[str, Any]) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
+    async with (
+        served(auth={"issuers": [issuer.settings(*rules)]}) as service,
+        httpx.AsyncClient(base_url=service.url, timeout=30) as client,
+    ):
+        yield service, client
+
+
+@pytest.fixture
+def cool(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let fetches follow each other sooner than they do otherwise."""
+    monkeypatch.setattr("tableside.auth.key_source.COOL_S", 0.3)
+    return 0.3
+
+
+@pytest.mark.usefixtures("cool")
+async def test_an_issuer_that_is_away_at_start_is_unavailable_until_it_is_back() -> None:
+    with issuing() as issuer:
+        issuer.away = True
+        async with guarded_by(issuer) as (service, client):
+            assert (await client.get("/readyz")).status_code == 200
+            response = await client.get(RECORD, headers=bearer(issuer.token()))
+            problem = check_refused(response, 503, "store_unavailable")
+            assert (problem["retriable"], problem["applied"]) == (True, "no")
+            assert int(response.headers["Retry-After"]) >= 1
+            check_refused(await client.get(RECORD, headers=bearer("x")), 401, "unauthenticated")
+            assert service.metric("tableside_issuer_keys", issuer=issuer.url) == 0
+            assert service.store.calls == []
+            issuer.away = False
+            await _answers(client, issuer.token(), 404)
+            assert service.metric("tableside_issuer_keys", issuer=issuer.url) == 1
+
+
+async def _answers(client: httpx.AsyncClient, token: str, status: int) -> None:
+    """Ask until that is the answer."""
+    until = time.monotonic() + 20
+    while (response := await client.get(RECORD, headers=bearer(token))).status_code != status:
+        assert time.monotonic() < until, response.text
+
+
+@pytest.mark.usefixtures("cool")
+async def test_keys_are_exchanged_while_it_serves() -> None:
+    old, new = SigningKey("old"), SigningKey("new")
+    with issuing(old) as issuer:
+        async with guarded_by(issuer) as (service, client):
+            before, after = issuer.token(), new.signed(claims(issuer.url))
+            assert (await client.get(RECORD, headers=bearer(before))).status_code == 404
+            check_refused(await client.get(RECORD, headers=bearer(after)), 401, "unauthenticated")
+            assert service.metric("tableside_unauthenticated_total", reason="key") == 1
+            issuer.keys.append(new.jwk())
+            for token in (after, before):
+                assert (await client.get(RECORD, headers=bearer(token))).status_code == 404
+            issuer.keys = [new.jwk()]
+            check_refused(await client.get(RECORD, headers=bearer(_unknown(issuer))), 401, "unauthenticated")
+            assert (await client.get(RECORD, headers=bearer(after))).status_code == 404
+            check_refused(await client.get(RECORD, headers=bearer(before)), 401, "unauthenticated")
+
+
+def _unknown(issuer: Issuer) -> str:
+    """Return a token that has the keys fetched once more."""
+    return SigningKey("made-up").signed(claims(issuer.url))
+
+
+@pytest.mark.usefixtures("cool")
+async def test_an_issuer_that_goes_away_later_leaves_its_keys() -> None:
+    with issuing() as issuer:
+        async with guarded_by(issuer) as (service, client):
+            assert (await client.get(RECORD, headers=bearer(issuer.token()))).status_code == 404
+            issuer.away = True
+            problem = check_refused(
+                await client.get(RECORD, headers=bearer(_unknown(issuer))), 503, "store_unavailable"
+            )
+            assert problem["retriable"]
+            assert service.metric("tableside_unauthenticated_total", reason="unavailable") == 1
+            assert (await client.get(RECORD, headers=bearer(issuer.token(jti="new")))).status_code == 404
+
+
+async def test_many_made_up_keys_are_one_fetch_and_no_store_is_asked() -> None:
+    with issuing() as issuer:
+        async with guarded_by(issuer) as (service, client):
+            await _answers(client, issuer.token(), 404)
+            issuer.slow_s, store = 1.0, len(service.store.calls)
+            key = SigningKey("made-up")
+            tokens = [key.signed(claims(issuer.url), kid=f"made-up-{number}") for number in range(150)]
+            async with httpx.AsyncClient(base_url=service.url, timeout=30, limits=httpx.Limits()) as many:
+                answers = await _all(many, tokens)
+            assert {response.status_code for response in answers} == {401, 503}
+            assert sum(response.status_code == 401 for response in answers) == 64
+            assert {response.json()["code"] for response in answers} == {"unauthenticated", "overloaded"}
+            assert issuer.fetches == 2
+            assert len(service.store.calls) == store
+
+
+async def _all(client: httpx.AsyncClient, tokens: list[str]) -> list[httpx.Response]:
+    async def one(token: str) -> httpx.Response:
+        return await client.get(RECORD, headers=bearer(token))
+
+    return await asyncio.gather(*map(one, tokens))
+
+
+async def test_whoever_waits_for_keys_takes_no_place_and_may_hang_up() -> None:
+    with issuing() as issuer:
+        async with guarded_by(issuer) as (service, client):
+            await _answers(client, issuer.token(), 404)
+            with pytest.raises(httpx.ReadTimeout):
+                await client.get(RECORD, headers=bearer(_unknown(issuer)), timeout=0.3)
+            assert service.under_way == (0, 0, 0)
+            [source] = service.app.state.auth._issuers._sources.values()
+            until = time.monotonic() + 10
+            while source._waiting:
+                assert time.monotonic() < until
+                assert (await client.get("/livez")).status_code == 200

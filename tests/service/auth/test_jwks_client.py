@@ -1,0 +1,189 @@
+"""Keys are fetched from where the configuration says, and an answer that is not as it should be is none."""
+
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from servers.process import free_port
+from support.certificates import Authority
+from support.issuing import Issuer, SigningKey, issuing
+from tableside.auth import jwks_client
+from tableside.auth.jwks_client import ANSWER_BYTES_MAX, NotFetched, Place, fetched
+
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as started:
+        yield started
+
+
+def place(issuer: Issuer, **more: Any) -> Place:
+    return Place(**{"issuer": issuer.url, "jwks_url": issuer.jwks_url, **more})
+
+
+async def why(where: Place) -> str:
+    with pytest.raises(NotFetched) as refused:
+        await fetched(where)
+    return str(refused.value)
+
+
+async def test_keys_are_fetched_from_the_url_that_is_set(issuer: Issuer) -> None:
+    keys = await fetched(place(issuer))
+    assert [key.kid for key in keys._keys] == ["first"]
+    assert [path for path, _ in issuer.asked] == ["/keys"]
+    assert "authorization" not in issuer.asked[0][1]
+
+
+async def test_keys_are_found_by_the_issuers_own_document(issuer: Issuer) -> None:
+    assert len(await fetched(place(issuer, jwks_url=None))) == 1
+    assert [path for path, _ in issuer.asked] == [DISCOVERY, "/keys"]
+
+
+async def test_an_issuer_with_a_path_has_its_document_below_it(issuer: Issuer) -> None:
+    for path in ("/realms/a", "/realms/b/"):
+        document = {"issuer": issuer.url + path, "jwks_uri": issuer.jwks_url}
+        issuer.answers[path.rstrip("/") + DISCOVERY] = 200, {}, json.dumps(document).encode()
+        assert len(await fetched(Place(issuer.url + path))) == 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"issuer": "https://other.example", "jwks_uri": "{url}/keys"},
+        {"issuer": "{url}/", "jwks_uri": "{url}/keys"},
+        {"jwks_uri": "{url}/keys"},
+        {"issuer": "{url}"},
+        {"issuer": "{url}", "jwks_uri": 7},
+        {"issuer": "{url}", "jwks_uri": ""},
+        {"issuer": "{url}", "jwks_uri": "file:///etc/passwd"},
+        {"issuer": "{url}", "jwks_uri": "http://id.example/keys"},
+        {"issuer": "{url}", "jwks_uri": "https://user:secret@127.0.0.1/keys"},
+        [],
+    ],
+    ids=range(10),
+)
+async def test_a_document_of_another_issuer_or_without_a_safe_url_is_not_followed(
+    issuer: Issuer, document: Any
+) -> None:
+    issuer.answers[DISCOVERY] = 200, {}, json.dumps(document).replace("{url}", issuer.url).encode()
+    told = await why(place(issuer, jwks_url=None))
+    assert issuer.fetches == 0
+    assert "secret" not in told
+
+
+async def test_an_issuer_elsewhere_cannot_point_at_this_machine() -> None:
+    async def discovered(jwks_uri: str) -> str:
+        document = json.dumps({"issuer": "https://id.example", "jwks_uri": jwks_uri}).encode()
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=httpx.ByteStream(document)))
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await jwks_client._discovered(client, "https://id.example")
+
+    assert await discovered("https://keys.example/keys") == "https://keys.example/keys"
+    for url in ("http://127.0.0.1:9/keys", "https://localhost/keys", "https://[::1]/keys"):
+        with pytest.raises(NotFetched, match="this machine"):
+            await discovered(url)
+
+
+async def test_a_redirect_is_not_followed(issuer: Issuer) -> None:
+    with issuing() as other:
+        issuer.answers["/keys"] = 302, {"Location": other.jwks_url}, b""
+        assert await why(place(issuer)) == "the answer has the status 302"
+        issuer.answers[DISCOVERY] = 307, {"Location": other.url + DISCOVERY}, b""
+        assert await why(place(issuer, jwks_url=None)) == "the answer has the status 307"
+        assert other.asked == []
+
+
+SET = b'{"keys": []}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((404, {}, SET), "status 404"),
+        ((500, {}, SET), "status 500"),
+        ((204, {}, b""), "status 204"),
+        ((200, {}, b"<html>"), "not what it should be"),
+        ((200, {}, b'{"keys": '), "not what it should be"),
+        ((200, {}, b"[" * 100_000), "not what it should be"),
+        ((200, {"Content-Encoding": "gzip"}, SET), "compressed"),
+        ((200, {}, SET + b" " * ANSWER_BYTES_MAX), "longer than"),
+        ((200, {"Content-Length": "20"}, SET), "ProtocolError"),
+    ],
+)
+async def test_an_answer_that_is_none_is_refused(
+    issuer: Issuer, answer: tuple[int, dict[str, str], bytes], message: str
+) -> None:
+    issuer.answers["/keys"] = answer
+    assert message in await why(place(issuer))
+
+
+async def test_what_is_no_http_is_told_without_what_stands_there(issuer: Issuer) -> None:
+    issuer.answers["/keys"] = 200, {"Set-Cookie secret\x01": "secret"}, SET
+    assert await why(place(issuer)) == "RemoteProtocolError: illegal header line"
+
+
+async def test_a_long_answer_is_taken_as_far_as_it_may_go(issuer: Issuer) -> None:
+    issuer.answers["/keys"] = 200, {}, SET + b" " * (ANSWER_BYTES_MAX - len(SET))
+    assert len(await fetched(place(issuer))) == 0
+
+
+async def test_nobody_waits_for_a_slow_issuer_forever(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwks_client, "FETCH_S", 0.2)
+    issuer.slow_s = 1.0
+    began = time.monotonic()
+    assert "no answer" in await why(place(issuer)) or "Timeout" in await why(place(issuer))
+    assert time.monotonic() - began < 1.0
+
+
+async def test_an_issuer_that_is_not_there_is_told_so(issuer: Issuer) -> None:
+    assert "ConnectError" in await why(Place("x", f"http://127.0.0.1:{free_port()}/keys"))
+    issuer.away = True
+    assert "ProtocolError" in await why(place(issuer))
+
+
+async def test_keys_are_asked_for_as_the_type_in_which_kubernetes_has_them(issuer: Issuer) -> None:
+    # Kubernetes answers 406 where `application/jwk-set+json` is not accepted.
+    await fetched(place(issuer))
+    [(_, headers)] = issuer.asked
+    assert headers["accept"].split(", ") == ["application/jwk-set+json", "application/json"]
+
+
+async def test_a_token_is_sent_as_the_file_has_it_now(issuer: Issuer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    for token in ("one", "two"):
+        file.write_text(f"{token}\n")
+        await fetched(place(issuer, token_file=str(file)))
+    assert [headers["authorization"] for _, headers in issuer.asked] == ["Bearer one", "Bearer two"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"s3cret s3cret", b"s3cret\r\nHost: x", b"s3cret\xff"])
+async def test_a_token_that_cannot_be_sent_is_not_told(issuer: Issuer, tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    told = await why(place(issuer, token_file=str(file)))
+    assert "s3cret" not in told
+    assert issuer.asked == []
+
+
+async def test_over_tls_only_an_authority_that_is_trusted_is_believed(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    pair = authority.sign("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with issuing(SigningKey("first"), context=context) as issuer:
+        assert len(await fetched(place(issuer, ca_file=str(authority.certificate)))) == 1
+        assert len(await fetched(place(issuer, ca_file=str(authority.certificate), jwks_url=None))) == 1
+        assert "certificate verify failed" in (await why(place(issuer, ca_file=str(other.certificate)))).lower()
+        assert "certificate verify failed" in (await why(place(issuer))).lower()
+        assert "FileNotFoundError" in await why(place(issuer, ca_file=str(tmp_path / "none.pem")))
+        (tmp_path / "empty.pem").write_text("")
+        assert "SSLError" in await why(place(issuer, ca_file=str(tmp_path / "empty.pem")))

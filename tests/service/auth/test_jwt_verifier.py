@@ -1,0 +1,313 @@
+"""Which signed tokens are taken, and for which reason others are not."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from support.issuing import SigningKey, claims, tampered, unsigned
+from tableside.auth import IssuerSettings, KeysMissing, Refused, Verified
+from tableside.auth.jwks import parsed
+from tableside.auth.jwks_client import Place
+from tableside.auth.jwt_header import KID_LENGTH_MAX, TOKEN_BYTES_MAX, read
+from tableside.auth.jwt_verifier import Verifier, verified
+from tableside.auth.key_source import Source
+from tableside.auth.metrics import IssuerMetrics
+
+ID, OTHER = "https://id.example", "https://other.example"
+RSA, P256, ED = SigningKey("rsa", "RSA"), SigningKey("p256"), SigningKey("ed", "Ed25519")
+THEIRS = SigningKey("p256")
+LEEWAY_S = 30
+
+
+def verifier(issuer: str, keys: Sequence[dict[str, Any]] | None, **more: Any) -> Verifier:
+    rule = {"claims": {"sub": "*"}, "read": ["*"]}
+    data = {"issuer": issuer, "audience": "tableside", "leeway_s": LEEWAY_S, "rules": [rule], **more}
+    source = Source(Place(issuer), 300, lambda: None, IssuerMetrics(CollectorRegistry()))
+    source.keys = None if keys is None else parsed(json.dumps({"keys": keys}).encode())
+    return Verifier(IssuerSettings.model_validate(data), source)
+
+
+VERIFIERS = {
+    ID: [
+        verifier(ID, [RSA.jwk(), P256.jwk(), ED.jwk()]),
+        verifier(ID, [P256.jwk()], audience=["second", "third"], rules=[{"claims": {"sub": "*"}, "write": ["*"]}]),
+    ],
+    OTHER: [verifier(OTHER, [THEIRS.jwk()])],
+    "https://new.example": [verifier("https://new.example", None)],
+    "https://es.example": [verifier("https://es.example", [RSA.jwk(), P256.jwk()], algorithms=["ES256"])],
+}
+
+
+def of(token: str | bytes) -> Verified | None:
+    return verified(token.encode() if isinstance(token, str) else token, VERIFIERS)
+
+
+def reason(token: str | bytes) -> str:
+    with pytest.raises(Refused) as refused:
+        of(token)
+    assert refused.value.__cause__ is None
+    return refused.value.reason
+
+
+def good(**more: Any) -> dict[str, Any]:
+    """Return claims that are good for a day, since some tokens are made long before they are used."""
+    return claims(ID, **{"exp": int(time.time()) + 86400, **more})
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm"),
+    [*((RSA, name) for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")), (P256, "ES256"), (ED, "EdDSA")],
+    ids=lambda value: value if isinstance(value, str) else value.kid,
+)
+def test_a_token_is_taken_that_is_signed_by_a_key_of_its_issuer(key: SigningKey, algorithm: str) -> None:
+    made = good()
+    found = of(key.signed(made, algorithm))
+    assert found == Verified(f"{ID}#someone", ("*",), (), False, made["exp"] + LEEWAY_S)
+
+
+@pytest.mark.parametrize("typ", [None, "JWT", "jwt", "at+jwt", "application/at+jwt"])
+def test_a_token_may_say_that_it_is_an_access_token(typ: str | None) -> None:
+    assert of(P256.signed(good(), typ=typ)) is not None
+
+
+@pytest.mark.parametrize("aud", ["tableside", ["tableside"], ["x", "tableside"]])
+def test_the_audience_may_be_one_of_several(aud: object) -> None:
+    found = of(P256.signed(good(aud=aud)))
+    assert found is not None
+    assert (found.read, found.write) == (("*",), ())
+
+
+@pytest.mark.parametrize("aud", ["second", ["third", "x"]])
+def test_an_issuer_may_stand_twice_for_different_audiences(aud: object) -> None:
+    found = of(P256.signed(good(aud=aud)))
+    assert found is not None
+    assert (found.read, found.write) == ((), ("*",))
+
+
+def test_a_token_for_both_audiences_is_taken_as_the_first_says() -> None:
+    found = of(P256.signed(good(aud=["second", "tableside"])))
+    assert found is not None
+    assert (found.read, found.write) == (("*",), ())
+
+
+def test_clocks_may_be_apart_by_the_leeway() -> None:
+    now = int(time.time())
+    assert of(P256.signed(good(exp=now - LEEWAY_S + 10))) is not None
+    assert of(P256.signed(good(iat=now + LEEWAY_S - 10, nbf=now + LEEWAY_S - 10))) is not None
+
+
+def pem(key: SigningKey) -> bytes:
+    found: bytes = key.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return found
+
+
+def with_secret(secret: bytes, algorithm: str = "HS256", kid: str = "rsa") -> str:
+    """Return a token that is signed with what everybody can fetch, as if it were a secret that both sides know."""
+    signer = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
+    unsealed = unsigned(good(), algorithm, kid=kid)
+    made = signer.sign(unsealed.rstrip(".").encode(), secret)
+    return unsealed + jwt.utils.base64url_encode(made).decode()
+
+
+def now(after_s: float) -> int:
+    return int(time.time() + after_s)
+
+
+HOSTILE: dict[str, tuple[str, str]] = {
+    "expired": (P256.signed(good(exp=now(-LEEWAY_S - 5))), "expired"),
+    "not yet valid": (P256.signed(good(nbf=now(86400))), "not_yet_valid"),
+    "issued in the future": (P256.signed(good(iat=now(86400))), "not_yet_valid"),
+    "never expires": (P256.signed(good(exp=None)), "claims"),
+    "expires at no time": (P256.signed(good(exp="soon")), "malformed"),
+    "expires at null": (P256.signed({**good(), "exp": None}), "claims"),
+    "expires at infinity": (P256.signed(good(exp=float("inf"))), "malformed"),
+    "expires at a list": (P256.signed(good(exp=[1])), "malformed"),
+    "issued at no time": (P256.signed(good(iat="then")), "claims"),
+    "subject is a number": (P256.signed(good(sub=7)), "claims"),
+    "no subject": (P256.signed(good(sub=None)), "claims"),
+    "other audience": (P256.signed(good(aud="other")), "audience"),
+    "no audience": (P256.signed(good(aud=None)), "malformed"),
+    "empty audience": (P256.signed(good(aud=[])), "audience"),
+    "audience is part of another": (P256.signed(good(aud="tableside2")), "audience"),
+    "audience in a list of lists": (P256.signed(good(aud=[["tableside"]])), "malformed"),
+    "other issuer": (P256.signed(claims("https://evil.example")), "issuer"),
+    "issuer with a slash": (P256.signed(claims(f"{ID}/")), "issuer"),
+    "no issuer": (P256.signed(good(iss=None)), "malformed"),
+    "alg none": (unsigned(good()), "algorithm"),
+    "alg None": (unsigned(good(), "None"), "algorithm"),
+    "alg none with a kid": (unsigned(good(), kid="p256"), "algorithm"),
+    "alg none with a signature": (unsigned(good()) + "c2ln", "algorithm"),
+    "ES256 without a signature": (unsigned(good(), "ES256", kid="p256"), "signature"),
+    "HS256 with the public key": (with_secret(pem(RSA)), "algorithm"),
+    "HS256 with the JWK": (with_secret(json.dumps(RSA.jwk()).encode()), "algorithm"),
+    "a key of another issuer of the same name": (THEIRS.signed(good()), "signature"),
+    "another issuer's token, changed": (tampered(THEIRS.signed(claims(OTHER)), iss=ID), "signature"),
+    "changed subject": (tampered(P256.signed(good()), sub="root"), "signature"),
+    "changed expiry": (tampered(P256.signed(good(exp=now(-3600))), exp=now(3600)), "signature"),
+    "the kid of a key of another kind": (P256.signed(good(), kid="rsa"), "key"),
+    "an algorithm that does not fit the key": (unsigned(good(), "ES384", kid="p256") + "c2ln", "key"),
+    "an algorithm that is not set": (RSA.signed(claims("https://es.example")), "algorithm"),
+    "a jwk in the header": (THEIRS.signed(good(), jwk=THEIRS.jwk()), "signature"),
+    "a jku in the header": (THEIRS.signed(good(), jku="https://evil.example/keys"), "signature"),
+    "an x5u in the header": (THEIRS.signed(good(), x5u="https://evil.example/certificate"), "signature"),
+    "a critical header": (P256.signed(good(), crit=["exp"], exp=now(86400)), "malformed"),
+    "a payload that is not encoded": (P256.signed(good(), crit=["b64"], b64=True), "malformed"),
+    "a logout token": (P256.signed(good(), typ="logout+jwt"), "malformed"),
+    "a type that is none": (P256.signed(good(), typ="JWE"), "malformed"),
+    "a long kid": (P256.signed(good(), kid="k" * (KID_LENGTH_MAX + 1)), "malformed"),
+    "too long": (P256.signed(good(more="x" * TOKEN_BYTES_MAX)), "too_long"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_not_as_it_should_be_is_refused(name: str) -> None:
+    token, expected = HOSTILE[name]
+    assert reason(token) == expected
+
+
+GOOD = P256.signed(good())
+HEAD, BODY, SIGNATURE = GOOD.split(".")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "..",
+        "a.b.c",
+        f".{BODY}.{SIGNATURE}",
+        f"{HEAD}..{SIGNATURE}",
+        f"{HEAD}.{BODY}x.{SIGNATURE}",
+        f"{HEAD}=.{BODY}.{SIGNATURE}",
+        f"{HEAD}.{BODY}.{SIGNATURE}=",
+        f"{HEAD}.{BODY}.{SIGNATURE}\n",
+        f"{HEAD} .{BODY}.{SIGNATURE}",
+        f"{HEAD}.{HEAD}.{SIGNATURE}",
+        f"{BODY}.{BODY}.{SIGNATURE}",
+        f"{HEAD[:-4]}.{BODY}.{SIGNATURE}",
+        unsigned(good(), kid=7),
+        unsigned(good(), alg=7),
+        b"\xff.\xff.\xff",
+        *(f"{HEAD}.{jwt.utils.base64url_encode(text).decode()}.{SIGNATURE}" for text in (b"[" * 9000, b'{"a":' * 2000)),
+        *(f"{jwt.utils.base64url_encode(text).decode()}.{BODY}.{SIGNATURE}" for text in (b"[" * 9000, b"null", b"7")),
+    ],
+    ids=lambda token: "",
+)
+def test_what_is_no_token_at_all_is_refused(token: Any) -> None:
+    assert reason(token) in ("malformed", "signature")
+
+
+def test_a_critical_header_is_refused_before_the_signature_is_looked_at() -> None:
+    with pytest.raises(Refused, match="malformed"):
+        read(P256.signed(good(), crit=["exp"], exp=1).encode())
+
+
+def test_the_length_is_looked_at_first_and_the_longest_is_taken() -> None:
+    longest = P256.signed(good(more="x" * ((TOKEN_BYTES_MAX - len(GOOD)) * 3 // 4 - 20)))
+    assert TOKEN_BYTES_MAX - 40 < len(longest) <= TOKEN_BYTES_MAX
+    assert of(longest) is not None
+    assert reason("." + "x" * TOKEN_BYTES_MAX + ".") == "too_long"
+
+
+@pytest.mark.parametrize("token", ["", "x", "tableside_abc", f"{HEAD}.{BODY}", f"{GOOD}.{SIGNATURE}", "a.b.c.d.e"])
+def test_what_does_not_look_signed_is_not_looked_at(token: str) -> None:
+    assert of(token) is None
+
+
+def test_the_reason_says_nothing_of_the_token() -> None:
+    for token, expected in HOSTILE.values():
+        with pytest.raises(Refused) as refused:
+            of(token)
+        assert str(refused.value) == expected
+
+
+def test_a_key_that_is_not_known_may_come() -> None:
+    with pytest.raises(KeysMissing):
+        of(SigningKey("second").signed(good()))
+    with pytest.raises(KeysMissing):
+        of(P256.signed(claims("https://new.example")))
+
+
+def test_without_a_name_of_a_key_there_must_be_just_one_that_fits() -> None:
+    one, two = SigningKey(None), SigningKey(None)
+    alone = {ID: [verifier(ID, [one.jwk(), RSA.jwk()])]}
+    both = {ID: [verifier(ID, [one.jwk(), two.jwk()])]}
+    token = one.signed(good()).encode()
+    assert verified(token, alone) is not None
+    assert verified(P256.signed(good(), kid=None).encode(), {ID: [verifier(ID, [P256.jwk(), RSA.jwk()])]}) is not None
+    with pytest.raises(Refused, match="key"):
+        verified(token, both)
+    with pytest.raises(Refused, match="key"):
+        verified(RSA.signed(good(), kid=None).encode(), both)
+
+
+def test_keys_of_one_name_are_told_apart_by_their_kind() -> None:
+    ours, theirs = SigningKey("same", "RSA"), SigningKey("same")
+    both = {ID: [verifier(ID, [ours.jwk(), theirs.jwk()])]}
+    for key in (ours, theirs):
+        assert verified(key.signed(good()).encode(), both) is not None
+    twice = {ID: [verifier(ID, [theirs.jwk(), P256.jwk(kid="same")])]}
+    with pytest.raises(Refused, match="key"):
+        verified(theirs.signed(good()).encode(), twice)
+
+
+def test_a_keys_own_algorithm_is_kept_to() -> None:
+    ours = {ID: [verifier(ID, [RSA.jwk(alg="RS512")])]}
+    assert verified(RSA.signed(good(), "RS512").encode(), ours) is not None
+    with pytest.raises(Refused, match="key"):
+        verified(RSA.signed(good(), "RS256").encode(), ours)
+
+
+def test_a_time_beyond_all_others_is_one() -> None:
+    found = of(P256.signed(good(exp=10**400)))
+    assert found is not None
+    assert found.until > time.time()
+
+
+# Anything at all
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+OF_A_HEADER = ("alg", "kid", "typ", "crit", "b64", "jku", "jwk", "zip", "enc")
+OF_CLAIMS = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti")
+
+
+def taken(token: bytes) -> bool:
+    """Return whether a token is taken; whatever it is, there is an answer."""
+    try:
+        return of(token) is not None
+    except (Refused, KeysMissing):
+        return False
+
+
+@given(st.binary(max_size=300) | st.text(alphabet="aA0-_=.{}", max_size=200).map(str.encode))
+def test_bytes_that_are_no_token_are_never_taken(token: bytes) -> None:
+    assert not taken(token)
+
+
+@given(st.dictionaries(st.sampled_from(OF_A_HEADER), JSON, max_size=4), st.binary(max_size=80))
+def test_whatever_a_header_says_a_token_that_is_not_signed_is_never_taken(
+    header: dict[str, Any], signature: bytes
+) -> None:
+    token = unsigned(good(), **{"alg": "ES256", "kid": "p256", **header})
+    assert not taken(token.encode() + jwt.utils.base64url_encode(signature))
+
+
+@given(st.dictionaries(st.sampled_from(OF_CLAIMS), JSON, min_size=1, max_size=3))
+def test_whatever_claims_are_signed_there_is_an_answer(changed: dict[str, Any]) -> None:
+    body = json.dumps({**good(), **changed}).encode()
+    signed = jwt.api_jws.PyJWS().encode(body, P256.private, "ES256", {"kid": "p256"})
+    if taken(signed.encode()):
+        assert changed.get("iss", ID) == ID
+        assert isinstance(changed.get("sub", "someone"), str)
+        assert changed.get("exp", 1) is not None

@@ -1,0 +1,263 @@
+"""The open tables: where they are, which are made when they are written to, and that everything is closed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from contract import put
+from tableside.catalog import catalog as catalog_module
+from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.stack import StackMetrics
+from tableside.core.errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
+from tableside.core.operations import Get, Record, Written
+from tableside.core.store import Capabilities, Store, TableSpec
+from tableside.settings import checked
+from tableside.stores.memory import MemoryBackend, MemoryStore
+
+MEMORY = {"fast": {"kind": "memory"}}
+
+
+@asynccontextmanager
+async def opened(data: dict[str, Any], registry: CollectorRegistry | None = None) -> AsyncIterator[Catalog]:
+    catalog = await Catalog.open(checked(data), Environment(StackMetrics(registry or CollectorRegistry())))
+    try:
+        yield catalog
+    finally:
+        await catalog.close()
+
+
+def rocksdb(path: Path) -> dict[str, Any]:
+    return {"kind": "rocksdb", "path": str(path / "data")}
+
+
+async def test_a_table_that_was_set_up_is_open() -> None:
+    async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast", "key": {"id": "integer"}}}}) as catalog:
+        table = await catalog.table("t")
+        assert isinstance(await table.one(put(1, {"n": 1})), Written)
+        assert isinstance(await table.one(Get(1)), Record)
+        [entry] = catalog.entries()
+        assert (entry.table, entry.store, entry.kind) == (table, "fast", "memory")
+        assert await catalog.spec("t") is table.spec
+
+
+async def test_a_table_that_is_not_there_is_not_found_and_not_made() -> None:
+    async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
+        ways: list[Callable[[str], Awaitable[object]]] = [catalog.table, catalog.table_to_write, catalog.spec]
+        for way in ways:
+            with pytest.raises(TableNotFound):
+                await way("u")
+        with pytest.raises(TableNotFound):
+            catalog.entry("u")
+        assert [entry.spec.name for entry in catalog.entries()] == ["t"]
+
+
+async def test_a_table_is_made_by_the_first_write_and_not_by_a_read() -> None:
+    async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
+        with pytest.raises(TableNotFound):
+            await catalog.table("t")
+        assert (await catalog.spec("t")).name == "t"
+        with pytest.raises(TableNotFound):
+            await catalog.table("t")
+        made = await catalog.table_to_write("t")
+        assert await catalog.table("t") is made
+        assert await catalog.table_to_write("t") is made
+
+
+async def test_the_tables_that_are_made_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "AUTO_TABLES_MAX", 3)
+    async with opened({"stores": MEMORY, "tables": {"set": {"store": "fast"}}, "auto_create": True}) as catalog:
+        for name in ("a", "b", "c", "a", "set"):
+            await catalog.table_to_write(name)
+        with pytest.raises(TooLarge, match="3 tables"):
+            await catalog.table_to_write("d")
+
+
+async def test_a_table_that_was_made_is_there_after_a_restart(tmp_path: Path) -> None:
+    data = {"stores": {"local": rocksdb(tmp_path)}, "auto_create": True}
+    async with opened(data) as catalog:
+        await (await catalog.table_to_write("kept")).one(put("a", {"n": 1}))
+        await catalog.table_to_write("empty")
+    async with opened(data) as catalog:
+        assert [entry.spec.name for entry in catalog.entries()] == ["kept"]
+        assert isinstance(await (await catalog.table("kept")).one(Get("a")), Record)
+
+
+async def test_the_place_of_a_table_that_was_set_up_is_no_table_of_its_own(tmp_path: Path) -> None:
+    data: dict[str, Any] = {"stores": {"local": rocksdb(tmp_path)}, "auto_create": True}
+    data["tables"] = {"called": {"store": "local", "name": "stored"}, "plain": {"store": "local"}}
+    async with opened(data) as catalog:
+        await (await catalog.table("called")).one(put("a"))
+        await (await catalog.table("plain")).one(put("a"))
+    async with opened(data) as catalog:
+        assert [entry.spec.name for entry in catalog.entries()] == ["called", "plain"]
+
+
+async def test_a_write_makes_no_second_table_where_one_keeps_its_records() -> None:
+    data = {"stores": MEMORY, "tables": {"called": {"store": "fast", "name": "stored"}}, "auto_create": True}
+    async with opened(data) as catalog:
+        ways: list[Callable[[str], Awaitable[object]]] = [catalog.spec, catalog.table_to_write]
+        for way in ways:
+            with pytest.raises(TableNotFound):
+                await way("stored")
+        assert [entry.spec.name for entry in catalog.entries()] == ["called"]
+
+
+async def test_a_table_is_there_for_others_though_who_had_it_made_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
+        backend, there = catalog._backends["fast"], asyncio.Event()
+        open_store = backend.store
+
+        async def store(spec: TableSpec) -> Store:
+            await there.wait()
+            return await open_store(spec)
+
+        monkeypatch.setattr(backend, "store", store)
+        first, second = (asyncio.create_task(catalog.table_to_write("t")) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        there.set()
+        assert await second is await catalog.table("t")
+
+
+async def test_a_store_that_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:
+    one, other = rocksdb(tmp_path / "one"), rocksdb(tmp_path / "other")
+    async with opened({"stores": {"other": other}}):
+        with pytest.raises(StoreUnavailable):
+            async with opened({"stores": {"one": one, "other": other}}):
+                pass
+        async with opened({"stores": {"one": one}}) as catalog:
+            assert await catalog.ping() == {"one": None}
+
+
+async def test_every_store_is_asked_whether_it_can_be_reached(tmp_path: Path) -> None:
+    async with opened({"stores": {"local": rocksdb(tmp_path), **MEMORY}}) as catalog:
+        assert await catalog.ping() == {"local": None, "fast": None}
+
+
+async def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+    async with opened({"stores": {"local": rocksdb(tmp_path)}}) as catalog:
+        await catalog.close()
+
+
+async def test_operations_of_every_table_are_measured_under_its_name() -> None:
+    registry = CollectorRegistry()
+    async with opened({"stores": MEMORY, "auto_create": True}, registry) as catalog:
+        await (await catalog.table_to_write("t")).one(put("a"))
+        await (await catalog.table_to_write("u")).batch([put("a"), put("b")])
+    labels = {"operation": "put", "outcome": "written"}
+    assert registry.get_sample_value("tableside_operations_total", {"table": "t", **labels}) == 1
+    assert registry.get_sample_value("tableside_operations_total", {"table": "u", **labels}) == 2
+
+
+class Sleeping(MemoryBackend):
+    """A backend that cannot be asked for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awake = False
+        self.asked = 0
+        self.answers_after_s = 0.0
+        self.refusal: TableError = StoreUnavailable("asleep")
+
+    async def store(self, spec: TableSpec) -> MemoryStore:
+        self.asked += 1
+        await asyncio.sleep(self.answers_after_s)
+        if not self.awake:
+            raise self.refusal
+        return await super().store(spec)
+
+
+async def sleeping(backend: Sleeping, **top: Any) -> Catalog:
+    settings = checked({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}, **top})
+    catalog = Catalog(settings, {"fast": backend}, Environment(StackMetrics(CollectorRegistry())))
+    await catalog._open_tables()
+    return catalog
+
+
+async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend)
+    for ask in (catalog.table, catalog.table_to_write, catalog.spec):
+        with pytest.raises(StoreUnavailable, match="asleep"):
+            await ask("t")
+    assert catalog.entry("t").table is None
+    backend.awake = True
+    assert isinstance(await (await catalog.table("t")).one(put("a")), Written)
+    assert catalog.entry("t").table is await catalog.table("t")
+
+
+async def test_many_who_ask_at_once_open_a_table_once() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend)
+    backend.awake, backend.answers_after_s, backend.asked = True, 0.01, 0
+    found = await asyncio.gather(*(catalog.table("t") for _ in range(20)))
+    assert len(set(map(id, found))) == 1
+    assert backend.asked == 1
+
+
+async def test_opening_takes_no_longer_than_an_operation_may() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend)
+    backend.answers_after_s = 60
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        await catalog.table("t")
+
+
+async def test_a_table_that_is_not_what_the_settings_say_ends_the_start() -> None:
+    backend = Sleeping()
+    backend.refusal = Unsupported("keys of three parts")
+    with pytest.raises(Unsupported, match=r"table 't', in store 'fast': keys of three parts"):
+        await sleeping(backend)
+
+
+async def test_a_table_that_expires_needs_a_store_that_keeps_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(ttl=False))
+    with pytest.raises(Unsupported, match="ttl"):
+        async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast", "ttl_s": 5}}}):
+            pass
+    async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
+        assert not (await catalog.table("t")).capabilities.ttl
+
+
+async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
+    backend = Sleeping()
+    catalog = await sleeping(backend, auto_create=True)
+    with pytest.raises(StoreUnavailable):
+        await catalog.table_to_write("new")
+    assert [entry.spec.name for entry in catalog.entries()] == ["t"]
+    backend.awake = True
+    assert isinstance(await (await catalog.table_to_write("new")).one(put("a")), Written)
+
+
+class Asked(Sleeping):
+    """A backend that answers when it may, and counts how often it was asked whether it is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+        self.answers = asyncio.Event()
+
+    async def ping(self) -> None:
+        self.times += 1
+        await self.answers.wait()
+
+
+async def test_however_many_want_to_know_whether_a_store_is_there_it_is_asked_once() -> None:
+    backend = Asked()
+    catalog = await sleeping(backend)
+    many = [asyncio.create_task(catalog.ping()) for _ in range(100)]
+    await asyncio.sleep(0)
+    many[0].cancel()  # One who hangs up takes nothing from the others.
+    await asyncio.sleep(0.01)
+    assert (backend.times, any(one.done() for one in many[1:])) == (1, False)
+    backend.answers.set()
+    assert await asyncio.gather(*many[1:]) == [{"fast": None}] * 99
+    assert await catalog.ping() == {"fast": None}
+    assert backend.times == 2
+    await catalog.close()

@@ -1,0 +1,309 @@
+"""Partitioned tables among the others of a catalog: policies around each partition, changes, tables made by writes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from contract import put, update
+from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics
+from tableside.catalog.admission import InFlight
+from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.stack import StackMetrics
+from tableside.catalog.table import Table
+from tableside.core import values
+from tableside.core.errors import (
+    DeadlineExceeded,
+    Overloaded,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    Throttled,
+    TooLarge,
+)
+from tableside.core.operations import Get, Operation, Outcome, Record, Token, Written
+from tableside.core.partitioner import default_partition
+from tableside.settings import checked
+from tableside.stores.memory import MemoryBackend
+
+STORES: dict[str, Any] = {
+    "a": {"kind": "memory"},
+    "b": {"kind": "memory"},
+    "shards": {"kind": "partitioned", "partitions": ["a", "b"]},
+}
+CACHE = {"records_max": 100, "ttl_s": 60, "absent_ttl_s": 60}
+RATE = {"rate_per_s": 0.001, "burst": 2}
+
+
+@asynccontextmanager
+async def opened(
+    data: dict[str, Any], registry: CollectorRegistry | None = None, in_flight: InFlight | None = None
+) -> AsyncIterator[Catalog]:
+    operations = None if in_flight is None else in_flight.operations
+    environment = Environment(StackMetrics(registry or CollectorRegistry()), operations=operations)
+    catalog = await Catalog.open(checked(data), environment)
+    try:
+        yield catalog
+    finally:
+        await catalog.close()
+
+
+def settings(table: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"stores": STORES, "tables": {"t": {"store": "shards", **(table or {})}}, **more}
+
+
+async def n(table: Table, key: str, partition: int) -> Any:
+    found = await table.one(Get(key, partitions=(partition,)))
+    return values.decode(found.value)["n"] if isinstance(found, Record) else found
+
+
+async def test_a_cache_keeps_the_records_of_one_partition_only() -> None:
+    registry = CollectorRegistry()
+    async with opened(settings({"cache": CACHE}), registry) as catalog:
+        table = await catalog.table("t")
+        await table.one(put("x", {"n": 0}, partitions=(0,)))
+        await table.one(put("x", {"n": 1}, partitions=(1,)))
+        for _ in range(3):
+            assert [await n(table, "x", 0), await n(table, "x", 1)] == [0, 1]
+        await table.one(put("x", {"n": 5}, partitions=(1,)))
+        assert [await n(table, "x", 0), await n(table, "x", 1)] == [0, 5]
+
+        def count(outcome: str) -> float | None:
+            return registry.get_sample_value("tableside_cache_gets_total", {"table": "t", "outcome": outcome})
+
+        assert (count("miss"), count("hit")) == (3, 5)
+        assert registry.get_sample_value("tableside_cache_records", {"table": "t"}) == 2
+
+
+async def test_a_rate_limit_is_of_each_partition_by_itself() -> None:
+    async with opened(settings({"write": RATE, "deadline_s": 0.2})) as catalog:
+        table = await catalog.table("t")
+        for _ in range(2):
+            assert isinstance(await table.one(put("x", partitions=(0,))), Written)
+        outcome = await table.one(put("x", partitions=(0, 1)))
+        assert isinstance(outcome, Throttled)
+        assert outcome.partitions is not None
+        assert [type(part.outcome) for part in outcome.partitions] == [Throttled, Written]
+
+
+async def test_batches_of_every_policy_end_as_without_any() -> None:
+    policies = {
+        "cache": CACHE,
+        "read": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
+        "write": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
+        "batch": {"linger_s": 0},
+        "concurrency_max": 4,
+    }
+    operations: list[Operation] = []
+    for index in range(60):
+        key, partitions = f"k{index % 7}", [None, (0,), (1,), (0, 1), ()][index % 5]
+        operations.append(update(key, {"$inc": {"n": 1}}, {"n": 0}, partitions=partitions))
+        operations.append(Get(key, partitions=(index % 2,)))
+    async with opened(settings()) as plain, opened(settings(policies)) as full:
+        told = [await (await catalog.table("t")).batch(operations) for catalog in (plain, full)]
+        assert [*map(word, told[0])] == [*map(word, told[1])]
+        assert len(set(map(word, told[0]))) > 5
+
+
+def word(outcome: Outcome) -> str:
+    if isinstance(outcome, Written):
+        assert outcome.partitions is not None
+        return f"{outcome.created} {[part.partition for part in outcome.partitions]}"
+    return outcome.value.decode() if isinstance(outcome, Record) else str(outcome)
+
+
+async def test_an_operation_counts_once_for_each_partition_while_it_is_under_way() -> None:
+    registry = CollectorRegistry()
+    in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
+    waiting = {"rate_per_s": 4, "burst": 1}
+    async with opened(settings({"write": waiting}), registry, in_flight) as catalog:
+        table = await catalog.table("t")
+        await table.one(put("x", partitions=(0, 1)))
+        waits = asyncio.create_task(table.batch([put("x", partitions=(0, 1)), put("y", partitions=())]))
+        await asyncio.sleep(0.05)
+        assert in_flight.operations.in_flight == 2
+        with pytest.raises(Overloaded):
+            await table.one(put("z", partitions=(0, 1)))
+        assert isinstance(await table.one(put("z", partitions=())), Written)
+        await waits
+        assert in_flight.operations.in_flight == 0
+
+
+async def test_a_batch_that_its_partitions_make_too_large_is_refused_and_may_be_sent_in_parts() -> None:
+    registry = CollectorRegistry()
+    in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
+    async with opened(settings(), registry, in_flight) as catalog:
+        table = await catalog.table("t")
+        with pytest.raises(TooLarge, match="operations_in_flight_max"):
+            await table.batch([put("x", partitions=(0, 1)), put("y", partitions=(0, 1))])
+        assert await table.batch([Get("x", partitions=(0,)), Get("y", partitions=(1,))]) == [None, None]
+        for sent in ([put("x", partitions=(0, 1)), put("y", partitions=(1,))], [put(f"k{n}") for n in range(9)]):
+            assert {type(outcome) for outcome in await table.batch(sent)} == {Written}
+        in_flight.change(requests_max=10, operations_max=1, bytes_max=10)
+        assert isinstance(await table.one(put("x", partitions=(0, 1))), Written)
+        assert in_flight.operations.in_flight == 0
+
+
+async def test_dropped_writes_are_counted() -> None:
+    registry = CollectorRegistry()
+    async with opened(settings(), registry) as catalog:
+        table = await catalog.table("t")
+        await table.batch([put(f"k{index}", partitions=() if index % 3 else None) for index in range(12)])
+        await table.one(update("k", {"n": 1}, partitions=()))
+
+        def dropped(name: str, **labels: str) -> float | None:
+            return registry.get_sample_value(name, {"table": "t", **labels})
+
+        assert dropped("tableside_dropped_records_total") == 9
+        assert dropped("tableside_operations_total", operation="put", outcome="dropped") == 8
+        assert dropped("tableside_operations_total", operation="put", outcome="written") == 4
+        assert dropped("tableside_operations_total", operation="update", outcome="dropped") == 1
+
+
+# Order on one key
+
+
+async def test_operations_on_a_key_take_effect_in_their_order_in_every_partition() -> None:
+    async with opened(settings()) as catalog:
+        table = await catalog.table("t")
+        increment = {"$inc": {"n": 1}}
+        outcomes = await table.batch(
+            [
+                put("x", {"n": 1}, partitions=(0, 1)),
+                update("x", increment, partitions=(0,)),
+                update("x", increment, partitions=(0, 1)),
+                Get("x", partitions=(0,)),
+                Get("x", partitions=(1,)),
+                update("x", increment, partitions=()),
+                update("x", increment, partitions=(1,)),
+                update("x", increment, partitions=(1,)),
+            ]
+        )
+        assert not any(isinstance(outcome, TableError) for outcome in outcomes)
+        assert [values.decode(found.value)["n"] for found in outcomes if isinstance(found, Record)] == [3, 2]
+        assert [await n(table, "x", 0), await n(table, "x", 1)] == [3, 4]
+
+
+async def test_folded_writes_have_etags_of_their_own_in_their_partition() -> None:
+    async with opened(settings()) as catalog:
+        outcomes = await (await catalog.table("t")).batch([put("x", {"n": index}) for index in range(3)])
+        place = default_partition("x", 2)
+        etags = []
+        for outcome in outcomes:
+            assert isinstance(outcome, Written)
+            assert outcome.partitions is not None
+            [part] = outcome.partitions
+            assert (part.partition, part.outcome) == (place, Written(outcome.etag))
+            etags.append(outcome.etag)
+        assert len(set(etags)) == 3
+
+
+async def test_what_is_refused_in_one_partition_holds_nothing_back_and_what_may_pass_does() -> None:
+    async with opened(settings({"write": RATE, "deadline_s": 0.3})) as catalog:
+        table = await catalog.table("t")
+        await table.one(put("x", {"n": "text"}, partitions=(1,)))
+        refused, later = await table.batch(
+            [put("x", if_absent=True, partitions=(0, 1)), put("x", {"n": 2}, partitions=(0,))]
+        )
+        assert isinstance(refused, TableError)
+        assert refused.applied == "unknown"
+        assert isinstance(later, Written)
+        throttled, held_back = await table.batch([put("x", {}, partitions=(0, 1)), put("x", {}, partitions=())])
+        assert isinstance(throttled, Throttled)
+        assert isinstance(held_back, Throttled)
+        assert "not attempted" in held_back.detail
+        assert (held_back.applied, held_back.retriable, held_back.partitions) == ("no", True, None)
+
+
+# Changes while it serves
+
+
+async def test_policies_change_around_every_partition_and_records_stay() -> None:
+    registry = CollectorRegistry()
+    async with opened(settings(), registry) as catalog:
+        table = await catalog.table("t")
+        token = Token("w", 1)
+        increment = update("x", {"$inc": {"n": 1}}, {"n": 0}, token=token, partitions=(0, 1))
+        await table.one(increment)
+        await catalog.change(checked(settings({"cache": CACHE, "deadline_s": 3})))
+        changed = await catalog.table("t")
+        assert changed is not table
+        assert changed.deadline_s == 3
+        again = await changed.one(increment)
+        assert isinstance(again, Written)
+        assert again.replayed
+        await asyncio.sleep(0.05)  # until the old policies have ended, the new caches keep nothing
+        for _ in range(3):
+            assert [await n(changed, "x", 0), await n(changed, "x", 1)] == [1, 1]
+        assert registry.get_sample_value("tableside_cache_gets_total", {"table": "t", "outcome": "hit"}) == 4
+        await catalog.change(checked({"stores": STORES}))
+        with pytest.raises(TableNotFound):
+            await catalog.table("t")
+        await catalog.change(checked(settings()))
+        assert await n(await catalog.table("t"), "x", 1) == 1
+
+
+async def test_a_table_that_takes_the_place_of_others_keeps_nothing_until_they_have_ended() -> None:
+    mine = {"stores": STORES, "tables": {name: {"store": name, "name": "t"} for name in ("a", "b")}}
+    async with opened(mine) as catalog:
+        for name in ("a", "b"):
+            await (await catalog.table(name)).one(put("x", {"n": name}))
+        await catalog.change(checked(settings({"cache": CACHE})))
+        table = await catalog.table("t")
+        assert [await n(table, "x", 0), await n(table, "x", 1)] == ["a", "b"]
+
+
+# Tables made by writes
+
+
+async def test_a_write_makes_a_table_in_every_partition() -> None:
+    async with opened({"stores": STORES, "auto_create": True, "default_store": "shards"}) as catalog:
+        assert (await catalog.spec("made")).partitions == 2
+        table = await catalog.table_to_write("made")
+        await table.one(put("x", {"n": 1}, partitions=(0, 1)))
+        assert [await n(table, "x", 0), await n(table, "x", 1)] == [1, 1]
+        [entry] = catalog.entries()
+        assert (entry.store, entry.kind, entry.spec.partitions) == ("shards", "partitioned", 2)
+        assert entry.places == {("a", "made"), ("b", "made")}
+
+
+async def test_a_write_makes_no_table_where_a_partition_of_another_is() -> None:
+    for default, store in (("a", "shards"), ("shards", "b")):
+        data = {
+            "stores": STORES,
+            "tables": {"t": {"store": store, "name": "kept"}},
+            "auto_create": True,
+            "default_store": default,
+        }
+        async with opened(data) as catalog:
+            with pytest.raises(TableNotFound):
+                await catalog.table_to_write("kept")
+
+
+async def test_every_store_is_asked_whether_it_can_be_reached_and_only_those_with_records_have_a_budget() -> None:
+    registry = CollectorRegistry()
+    async with opened(settings(), registry) as catalog:
+        assert await catalog.ping() == {"a": None, "b": None, "shards": None}
+        catalog.sample()
+        shown = {
+            sample.labels["store"]
+            for family in registry.collect()
+            if family.name == "tableside_retry_budget_operations"
+            for sample in family.samples
+        }
+        assert shown == {"a", "b"}
+
+
+async def test_a_store_that_hangs_is_told_from_those_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(settings()) as catalog:
+
+        async def hangs(backend: MemoryBackend) -> None:
+            raise DeadlineExceeded("no answer within 1.8 s")
+
+        monkeypatch.setattr(MemoryBackend, "ping", hangs)
+        answers = await catalog.ping()
+        assert {name: type(answer) for name, answer in answers.items()} == dict.fromkeys(STORES, StoreUnavailable)
+        assert str(answers["a"]) == "no answer within 1.8 s"

@@ -1,0 +1,469 @@
+"""A changed configuration is taken into service while it serves; a faulty one changes nothing."""
+
+import asyncio
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import psutil
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from contract import put, update
+from support.kinds import kind
+from support.running import Service, running
+from support.scripted import Scripted
+from tableside.catalog.catalog import Catalog, Environment
+from tableside.catalog.reloader import Reloader, beyond_reloading, load_for_joining_process, save_accepted
+from tableside.catalog.stack import StackMetrics
+from tableside.catalog.table import Table
+from tableside.core.errors import StoreUnavailable, TableNotFound
+from tableside.core.operations import Get, Put, Record, Written
+from tableside.core.store import Store, TableSpec
+from tableside.settings import Settings, SettingsError, checked, load
+
+pytestmark = pytest.mark.server
+
+MEMORY = {"local": {"kind": "memory"}}
+
+
+def settings(tables: Mapping[str, Any], **top: Any) -> Settings:
+    return checked(
+        {"stores": MEMORY, "tables": {name: {"store": "local", **table} for name, table in tables.items()}, **top}
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "top", "faults"),
+    [
+        ({"t": {"read": {"rate_per_s": 5}}}, {}, []),
+        ({"t": {"cache": {"records_max": 5, "ttl_s": 1}}, "u": {}}, {}, []),
+        ({}, {"limits": {"in_flight_max": 3}, "logs": {"requests": 1}}, []),
+        ({"t": {"ttl_s": 5}}, {}, ["tables.t.ttl_s"]),
+        ({"t": {"key": {"a": "string"}}}, {}, ["tables.t.key"]),
+        ({"t": {"name": "other"}}, {}, ["tables.t.name"]),
+        ({"t": {}}, {"auto_create": True}, ["auto_create"]),
+        ({"t": {}}, {"retry_budget": {"share": 0.5}}, ["retry_budget"]),
+    ],
+)
+def test_what_needs_a_restart_is_named(tables: dict[str, Any], top: dict[str, Any], faults: list[str]) -> None:
+    found = beyond_reloading(settings({"t": {}}), settings(tables, **top))
+    assert [fault.path for fault in found] == faults
+    assert all("restart" in fault.message for fault in found)
+
+
+def test_another_store_needs_a_restart() -> None:
+    other = checked({"stores": {"local": {"kind": "memory"}, "more": {"kind": "memory"}}, "default_store": "local"})
+    assert [fault.path for fault in beyond_reloading(settings({}), other)] == ["stores"]
+
+
+@pytest.fixture
+async def catalog() -> AsyncIterator[Catalog]:
+    opened = await Catalog.open(settings({"t": {}}), Environment(StackMetrics(CollectorRegistry())))
+    yield opened
+    await opened.close()
+
+
+async def test_tables_come_and_go(catalog: Catalog) -> None:
+    await (await catalog.table("t")).one(put("a", {"n": 1}))
+    await catalog.change(settings({"u": {}}))
+    with pytest.raises(TableNotFound):
+        await catalog.table("t")
+    assert isinstance(await (await catalog.table("u")).one(put("a", {})), Written)
+    await catalog.change(settings({"t": {}}))
+    assert [entry.spec.name for entry in catalog.entries()] == ["t"]
+
+
+async def test_a_table_that_cannot_be_opened_changes_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(spec: object) -> None:
+        raise TableNotFound("there is no such table in the store")
+
+    before = await catalog.table("t")
+    monkeypatch.setattr(catalog._backends["local"], "store", refuse)
+    with pytest.raises(SettingsError) as refused:
+        await catalog.change(settings({"t": {"deadline_s": 1}, "u": {}}))
+    assert [fault.path for fault in refused.value.faults] == ["tables.u"]
+    assert await catalog.table("t") is before
+    assert [entry.spec.name for entry in catalog.entries()] == ["t"]
+
+
+async def test_policies_change_and_what_is_under_way_ends_as_it_began(catalog: Catalog) -> None:
+    """Updates from many callers, while the policies of their table change 50 times: each counts once."""
+
+    async def count(writer: int) -> None:
+        for _ in range(200):
+            outcome = await (await catalog.table("t")).one(update("a", {"$inc": {"n": 1}}, {"n": 0}))
+            assert isinstance(outcome, Written)
+            await asyncio.sleep(0)
+
+    callers = [asyncio.create_task(count(writer)) for writer in range(8)]
+    for number in range(50):
+        kept = {"cache": {"records_max": 10, "ttl_s": 60}} if number % 2 else {}
+        shared = {"batch": {"operations_max": 100, "linger_s": 0}} if number % 3 else {}
+        await catalog.change(settings({"t": {**kept, **shared, "deadline_s": 10 + number}}))
+        await asyncio.sleep(0.002)
+    await asyncio.gather(*callers)
+    found = await (await catalog.table("t")).one(Get("a"))
+    assert isinstance(found, Record)
+    assert orjson.loads(found.value) == {"n": 8 * 200}
+
+
+async def test_a_new_cache_keeps_nothing_that_a_write_of_before_makes_stale(catalog: Catalog) -> None:
+    """A write goes round the new cache, which is there before it ends: a get after it finds what it wrote."""
+    entry = catalog.entry("t")
+    assert entry._found is not None
+    slow = Scripted(entry._found)
+    entry._found = slow
+    entry._wrap(slow)
+    await (await catalog.table("t")).one(put("a", {"n": 1}))
+    slow.takes_s = lambda operations: 0.2 if isinstance(operations[0], Put) else 0.0
+    writing = asyncio.create_task((await catalog.table("t")).one(put("a", {"n": 2})))
+    await until(lambda: slow.under_way == 1)
+    await catalog.change(settings({"t": {"cache": {"records_max": 10, "ttl_s": 60}}}))
+    table = await catalog.table("t")
+    before = await table.one(Get("a"))
+    assert isinstance(await writing, Written)
+    after = await table.one(Get("a"))
+    assert isinstance(before, Record)
+    assert isinstance(after, Record)
+    assert [orjson.loads(found.value)["n"] for found in (before, after)] == [1, 2]
+    await asyncio.sleep(0.01)
+    await table.one(Get("a"))
+    kept = await table.one(Get("a"))
+    assert isinstance(kept, Record)
+    assert kept.age_s is not None, "once nothing goes round it, it keeps"
+
+
+CACHED = {"cache": {"records_max": 10, "ttl_s": 60}}
+
+
+def slow_puts(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every put take a while in the stores of tables that are opened from now on."""
+    backend = catalog._backends["local"]
+    open_store = backend.store
+
+    async def store(spec: TableSpec) -> Scripted:
+        slow = Scripted(await open_store(spec))
+        slow.takes_s = lambda operations: 0.1 if isinstance(operations[0], Put) else 0.0
+        return slow
+
+    monkeypatch.setattr(backend, "store", store)
+
+
+async def number(table: Table) -> int:
+    found = await table.one(Get("a"))
+    assert isinstance(found, Record)
+    return int(orjson.loads(found.value)["n"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ([{}, {"old": CACHED}], "old"),
+        ([{"other": {"name": "old", **CACHED}}], "other"),
+        ([{}, {"old": {}}, {}, {"old": CACHED}], "old"),
+        (
+            [
+                {"old": {"deadline_s": 9}},
+                {"other": {"name": "old"}},
+                {"old": CACHED},
+                {"old": {**CACHED, "deadline_s": 8}},
+            ],
+            "old",
+        ),
+    ],
+)
+async def test_a_table_that_takes_the_place_of_another_keeps_nothing_that_its_writes_make_stale(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, changes: list[dict[str, Any]], name: str
+) -> None:
+    slow_puts(catalog, monkeypatch)
+    await catalog.change(settings({"old": {}}))
+    old = await catalog.table("old")
+    await old.one(put("a", {"n": 1}))
+    writing = asyncio.create_task(old.one(put("a", {"n": 2})))
+    await asyncio.sleep(0.02)
+    for change in changes:
+        await catalog.change(settings(change))
+    table = await catalog.table(name)
+    assert table.spec.name == name
+    assert await number(table) == 1
+    assert isinstance(await writing, Written)
+    assert await number(table) == 2
+    await asyncio.sleep(0.01)
+    await number(table)
+    kept = await table.one(Get("a"))
+    assert isinstance(kept, Record)
+    assert kept.age_s is not None, "once nothing goes round it, it keeps"
+
+
+async def made_by_writes() -> Catalog:
+    return await Catalog.open(settings({}, auto_create=True), Environment(StackMetrics(CollectorRegistry())))
+
+
+@pytest.mark.parametrize(("name", "table"), [("made", CACHED), ("other", {"name": "made", **CACHED})])
+async def test_a_table_that_a_write_made_gives_way_to_one_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, name: str, table: dict[str, Any]
+) -> None:
+    catalog = await made_by_writes()
+    slow_puts(catalog, monkeypatch)
+    made = await catalog.table_to_write("made")
+    await made.one(put("a", {"n": 1}))
+    writing = asyncio.create_task(made.one(put("a", {"n": 2})))
+    await asyncio.sleep(0.02)
+    await catalog.change(settings({name: table}, auto_create=True))
+    assert [entry.spec.name for entry in catalog.entries()] == [name]
+    assert await number(await catalog.table(name)) == 1
+    assert isinstance(await writing, Written)
+    assert await number(await catalog.table(name)) == 2
+    await catalog.close()
+
+
+async def test_a_change_while_a_write_makes_the_table_leaves_what_the_file_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = await made_by_writes()
+    backend, there = catalog._backends["local"], asyncio.Event()
+    open_store = backend.store
+
+    async def store(spec: TableSpec) -> Store:
+        await there.wait()
+        return await open_store(spec)
+
+    monkeypatch.setattr(backend, "store", store)
+    writers = [asyncio.create_task(catalog.table_to_write("made")) for _ in range(3)]
+    await asyncio.sleep(0)
+    monkeypatch.setattr(backend, "store", open_store)
+    await catalog.change(settings({"made": CACHED}, auto_create=True))
+    writers[0].cancel()
+    there.set()
+    _, *late = await asyncio.gather(*writers, return_exceptions=True)
+    assert all(isinstance(one, StoreUnavailable) for one in late), "retriable: nobody writes round the new table"
+    assert catalog.entry("made").settings.cache is not None
+    await catalog.change(settings({"made": {}}, auto_create=True))
+    await catalog.close()
+
+
+async def test_a_file_is_read_when_it_changes_and_not_before(tmp_path: Path) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
+    registry, applied = CollectorRegistry(), list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    reloader = Reloader(file, checked({"stores": MEMORY, "tables": {"t": {"store": "local"}}}), apply, registry, 0.01)
+    task = asyncio.create_task(reloader.run())
+    await asyncio.sleep(0.1)
+    assert applied == []
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 2}}}))
+    await until(lambda: len(applied) == 1)
+    file.write_text("stores: [")
+    await until(lambda: value(registry, "refused") == 1)
+    file.unlink()
+    await asyncio.sleep(0.05)
+    assert value(registry, "refused") == 1, "a file that is away for a moment is not a faulty one"
+    signal.raise_signal(signal.SIGHUP)
+    await until(lambda: value(registry, "refused") == 2)
+    task.cancel()
+    assert applied[0].tables["t"].deadline_s == 2
+    assert value(registry, "applied") == 1
+
+
+async def test_a_file_that_changed_while_the_service_started_is_applied(tmp_path: Path) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
+    started_with, applied = load(file), list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 2}}}))
+    task = asyncio.create_task(Reloader(file, started_with, apply, CollectorRegistry(), 0.01).run())
+    await until(lambda: len(applied) == 1)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    assert [one.tables["t"].deadline_s for one in applied] == [2]
+
+
+async def test_a_file_whose_reading_fails_by_a_bug_is_refused_and_the_next_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": MEMORY}))
+    registry, asked = CollectorRegistry(), list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        asked.append(changed)
+        if len(asked) == 1:
+            raise KeyError("t")
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
+    await asyncio.sleep(0.05)
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
+    await until(lambda: value(registry, "refused") == 1)
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local", "deadline_s": 3}}}))
+    await until(lambda: value(registry, "applied") == 1)
+    task.cancel()
+    assert len(asked) == 2
+    assert "is not applied" in caplog.text
+
+
+async def test_a_file_of_tokens_is_looked_at_too(tmp_path: Path) -> None:
+    def token(name: str) -> str:
+        return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"]}])
+
+    file, tokens = tmp_path / "tableside.yaml", tmp_path / "tokens.yaml"
+    tokens.write_text(token("first"))
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(tokens)}}))
+    applied = list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, CollectorRegistry(), 0.01).run())
+    await asyncio.sleep(0.05)
+    tokens.write_text(token("second"))
+    await until(lambda: len(applied) == 1)
+    task.cancel()
+    assert applied[0].auth is not None
+    assert [one.name for one in applied[0].auth.tokens] == ["second"]
+
+
+def value(registry: CollectorRegistry, outcome: str) -> float:
+    return registry.get_sample_value("tableside_settings_reloads_total", {"outcome": outcome}) or 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+# A real service
+
+
+def configuration(**table: Any) -> str:
+    return yaml.safe_dump(
+        {"stores": {"local": {"kind": "rocksdb", "path": "data"}}, "tables": {"t": {"store": "local", **table}}}
+    )
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
+    directory = tmp_path_factory.mktemp("reloading")
+    file = directory / "tableside.yaml"
+    file.write_text(configuration())
+    with running(directory, file) as running_service:
+        yield running_service, file
+
+
+def deadline_s(url: str) -> float:
+    found: float = httpx.get(f"{url}/v1/tables/t").json()["policies"]["deadline_s"]
+    return found
+
+
+def now_s(url: str) -> float | None:
+    try:
+        return deadline_s(url)
+    except httpx.TransportError:
+        return None  # for a moment nobody serves
+
+
+def until_deadline_is(url: str, expected_s: float) -> None:
+    ends = time.monotonic() + 15
+    while now_s(url) != expected_s:
+        assert time.monotonic() < ends, "the change was not applied"
+        time.sleep(0.05)
+
+
+def test_a_running_service_applies_its_file_under_load_and_drops_no_request(service: tuple[Service, Path]) -> None:
+    running_service, file = service
+    stop, failures, written = threading.Event(), list[int](), list[int]()
+
+    def load(writer: int) -> None:
+        with httpx.Client(base_url=running_service.url) as client:
+            body = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+            while not stop.is_set():
+                status = client.patch("/v1/tables/t/records/a", json=body).status_code
+                (written if status in (201, 204) else failures).append(status)
+
+    threads = [threading.Thread(target=load, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(3):
+        file.write_text(configuration(deadline_s=20 + number, cache={"records_max": 9, "ttl_s": 1 + number}))
+        until_deadline_is(running_service.url, 20 + number)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert httpx.get(f"{running_service.url}/v1/tables/t/records/a").json() == {"n": len(written)}
+
+
+def test_a_running_service_keeps_its_settings_when_the_file_is_faulty_and_says_why(
+    service: tuple[Service, Path],
+) -> None:
+    running_service, file = service
+    file.write_text(configuration(deadline_s=7))
+    until_deadline_is(running_service.url, 7)
+    file.write_text(configuration(deadline_s=-1, colour="red"))
+    ends = time.monotonic() + 15
+    while "tables.t.colour" not in running_service.log.read_text():
+        assert time.monotonic() < ends, "the fault was not told"
+        time.sleep(0.05)
+    assert "tables.t.deadline_s" in running_service.log.read_text()
+    assert deadline_s(running_service.url) == 7
+    assert httpx.get(f"{running_service.url}/readyz").status_code == 200
+    metrics = httpx.get(f"{running_service.url}/metrics").text
+    assert 'tableside_settings_reloads_total{outcome="refused"} 1.0' in metrics
+
+
+def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_have(tmp_path: Path) -> None:
+    file, accepted = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml"
+    file.write_text(configuration(deadline_s=1))
+    save_accepted(file, accepted)
+    file.write_text(configuration(deadline_s=2))
+    assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2
+    for unfit in ("stores: [", configuration(deadline_s=3, ttl_s=5)):
+        file.write_text(unfit)
+        assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2, "what was joined with is accepted"
+
+
+def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_file_is_faulty(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    file = tmp_path / "tableside.yaml"
+    given = kind("redis", request, tmp_path).configuration()
+    file.write_text(yaml.safe_dump(given))
+    with running(tmp_path, file, workers=2) as service:
+        given["tables"]["t"]["deadline_s"] = 7
+        file.write_text(yaml.safe_dump(given))
+        until_deadline_is(service.url, 7)
+        file.write_text("stores: [")
+        before = {child.pid for child in serving(service.pid)}
+        for child in serving(service.pid):
+            child.kill()
+        ends = time.monotonic() + 30
+        while len(after := {child.pid for child in serving(service.pid)}) < 2 or after & before:
+            assert time.monotonic() < ends, "workers were not replaced"
+            time.sleep(0.1)
+        until_deadline_is(service.url, 7)
+
+
+def serving(pid: int) -> list[psutil.Process]:
+    """Return the workers of a service."""
+    return [child for child in psutil.Process(pid).children() if _is_worker(child)]
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False  # it has just ended

@@ -1,0 +1,128 @@
+"""Two replicas, each a process of its own, that share limits and tell each other what they wrote."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from support.kinds import Kind, kind
+from support.running import running
+
+pytestmark = pytest.mark.server
+PASSED = 300
+"""How many gets pass, of those that replicas are asked as fast as they answer."""
+
+
+@pytest.fixture
+def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    return kind("redis", request, tmp_path)
+
+
+@pytest.fixture
+def replicas(redis: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[httpx.Client]]:
+    """Clients of the one table of each replica; the test's parameter is what its table is."""
+    table: dict[str, Any] = request.param
+    configuration = redis.configuration(**table)
+    with ExitStack() as stack:
+        clients = []
+        for name in ("one", "two"):
+            file = tmp_path / f"{name}.yaml"
+            file.write_text(yaml.safe_dump(configuration))
+            service = stack.enter_context(running(tmp_path / name, file))
+            clients.append(stack.enter_context(httpx.Client(base_url=f"{service.url}/v1/tables/t")))
+        yield clients
+
+
+CACHED = {"cache": {"records_max": 100, "ttl_s": 3600, "absent_ttl_s": 3600, "writes": "through", "channel": "s"}}
+
+
+@pytest.mark.parametrize("replicas", [CACHED], indirect=True)
+def test_what_one_replica_writes_the_other_sees_long_before_its_cache_would_let_it_go(
+    replicas: list[httpx.Client],
+) -> None:
+    one, other = replicas
+    until_heard(one)
+    until_heard(other)
+    for number in range(50):
+        one.put("/records/a", json={"n": number})
+        assert one.get("/records/a").json() == {"n": number}
+        ends = time.monotonic() + 5
+        while other.get("/records/a").json() != {"n": number}:
+            assert time.monotonic() < ends, "the other replica was not told"
+    assert "Age" in other.get("/records/a").headers, "it answers from its cache"
+    one.delete("/records/a")
+    ends = time.monotonic() + 5
+    while other.get("/records/a").status_code != 404:
+        assert time.monotonic() < ends
+    assert value(other, 'tableside_cache_invalidations_total{direction="received",table="t"}') >= 51
+
+
+LIMITED = {"limiter": "s", "read": {"rate_per_s": 200, "burst": 100}, "deadline_s": 0.2, "cost": {"get": 2}}
+
+
+@pytest.mark.parametrize("replicas", [LIMITED], indirect=True)
+def test_replicas_together_keep_one_limit(replicas: list[httpx.Client]) -> None:
+    """At two credits a get, 100 of them pass each second, beside a burst of 50; twice that if each had its own."""
+    for client in replicas:
+        assert client.get("/records/a").status_code == 404
+    statuses, passed = set[int](), list[int]()
+    began = time.monotonic()
+
+    def ask(client: httpx.Client) -> None:
+        with httpx.Client(base_url=client.base_url) as own:
+            while len(passed) < PASSED and time.monotonic() < began + 30:
+                status = own.get("/records/a").status_code
+                statuses.add(status)
+                if status == 404:
+                    passed.append(status)
+
+    threads = [threading.Thread(target=ask, args=(client,)) for client in replicas for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took_s = time.monotonic() - began
+    assert statuses <= {404, 429, 504}, "504 is a credit that came too late"
+    assert PASSED <= len(passed) <= 1.3 * (100 * took_s + 50)
+
+
+CALLERS = {"read": {"caller_rate_per_s": 0.5, "caller_burst": 3}, "deadline_s": 1}
+
+
+def test_each_caller_has_a_limit_of_his_own(redis: Kind, tmp_path: Path) -> None:
+    tokens = [
+        {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"], "write": ["*"]}
+        for name in ("first", "second")
+    ]
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({**redis.configuration(**CALLERS), "auth": {"tokens": tokens}}))
+
+    def statuses(client: httpx.Client, name: str, count: int) -> list[int]:
+        given = {"Authorization": f"Bearer {name}"}
+        return [client.get("/v1/tables/t/records/a", headers=given).status_code for _ in range(count)]
+
+    with running(tmp_path, file) as service, httpx.Client(base_url=service.url) as client:
+        first = statuses(client, "first", 12)
+        assert first[:3] == [404, 404, 404]
+        assert 429 in first
+        assert statuses(client, "second", 3) == [404, 404, 404], "another's limit is his own"
+
+
+def until_heard(client: httpx.Client) -> None:
+    ends = time.monotonic() + 10
+    while value(client, 'tableside_cache_channel_up{store="s"}') != 1:
+        assert time.monotonic() < ends, "the channel is not up"
+        time.sleep(0.05)
+
+
+def value(client: httpx.Client, name: str) -> float:
+    """Return a metric of the client's replica."""
+    text = client.get(client.base_url.join("/metrics")).text
+    return next((float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name)), 0.0)

@@ -1,0 +1,200 @@
+"""The policies together: whichever are on, outcomes are the same, and over a store that fails nothing is lost."""
+
+import asyncio
+import itertools
+import math
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from contract import StoreContract, Time, same
+from support.naive import Asked, Naive
+from tableside.catalog.stack import StackContext, StackMetrics, build_stack
+from tableside.catalog.table import Table
+from tableside.core import updates, values
+from tableside.core.errors import StoreUnavailable, TableError, Throttled
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
+from tableside.core.store import Policy, Store, TableSpec
+from tableside.settings import TableSettings
+from tableside.stores.memory import MemoryStore
+
+EVERYTHING: dict[str, Any] = {
+    "store": "s",
+    "read": {"rate_per_s": 1e6, "caller_rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
+    "write": {"rate_per_s": 1e6, "caller_rate_per_s": 1e6, "timeout_s": 5, "attempts_max": 3, "retry_total_s": 9},
+    "cost": {"update": 2, "kib": 0.5},
+    "batch": {"operations_max": 100, "bytes_max": 2**20, "linger_s": 0},
+    "cache": {"records_max": 100, "ttl_s": 60, "absent_ttl_s": 60},
+    "concurrency_max": 8,
+}
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "retry": {"attempts_max": 4},
+    "rate": {"rate_per_s": 20_000, "burst": 50},
+    "coalesce": {"batch": {"operations_max": 16, "bytes_max": 4096, "linger_s": 0}},
+    "cache": {"cache": {"records_max": 20, "ttl_s": 60, "absent_ttl_s": 60, "writes": "through"}},
+    "bulkhead": {"concurrency_max": 2},
+}
+
+WRITERS = 8
+KEYS = [f"k{index}" for index in range(12)]
+
+
+def around(registry: CollectorRegistry) -> StackContext:
+    return StackContext(StackMetrics(registry), remote=False)
+
+
+def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
+    settings = TableSettings.model_validate(options)
+    return build_stack(store, settings, around(registry or CollectorRegistry())).policies[0]
+
+
+class TestEveryPolicyIdle(StoreContract):
+    """The shared suite with every policy on."""
+
+    clock_can_be_set = False
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            store = stacked(MemoryStore(spec), EVERYTHING)
+            yield store
+            await store.close()
+
+        return opened()
+
+
+class Failing(Policy):
+    """A store that fails, throttles and keeps people waiting, on purpose and by chance."""
+
+    def __init__(self, inner: Store, chance: random.Random) -> None:
+        super().__init__(inner)
+        self.chance = chance
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        if self.chance.random() < 0.1:
+            await asyncio.sleep(0.001 * self.chance.random())
+        kinds = [self.chance.random() for _ in operations]
+        done = [one for one, kind in zip(operations, kinds, strict=True) if kind > 0.15]
+        outcomes = iter(await self._inner.apply(done, until))
+        return [
+            self._refused(one, kind) if kind <= 0.15 else self._told(one, kind, next(outcomes))
+            for one, kind in zip(operations, kinds, strict=True)
+        ]
+
+    def _refused(self, operation: Operation, kind: float) -> TableError:
+        return Throttled("busy", retry_after_s=0.001) if kind < 0.05 else StoreUnavailable("cut before it was sent")
+
+    def _told(self, operation: Operation, kind: float, outcome: Outcome) -> Outcome:
+        lost = kind < 0.2 and not isinstance(operation, Get)
+        return StoreUnavailable("the answer was lost", applied="unknown") if lost else outcome
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        pytest.param(on, marks=pytest.mark.full if count in (3, 4) else ())
+        for count in range(6)
+        for on in itertools.combinations(OPTIONS, count)
+    ],
+    ids=lambda on: "+".join(on) or "none",
+)
+@in_virtual_time
+async def test_over_a_store_that_fails_nothing_is_lost_and_nothing_counts_twice(
+    on: tuple[str, ...], full: bool
+) -> None:
+    writes = 64 if full else 32
+    options: dict[str, Any] = {"store": "s"}
+    for name in on:
+        both = name in ("retry", "rate")
+        more = (
+            {side: {**options.get(side, {}), **OPTIONS[name]} for side in ("read", "write")} if both else OPTIONS[name]
+        )
+        options |= more
+    seed = f"the same for {on}"
+    store = stacked(Failing(MemoryStore(TableSpec("t")), random.Random(seed)), options)
+    table = Table(store, deadline_s=30)
+    created = await asyncio.gather(*(count(table, writer, planned(seed, writer, writes)) for writer in range(WRITERS)))
+    await store.close()
+    wanted: dict[str, int] = {}
+    for writer in range(WRITERS):
+        for key in planned(seed, writer, writes):
+            wanted[key] = wanted.get(key, 0) + 1
+    assert sum(wanted.values()) == WRITERS * writes
+    found = {key: await gotten(table, key) for key in wanted}
+    assert {key: record["n"] for key, record in found.items()} == wanted
+    assert all(record["from"] == "the default" for record in found.values())
+    assert sum(created) <= len(wanted)
+
+
+def planned(seed: str, writer: int, writes: int) -> list[str]:
+    chance = random.Random(f"{seed} {writer}")
+    return [chance.choice(KEYS) for _ in range(writes)]
+
+
+async def count(table: Table, writer: int, keys: list[str]) -> int:
+    """Count under keys by chance, each write until it is acknowledged; return how often a default was used."""
+    created = 0
+    for sequence, key in enumerate(keys):
+        default = values.encode({"n": 0, "from": "the default"})
+        update = Update(key, updates.parse({"$inc": {"n": 1}}), default, token=Token(f"w{writer}", sequence))
+        created += (await acknowledged(table, update)).created
+        before = (await gotten(table, key))["n"]
+        assert before >= 1
+    return created
+
+
+async def acknowledged(table: Table, operation: Operation) -> Written:
+    while True:
+        outcome = await table.one(operation)
+        if isinstance(outcome, Written):
+            return outcome
+        assert isinstance(outcome, TableError), outcome
+        assert outcome.retriable, outcome
+        await asyncio.sleep(0)
+
+
+async def gotten(table: Table, key: str) -> Any:
+    while True:
+        outcome = await table.one(Get(key))
+        if isinstance(outcome, Record):
+            return values.decode(outcome.value)
+        assert isinstance(outcome, TableError), outcome
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whichever_policies_are_on_outcomes_are_the_same(seed: int) -> None:
+    """One caller's batches, over a store that works: told as the naive table tells."""
+    chance = random.Random(seed)
+    table, naive = Table(stacked(MemoryStore(TableSpec("t")), EVERYTHING)), Naive(None)
+    for _ in range(60):
+        batch = [operation(chance) for _ in range(chance.choice([1, 3, 30]))]
+        answers = await table.batch([asked.operation for asked in batch])
+        for asked, answer in zip(batch, answers, strict=True):
+            wanted = naive.do(asked, 0)
+            code = "found" if isinstance(answer, Record) else "absent" if answer is None else "done"
+            assert (answer.code if isinstance(answer, TableError) else code) == wanted.code
+            if isinstance(answer, Record):
+                assert same(values.decode(answer.value), wanted.value)
+
+
+def operation(chance: random.Random) -> Asked:
+    key, value = chance.choice(KEYS), {"n": chance.randrange(100)}
+    match chance.randrange(5):
+        case 0 | 1:
+            return Asked(Get(key))
+        case 2:
+            return Asked(Put(key, values.encode(value), if_absent=chance.random() < 0.3), value)
+        case 3:
+            return Asked(Delete(key))
+        case _:
+            default = {"n": 0} if chance.random() < 0.5 else None
+            text = None if default is None else values.encode(default)
+            document = {"update": {"$inc": {"n": 1}}, "default": default}
+            return Asked(Update(key, updates.parse({"$inc": {"n": 1}}), text), document)

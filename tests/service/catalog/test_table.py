@@ -1,0 +1,489 @@
+"""A table: operations on one key in their order, folded where that is exact; deadlines; what follows a failure."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from contract import COMPOSITE, put, same, update
+from tableside.catalog.table import COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX, Table
+from tableside.core import transitions, values
+from tableside.core.errors import (
+    DeadlineExceeded,
+    InvalidOperation,
+    PreconditionFailed,
+    RecordNotFound,
+    StoreUnavailable,
+    TableError,
+    TooLarge,
+)
+from tableside.core.keys import KeySchema
+from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
+from tableside.core.store import Capabilities, Page, Policy, Scan, TableSpec
+from tableside.stores.memory import MemoryStore
+
+
+class Watched(Policy):
+    """Keeps the calls that reach the store, and can fail or delay some operations."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        super().__init__(MemoryStore(spec))
+        self.calls: list[list[Operation]] = []
+        self.fails: Callable[[Operation], TableError | None] = lambda operation: None
+        self.takes_s = 0.0
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        keys = [operation.key for operation in operations]
+        assert len(set(keys)) == len(keys), "a key occurs twice in a call"
+        self.calls.append(list(operations))
+        await asyncio.sleep(self.takes_s)
+        kept = [operation for operation in operations if self.fails(operation) is None]
+        answers = iter(await self._inner.apply(kept))
+        return [self.fails(operation) or next(answers) for operation in operations]
+
+    async def scan(self, scan: Scan) -> Page:
+        await asyncio.sleep(self.takes_s)
+        return await self._inner.scan(scan)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        await asyncio.sleep(self.takes_s)
+        return await self._inner.splits(count_max)
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched(TableSpec("t"))
+
+
+@pytest.fixture
+def table(store: Watched) -> Table:
+    return Table(store)
+
+
+async def value(table: Table, key: str) -> Any:
+    found = await table.one(Get(key))
+    assert isinstance(found, Record), found
+    return values.decode(found.value)
+
+
+def ok(outcomes: Sequence[Outcome]) -> list[Written]:
+    assert all(isinstance(outcome, Written) for outcome in outcomes), outcomes
+    return [outcome for outcome in outcomes if isinstance(outcome, Written)]
+
+
+def increment(key: str = "a", by: int = 1, default: dict[str, Any] | None = None, **rest: Any) -> Update:
+    return update(key, {"$inc": {"n": by}}, {"n": 0} if default is None else default, **rest)
+
+
+# Order and rounds
+
+
+async def test_a_batch_of_none_answers_none_and_asks_nobody(table: Table, store: Watched) -> None:
+    assert await table.batch([]) == []
+    assert store.calls == []
+
+
+async def test_operations_on_different_keys_are_one_call(table: Table, store: Watched) -> None:
+    await table.batch([put("a"), Get("b"), increment("c"), Delete("d")])
+    assert len(store.calls) == 1
+
+
+async def test_later_operations_on_a_key_see_the_earlier(table: Table, store: Watched) -> None:
+    outcomes = await table.batch(
+        [
+            Get("a"),
+            put("a", {"n": 1}),
+            Get("a"),
+            put("b", {"n": 100}),
+            increment("a", 5),
+            Get("a"),
+            Delete("a"),
+            Get("a"),
+            update("a", {"n": 1}),
+            increment("a", 7),
+            Get("a"),
+            Delete("b"),
+            put("a", {"n": 3}, if_absent=True),
+        ]
+    )
+
+    def n(outcome: Outcome) -> object:
+        return values.decode(outcome.value)["n"] if isinstance(outcome, Record) else outcome
+
+    assert n(outcomes[0]) is None
+    assert n(outcomes[2]) == 1
+    assert n(outcomes[5]) == 6
+    assert n(outcomes[7]) is None
+    assert isinstance(outcomes[8], RecordNotFound)
+    assert isinstance(outcomes[9], Written)
+    assert outcomes[9].created
+    assert n(outcomes[10]) == 7
+    assert isinstance(outcomes[12], PreconditionFailed)
+    assert len(ok([outcomes[index] for index in (1, 3, 4, 6, 9, 11)])) == 6
+
+
+async def test_delete_then_put_and_put_then_delete(table: Table) -> None:
+    await table.batch([put("a", {"n": 1}), put("b", {"n": 1})])
+    ok(await table.batch([Delete("a"), put("b", {"n": 2}), put("a", {"n": 2}), Delete("b")]))
+    assert await value(table, "a") == {"n": 2}
+    assert await table.one(Get("b")) is None
+
+
+async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: Watched) -> None:
+    await table.batch([put("a"), Get("a"), put("a"), put("b"), Get("b"), put("c")])
+    assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
+
+
+async def test_many_on_one_key_and_one_each_on_many(table: Table) -> None:
+    operations = [increment(f"k{index % 50}") for index in range(5000)]
+    ok(await table.batch(operations))
+    for index in range(50):
+        assert await value(table, f"k{index}") == {"n": 100}
+
+
+# Folding
+
+
+async def test_updates_of_one_key_become_one(table: Table, store: Watched) -> None:
+    written = ok(await table.batch([increment() for _ in range(200)]))
+    assert len(store.calls) == 1
+    assert await value(table, "a") == {"n": 200}
+    assert [one.created for one in written] == [True] + [False] * 199
+
+
+async def test_puts_and_gets_of_one_key_become_one(table: Table, store: Watched) -> None:
+    ok(await table.batch([put("a", {"n": index}) for index in range(100)]))
+    found = await table.batch([Get("a")] * 100)
+    assert len(store.calls) == 2
+    assert {type(one) for one in found} == {Record}
+    assert await value(table, "a") == {"n": 99}
+
+
+@pytest.mark.parametrize(
+    ("ages", "strictest"), [((None, None), None), ((None, 5), 5), ((5, None), 5), ((7, 5), 5), ((0, None), 0)]
+)
+async def test_gets_that_become_one_ask_for_the_youngest_answer(
+    table: Table, store: Watched, ages: tuple[float | None, float | None], strictest: float | None
+) -> None:
+    await table.batch([Get("a", age) for age in ages])
+    assert store.calls == [[Get("a", strictest)]]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda index: put("a", {"n": index}), lambda index: increment()], ids=["put", "update"]
+)
+async def test_the_etag_of_a_version_that_was_superseded_at_once_is_never_valid(
+    table: Table, make: Callable[[int], Operation]
+) -> None:
+    written = ok(await table.batch([make(index) for index in range(5)]))
+    etags = [one.etag for one in written]
+    assert len(set(etags)) == 5
+    for etag in etags[:-1]:
+        assert etag
+        assert isinstance(await table.one(put("a", {}, if_match=(etag,))), PreconditionFailed)
+    assert isinstance(await table.one(put("a", {}, if_match=(etags[-1] or "",))), Written)
+
+
+async def test_what_only_one_may_be_told_is_not_folded(table: Table, store: Watched) -> None:
+    alone: list[Operation] = [
+        increment(),
+        increment(returning=True),
+        increment(),
+        increment(token=Token("w", 1)),
+        increment(ttl_s=60),
+        put("a", {"n": 1}),
+        put("a", {"n": 2}, ttl_s=60),
+        put("a", {"n": 3}, returning=True),
+        put("a", {"n": 4}, token=Token("w", 2)),
+        put("a", {"n": 5}, if_match=("*",)),
+        put("a", {"n": 6}),
+        increment(if_match=("*",)),
+        Delete("a"),
+        Delete("a"),
+        put("a", {"n": 7}, if_absent=True),
+        put("a", {"n": 8}),
+    ]
+    written = ok(await table.batch(alone))
+    assert len(store.calls) == len(alone)
+    assert written[1].value == b'{"n":2}'
+    assert written[7].value == b'{"n":3}'
+    assert written[14].created
+    assert not written[15].created
+    assert await value(table, "a") == {"n": 8}
+
+
+@pytest.mark.parametrize(
+    ("operations", "kinds", "left"),
+    [
+        ([update("a", {"n": 1}), increment()], [RecordNotFound, Written], {"n": 1}),
+        ([update("a", {"n": 1}), update("a", {"m": 1})], [RecordNotFound, RecordNotFound], None),
+        ([increment(), update("a", {"m": 1})], [Written, Written], {"n": 1, "m": 1}),
+        ([increment(default={"n": 5}), increment(default={"n": 100})], [Written, Written], {"n": 7}),
+        ([increment(default={"n": "x"}), increment()], [InvalidOperation, Written], {"n": 1}),
+        ([increment(), update("a", {"$push": {"n": 1}}), increment()], [Written, InvalidOperation, Written], {"n": 2}),
+        ([update("a", {"$push": {"n": 1}}, {"n": 0}), increment()], [InvalidOperation, Written], {"n": 1}),
+        ([increment(), increment(by=2**63 - 1), increment()], [Written, InvalidOperation, Written], {"n": 2}),
+    ],
+    ids=str,
+)
+async def test_of_updates_that_were_folded_one_that_fails_leaves_the_others_standing(
+    table: Table, operations: list[Operation], kinds: list[type], left: object
+) -> None:
+    outcomes = await table.batch(operations)
+    assert [type(outcome) for outcome in outcomes] == kinds
+    found = await table.one(Get("a"))
+    assert same(values.decode(found.value) if isinstance(found, Record) else found, left)
+
+
+async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standing(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "VALUE_BYTES_MAX", 100)
+    outcomes = await table.batch([put("a", {"n": 1}), put("a", {"n": "x" * 200})])
+    assert [type(outcome) for outcome in outcomes] == [Written, TooLarge]
+    assert await value(table, "a") == {"n": 1}
+
+
+async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> None:
+    class Picky(Watched):
+        """A store that takes no `n` of 5."""
+
+        @property
+        def capabilities(self) -> Capabilities:
+            return Capabilities(any_value=False)
+
+        async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+            refused = InvalidOperation("the store takes no 5")
+            bad = [isinstance(operation, Put) and b":5" in operation.value for operation in operations]
+            taken = iter(await super().apply([one for one, is_bad in zip(operations, bad, strict=True) if not is_bad]))
+            return [refused if is_bad else next(taken) for is_bad in bad]
+
+    table = Table(Picky(TableSpec("t")))
+    outcomes = await table.batch([put("a", {"n": 5}), update("a", {"$unset": ["n"]}), put("a", {"n": 5}), put("a", {})])
+    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound, InvalidOperation, Written]
+
+
+async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(store: Watched) -> None:
+    spec = TableSpec("t", COMPOSITE)
+    table = Table(MemoryStore(spec))
+    key = ("u", 1)
+    await table.one(put(key, {"n": 1}))
+    outcomes = await table.batch(
+        [update(key, {"user": "v", "m": 1}), update(key, {"user": None, "k": 1}), update(key, {"$inc": {"n": 1}})]
+    )
+    assert [type(outcome) for outcome in outcomes] == [InvalidOperation, Written, Written]
+    found = await table.one(Get(key))
+    assert isinstance(found, Record)
+    assert values.decode(found.value) == {"n": 2, "k": 1}
+
+
+async def test_a_table_with_named_keys_folds_what_does_not_touch_them() -> None:
+    spec = TableSpec("t", KeySchema(COMPOSITE.fields))
+    store = Watched(spec)
+    ok(await Table(store).batch([update(("u", 1), {"$inc": {"n": 1}}, {}) for _ in range(10)]))
+    assert len(store.calls) == 1
+
+
+async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table: Table, store: Watched) -> None:
+    operations = [update("a", {"$set": {f"m{index}": index}}, {}) for index in range(10_000)]
+    started = time.process_time()
+    ok(await table.batch(operations))
+    assert time.process_time() - started < 5
+    assert len(store.calls) == -(-10_000 // COMBINED_OPERATIONS_MAX)
+    assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
+
+
+async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table, store: Watched) -> None:
+    first, *later = ok(await table.batch([put("a", {"n": 1}), increment(), update("a", {"m": 1}), increment()]))
+    assert store.calls == [[put("a", {"n": 3, "m": 1})]]
+    assert await value(table, "a") == {"n": 3, "m": 1}
+    assert not any(written.created for written in (first, *later))
+    assert len({written.etag for written in (first, *later)}) == 4
+
+
+async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(table: Table, store: Watched) -> None:
+    outcomes = await table.batch([put("a", {"n": "x"}), increment(), update("a", {"m": 1})])
+    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written]
+    assert await value(table, "a") == {"n": "x", "m": 1}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        update("a", {"m": 1}, returning=True),
+        update("a", {"m": 1}, ttl_s=60),
+        update("a", {"m": 1}, token=Token("w", 1)),
+        update("a", {"m": 1}, if_match=("*",)),
+    ],
+    ids=["return", "ttl_s", "token", "if_match"],
+)
+async def test_an_update_that_asks_for_more_is_not_part_of_the_put(table: Table, store: Watched, later: Update) -> None:
+    ok(await table.batch([put("a", {"n": 1}), later]))
+    assert len(store.calls) == 2
+    assert await value(table, "a") == {"n": 1, "m": 1}
+
+
+async def test_a_long_value_is_updated_by_the_store(table: Table, store: Watched) -> None:
+    ok(await table.batch([put("a", {"s": "x" * UPDATED_BYTES_MAX}), update("a", {"m": 1})]))
+    assert len(store.calls) == 2
+
+
+async def test_an_update_of_a_member_named_as_the_key_is_not_part_of_the_put() -> None:
+    store = Watched(TableSpec("t", COMPOSITE))
+    outcomes = await Table(store).batch([put(("u", 1), {"n": 1}), update(("u", 1), {"user": "v"})])
+    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
+    assert len(store.calls) == 2
+
+
+async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: Watched) -> None:
+    """The store is not a partitioned one, and does not look where they go: it shows what is sent."""
+    first = Get("a", partitions=(0,))
+    await table.batch([first, Get("a", partitions=(0,)), Get("a", partitions=(1,)), Get("a")])
+    assert store.calls == [[first], [Get("a", partitions=(1,))], [Get("a")]]
+    store.calls.clear()
+    ok(await table.batch([increment(partitions=(0, 1)), increment(partitions=(0, 1)), increment(partitions=(0,))]))
+    assert len(store.calls) == 3
+    store.calls.clear()
+    ok(await table.batch([increment(partitions=(0,)), increment(partitions=(0,))]))
+    assert len(store.calls) == 1
+
+
+# What follows a failure
+
+
+FAILURES = [
+    StoreUnavailable("gone", retry_after_s=3.0),
+    StoreUnavailable("gone", applied="unknown"),
+    TableError("a fault", applied="unknown"),
+    InvalidOperation("perhaps", retriable=True),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=repr)
+async def test_after_a_failure_that_may_pass_later_operations_on_the_key_are_held_back(
+    table: Table, store: Watched, failure: TableError
+) -> None:
+    await table.batch([put("a", {"n": 1}), put("b", {"n": 1})])
+    store.calls.clear()
+    store.fails = lambda operation: failure if isinstance(operation, Update) and operation.key == "a" else None
+    outcomes = await table.batch(
+        [
+            put("a", {"n": 5}, ttl_s=60),
+            increment("a"),
+            Get("a"),
+            put("a", {"n": 9}),
+            Delete("a"),
+            increment("b"),
+            Get("b"),
+            put("b", {"n": 9}),
+        ]
+    )
+    assert isinstance(outcomes[0], Written)
+    assert outcomes[1] is failure
+    for held_back in outcomes[2:5]:
+        assert type(held_back) is type(failure)
+        assert held_back.applied == "no"
+        assert held_back.retriable == failure.retriable
+        assert held_back.retry_after_s == failure.retry_after_s
+        assert "not attempted" in held_back.detail
+    assert isinstance(outcomes[5], Written)
+    assert isinstance(outcomes[6], Record)
+    assert isinstance(outcomes[7], Written)
+    assert sum(operation.key == "a" for call in store.calls for operation in call) == 2
+    store.fails = lambda operation: None
+    assert await value(table, "a") == {"n": 5}
+    assert await value(table, "b") == {"n": 9}
+
+
+async def test_a_get_that_failed_holds_back_the_write_that_follows(table: Table, store: Watched) -> None:
+    store.fails = lambda operation: StoreUnavailable("gone") if isinstance(operation, Get) else None
+    outcomes = await table.batch([Get("a"), Get("a"), put("a")])
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
+    store.fails = lambda operation: None
+    assert await table.one(Get("a")) is None
+
+
+async def test_after_a_refusal_later_operations_on_the_key_are_done(table: Table, store: Watched) -> None:
+    store.fails = lambda operation: PreconditionFailed("no") if isinstance(operation, Update) else None
+    outcomes = await table.batch([put("a", {"n": 1}, ttl_s=60), increment(), Get("a"), put("a", {"n": 2})])
+    assert [type(outcome) for outcome in outcomes] == [Written, PreconditionFailed, Record, Written]
+
+
+async def test_folded_operations_share_a_failure_that_may_pass_and_are_not_sent_again(
+    table: Table, store: Watched
+) -> None:
+    failure = StoreUnavailable("gone", applied="unknown")
+    store.fails = lambda operation: failure if isinstance(operation, Update) else None
+    assert await table.batch([increment(), increment(), increment()]) == [failure] * 3
+    assert len(store.calls) == 1
+
+
+# Deadlines
+
+
+async def test_what_is_not_finished_by_the_deadline_says_so(table: Table, store: Watched) -> None:
+    store.takes_s = 5
+    outcomes = await table.batch([Get("a"), put("b"), increment("c"), Delete("d")], deadline_s=0.05)
+    assert {type(outcome) for outcome in outcomes} == {DeadlineExceeded}
+    assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] + ["unknown"] * 3
+    assert all(outcome.retriable for outcome in outcomes if isinstance(outcome, TableError))
+
+
+async def test_past_the_deadline_the_store_is_not_asked(table: Table, store: Watched) -> None:
+    outcomes = [*await table.batch([Get("a"), put("b")], deadline_s=0.0), await table.one(put("a"), deadline_s=0.0)]
+    assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 3
+    assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] * 3
+    assert store.calls == []
+
+
+async def test_rounds_share_one_deadline(table: Table, store: Watched) -> None:
+    store.takes_s = 0.3
+    operations: list[Operation] = [
+        put("a", {"n": 1}),
+        Get("a"),
+        put("a", {"n": 2}),
+        Get("a"),
+        put("b"),
+        put("a", {"n": 3}),
+    ]
+    outcomes = await table.batch(operations, deadline_s=0.5)
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds == [Written, *[DeadlineExceeded] * 3, Written, DeadlineExceeded]
+    assert len(store.calls) == 2
+    assert all(outcome.applied == "no" for outcome in outcomes if isinstance(outcome, TableError))
+
+
+async def test_a_callers_deadline_only_shortens_the_tables(store: Watched) -> None:
+    table = Table(store, deadline_s=0.05)
+    store.takes_s = 5
+    started = time.monotonic()
+    assert isinstance(await table.one(Get("a"), deadline_s=3600), DeadlineExceeded)
+    assert isinstance(await table.one(Get("a")), DeadlineExceeded)
+    assert time.monotonic() - started < 2
+
+
+async def test_scans_and_splits_have_a_deadline_too(table: Table, store: Watched) -> None:
+    assert (await table.scan(Scan(10))).records == []
+    assert len(await table.splits(4)) >= 1
+    store.takes_s = 5
+    with pytest.raises(DeadlineExceeded):
+        await table.scan(Scan(10), deadline_s=0.05)
+    with pytest.raises(DeadlineExceeded):
+        await table.splits(4, deadline_s=0.05)
+
+
+async def test_cancellation_passes_through(table: Table, store: Watched) -> None:
+    store.takes_s = 5
+    task = asyncio.create_task(table.batch([put("a"), Get("a")]))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_table_shows_what_its_store_can_do(table: Table, store: Watched) -> None:
+    assert table.capabilities is store.capabilities
+    assert isinstance(await table.one(Put("a", b"{}")), Written)

@@ -1,0 +1,99 @@
+"""Operations are counted by what became of them, once each, and what callers asked is timed."""
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from contract import put, update
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time
+from tableside.catalog.table import Table
+from tableside.catalog.table_metrics import OperationMetrics, TableMetrics
+from tableside.core.errors import TableError
+from tableside.core.operations import Delete, Get, Token
+from tableside.core.store import Capabilities, Scan, TableSpec
+from tableside.stores.memory import MemoryStore
+
+
+def measured(registry: CollectorRegistry) -> Table:
+    return Table(MemoryStore(TableSpec("t")), measure=TableMetrics(OperationMetrics(registry), "t"))
+
+
+def count(registry: CollectorRegistry, operation: str, outcome: str) -> float | None:
+    labels = {"table": "t", "operation": operation, "outcome": outcome}
+    return registry.get_sample_value("tableside_operations_total", labels)
+
+
+async def test_operations_are_counted_by_what_became_of_them() -> None:
+    registry = CollectorRegistry()
+    table = measured(registry)
+    await table.batch(
+        [put("a"), put("b"), update("c", {}), update("d", {}, {}), Get("x"), put("e", {}, if_match=("x",))]
+    )
+    await table.batch([Get("a"), Get("b"), Get("c"), put("d", {}, token=Token("w", 1)), Delete("e")])
+    await table.batch([put("d", {}, token=Token("w", 1)), update("a", {"$inc": {"n": 1}})])
+    await table.one(Get("a"))
+    assert count(registry, "put", "written") == 3
+    assert count(registry, "put", "precondition_failed") == 1
+    assert count(registry, "put", "replayed") == 1
+    assert count(registry, "update", "record_not_found") == 1
+    assert count(registry, "update", "created") == 1
+    assert count(registry, "update", "written") == 1
+    assert count(registry, "get", "found") == 3
+    assert count(registry, "get", "absent") == 2
+    assert count(registry, "delete", "written") == 1
+    assert count(registry, "get", "written") is None
+    assert registry.get_sample_value("tableside_batch_operations_count", {"table": "t"}) == 3
+    assert registry.get_sample_value("tableside_batch_operations_sum", {"table": "t"}) == 13
+
+
+async def test_operations_on_one_key_that_become_one_are_counted_each() -> None:
+    registry = CollectorRegistry()
+    await measured(registry).batch([update("a", {"$inc": {"n": 1}}, {"n": 0}) for _ in range(20)])
+    assert count(registry, "update", "created") == 1
+    assert count(registry, "update", "written") == 19
+
+
+async def test_requests_are_timed_failures_too() -> None:
+    registry = CollectorRegistry()
+    table = measured(registry)
+    for _ in range(3):
+        await table.batch([update("a", {}), update("b", {})])
+    labels = {"table": "t", "operation": "update", "outcome": "record_not_found"}
+    assert registry.get_sample_value("tableside_operation_duration_seconds_count", labels) == 3
+    assert (registry.get_sample_value("tableside_operation_duration_seconds_sum", labels) or 0) > 0
+
+
+async def test_scans_and_splits_are_counted_too() -> None:
+    registry = CollectorRegistry()
+    table = measured(registry)
+    await table.scan(Scan(limit=10))
+    await table.splits(4)
+    assert count(registry, "scan", "found") == 1
+    assert count(registry, "splits", "found") == 1
+
+
+@in_virtual_time
+async def test_a_scan_that_is_given_up_is_not_counted_as_found() -> None:
+    registry = CollectorRegistry()
+    slow = Scripted()
+    slow.takes_s = lambda operations: 5.0
+    table = Table(slow, measure=TableMetrics(OperationMetrics(registry), "t"))
+    scanning = asyncio.create_task(table.scan(Scan(limit=10)))
+    await asyncio.sleep(1)
+    scanning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scanning
+    assert count(registry, "scan", "found") is None
+    await table.scan(Scan(limit=10))
+    assert count(registry, "scan", "found") == 1
+
+
+async def test_a_scan_that_fails_is_counted_by_its_code() -> None:
+    registry = CollectorRegistry()
+    table = measured(registry)
+    with pytest.raises(TableError) as failed:
+        await table.scan(Scan(limit=10), deadline_s=0)
+    assert count(registry, "scan", failed.value.code) == 1
+    assert table.capabilities == Capabilities()

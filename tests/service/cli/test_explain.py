@@ -1,0 +1,80 @@
+"""`tableside token explain`: whose a token is by a configuration, and why it is not taken."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from support.issuing import Issuer, SigningKey, claims, issuing
+from tableside.cli.main import app
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as started:
+        yield started
+
+
+@pytest.fixture
+def config(issuer: Issuer, tmp_path: Path) -> Path:
+    rule = {"claims": {"sub": "etl"}, "read": ["*"], "write": ["a", "b*"]}
+    digest = sha256(b"configured").hexdigest()
+    tokens: list[dict[str, Any]] = [{"name": "one", "sha256": digest.upper(), "read": ["t"], "admin": True}]
+    file = tmp_path / "tableside.yaml"
+    auth = {"tokens": tokens, "issuers": [issuer.settings(rule)]}
+    file.write_text(json.dumps({"stores": {"s": {"kind": "memory"}}, "auth": auth}))
+    return file
+
+
+def explained(config: Path, token: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["token", "explain", "--config", str(config), *arguments], input=f"{token}\n")
+
+
+def test_it_says_whose_token_it_is_and_what_it_gives_a_right_to(config: Path, issuer: Issuer) -> None:
+    found = explained(config, issuer.token(sub="etl"))
+    assert found.exit_code == 0
+    assert found.stdout.splitlines() == [f"caller: {issuer.url}#etl", "read:   *", "write:  a, b*", "admin:  no"]
+    found = explained(config, issuer.token(sub="other"))
+    assert found.stdout.splitlines()[1:] == ["read:   nothing", "write:  nothing", "admin:  no"]
+    found = explained(config, "configured")
+    assert found.stdout.splitlines() == ["caller: one", "read:   t", "write:  nothing", "admin:  yes"]
+
+
+def test_the_token_may_be_in_a_file(config: Path, issuer: Issuer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(issuer.token(sub="etl"))
+    assert explained(config, "", "--token-file", str(file)).exit_code == 0
+    missing = explained(config, "", "--token-file", str(tmp_path / "none"))
+    assert missing.exit_code == 1
+    assert "No such file" in missing.stderr
+
+
+def test_it_says_why_a_token_is_not_taken_and_shows_nothing_of_it(config: Path, issuer: Issuer) -> None:
+    stranger = SigningKey("stranger").signed(claims(issuer.url))
+    for token, reason in (
+        (issuer.token(exp=1), "expired"),
+        (issuer.token(aud="other"), "audience"),
+        (stranger, "key"),
+        ("configured2", "unknown"),
+        ("", "missing"),
+    ):
+        found = explained(config, token)
+        assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"not taken: {reason}\n")
+
+
+def test_an_issuer_that_is_away_is_told(config: Path, issuer: Issuer) -> None:
+    issuer.away = True
+    found = explained(config, issuer.token(sub="etl"))
+    assert found.exit_code == 1
+    assert "cannot be fetched" in found.stderr
+
+
+def test_a_configuration_that_cannot_say_is_told(config: Path) -> None:
+    config.write_text("stores: {s: {kind: memory}}\n")
+    assert "no auth" in explained(config, "x").stderr
+    config.write_text("stores: {s: {kind: memory}}\nauth: {}\n")
+    assert "auth: has tokens" in explained(config, "x").stderr

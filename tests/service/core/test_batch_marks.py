@@ -1,0 +1,74 @@
+"""What was seen of a call is believed, and what was not is looked at."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from contract import put, update
+from support.scripted import Scripted
+from tableside.core.directions import AllReads, AllSucceeded, all_succeeded, count_reads
+from tableside.core.errors import RecordNotFound, Throttled
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Written
+from tableside.core.store import Policy, TableSpec
+from tableside.policies import store_metrics
+from tableside.policies.rate_limit import CallerLimit, Rate
+from tableside.policies.store_metrics import StoreCalls
+from tableside.stores.memory import MemoryStore
+
+GETS: list[Operation] = [Get("a"), Get("b")]
+
+
+class Seen(Policy):
+    """A store that remembers how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(Scripted())
+        self.asked: list[Sequence[Operation]] = []
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        self.asked.append(operations)
+        return await self._inner.apply(operations, until)
+
+
+@pytest.mark.parametrize(
+    ("operations", "count"),
+    [([], 0), (GETS, 2), (AllReads(GETS), 2), ([put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})], 2)],
+)
+def test_reads_are_counted(operations: Sequence[Operation], count: int) -> None:
+    assert count_reads(operations) == count
+
+
+@pytest.mark.parametrize("error", [RecordNotFound("none"), Throttled("slow")])
+def test_one_error_is_enough_not_to_have_succeeded(error: Outcome) -> None:
+    outcomes: list[Outcome] = [Record(b"{}", "1"), None, Written("2")]
+    assert all_succeeded([])
+    assert all_succeeded(outcomes)
+    assert all_succeeded(AllSucceeded(outcomes))
+    assert not all_succeeded([*outcomes, error])
+
+
+def test_what_is_made_of_parts_is_looked_at_again() -> None:
+    assert type(AllReads(GETS)[:1]) is list
+    assert type([*AllSucceeded([None]), Throttled("slow")]) is list
+
+
+async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
+    seen = Seen()
+    limit = CallerLimit(seen, read=Rate(1000), write=Rate(1000))
+    await limit.apply(GETS)
+    await limit.apply([put("a"), Get("b")])
+    assert [type(asked) for asked in seen.asked] == [AllReads, list]
+    assert [*seen.asked[0]] == GETS
+
+
+async def test_who_times_the_store_tells_others_that_all_succeeded() -> None:
+    store = StoreCalls(
+        MemoryStore(TableSpec("t")), "memory", metrics=store_metrics.StoreCallMetrics(CollectorRegistry())
+    )
+    fine = await store.apply([put("a"), Get("b")])
+    assert type(fine) is AllSucceeded
+    mixed = await store.apply([Get("a"), update("c", {})])
+    assert type(mixed) is list
+    assert isinstance(mixed[1], RecordNotFound)

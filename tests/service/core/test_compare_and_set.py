@@ -1,0 +1,210 @@
+"""Comparing and setting over an exchange that lets others run in between: nothing is lost, and it ends in time."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from contract import StoreContract, Time, put, same, update
+from tableside.core import compare_and_set, values
+from tableside.core.compare_and_set import CompareAndSet, Exchange, Seen, Step
+from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
+from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
+from tableside.core.store import Clock, Page, Policy, Scan, TableSpec
+from tableside.core.transitions import Stored
+from tableside.stores.memory import MemoryStore
+
+
+class Dictionary(Exchange):
+    """Records in a dictionary that is a moment away."""
+
+    def __init__(self) -> None:
+        self.records: dict[Key, Stored | RecordUnreadable] = {}
+        self.reads = self.replacements = self.lost = 0
+        self.intruders: list[Stored] = []
+        self.refusal: TableError | None = None
+
+    async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
+        self.reads += 1
+        await asyncio.sleep(0)
+        found = [Seen(self.records.get(key), self.records.get(key)) for key in keys]
+        await asyncio.sleep(0)
+        if self.intruders:
+            self.records[keys[0]] = self.intruders.pop()
+        return [*found]
+
+    async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
+        self.replacements += 1
+        await asyncio.sleep(0)
+        return [self.refusal or self._replaced(step) for step in steps]
+
+    def _replaced(self, step: Step) -> bool:
+        key = step.write.key
+        if self.records.get(key) is not step.seen.mark:
+            self.lost += 1
+            return False
+        if step.changed.stored is None:
+            self.records.pop(key, None)
+        else:
+            self.records[key] = step.changed.stored
+        return True
+
+
+class Compared(Policy):
+    """A store that writes by comparing and setting, and reads as the memory store does."""
+
+    def __init__(self, spec: TableSpec, clock: Clock) -> None:
+        self.memory = MemoryStore(spec, clock)
+        super().__init__(self.memory)
+        self.dictionary = Dictionary()
+        versions = itertools.count()
+        self._writes = CompareAndSet(spec, self.dictionary, clock=clock, etag=lambda: f"v{next(versions)}")
+
+    async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
+        writes = [operation for operation in operations if not isinstance(operation, Get)]
+        written = iter(await self._writes.apply(writes, until))
+        self._show()
+        found = iter(await self.memory.apply([one for one in operations if isinstance(one, Get)]))
+        return [next(found) if isinstance(one, Get) else next(written) for one in operations]
+
+    async def scan(self, scan: Scan) -> Page:
+        self._show()
+        return await self.memory.scan(scan)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        self._show()
+        return await self.memory.splits(count_max)
+
+    def _show(self) -> None:
+        encode = self.spec.key.encode
+        self.memory._records.clear()
+        self.memory._records.update({encode(key): stored for key, stored in self.dictionary.records.items()})
+
+
+class TestCompareAndSet(StoreContract):
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Compared]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Compared]:
+            yield Compared(spec, time.now_ms)
+
+        return opened()
+
+
+SPEC = TableSpec("t")
+
+
+@pytest.fixture
+def dictionary() -> Dictionary:
+    return Dictionary()
+
+
+@pytest.fixture
+def writes(dictionary: Dictionary) -> CompareAndSet:
+    versions = itertools.count()
+    return CompareAndSet(SPEC, dictionary, etag=lambda: f"v{next(versions)}", jitter=lambda: 0.0)
+
+
+def increment(key: str = "a") -> Update:
+    return update(key, {"$inc": {"n": 1}}, {"n": 0})
+
+
+def value(dictionary: Dictionary, key: str = "a") -> object:
+    stored = dictionary.records[key]
+    assert isinstance(stored, Stored)
+    assert stored.value is not None
+    return values.decode(stored.value)
+
+
+async def test_a_batch_is_one_round_to_read_and_one_to_write(writes: CompareAndSet, dictionary: Dictionary) -> None:
+    batch: list[Write] = [increment(f"{index}") for index in range(100)]
+    assert {type(outcome) for outcome in await writes.apply(batch, math.inf)} == {Written}
+    assert (dictionary.reads, dictionary.replacements) == (1, 1)
+
+
+async def test_what_changes_nothing_is_not_written(writes: CompareAndSet, dictionary: Dictionary) -> None:
+    outcomes = await writes.apply([Delete("a"), update("b", {"n": 1})], math.inf)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Written", "RecordNotFound"]
+    assert dictionary.replacements == 0
+
+
+async def test_writers_of_one_record_here_disturb_each_other_once(
+    writes: CompareAndSet, dictionary: Dictionary
+) -> None:
+    outcomes = await asyncio.gather(*(writes.apply([increment()], math.inf) for _ in range(64)))
+    assert same(value(dictionary), {"n": 64})
+    assert sum(outcome.created for [outcome] in outcomes if isinstance(outcome, Written)) == 1
+    assert dictionary.lost <= 64
+
+
+async def test_a_contended_record_holds_up_only_itself(writes: CompareAndSet, dictionary: Dictionary) -> None:
+    dictionary.intruders = [Stored(b'{"n":7}', "theirs")]
+    outcomes = await writes.apply([increment("a"), increment("b")], math.inf)
+    assert {type(outcome) for outcome in outcomes} == {Written}
+    assert same(value(dictionary, "a"), {"n": 8})
+    assert same(value(dictionary, "b"), {"n": 1})
+    assert (dictionary.reads, dictionary.replacements) == (2, 2)
+
+
+async def test_it_gives_up_when_others_always_come_first(writes: CompareAndSet, dictionary: Dictionary) -> None:
+    dictionary.intruders = [Stored(b"{}", f"theirs {index}") for index in range(1000)]
+    [outcome] = await writes.apply([increment()], math.inf)
+    assert isinstance(outcome, Contended)
+    assert (outcome.applied, outcome.retriable) == ("no", True)
+    assert dictionary.reads <= compare_and_set.ATTEMPTS_MAX + 1
+
+
+async def test_it_gives_up_when_the_deadline_is_over(dictionary: Dictionary) -> None:
+    writes = CompareAndSet(SPEC, dictionary, etag=lambda: "v")
+    dictionary.intruders = [Stored(b"{}", f"theirs {index}") for index in range(1000)]
+    started = asyncio.get_running_loop().time()
+    [outcome] = await writes.apply([increment()], started + 0.05)
+    assert isinstance(outcome, DeadlineExceeded)
+    assert outcome.applied == "no"
+    assert asyncio.get_running_loop().time() - started < 1
+
+
+async def test_one_who_waits_for_the_record_waits_no_longer_than_its_deadline(
+    writes: CompareAndSet, dictionary: Dictionary
+) -> None:
+    until = asyncio.get_running_loop().time() + 0.05
+    lock = writes._locks.setdefault("a", asyncio.Lock())
+    async with lock:
+        [outcome, other] = await writes.apply([increment("a"), increment("b")], until)
+    assert isinstance(outcome, DeadlineExceeded)
+    assert outcome.applied == "no"
+    assert isinstance(other, Written)
+    assert "a" not in dictionary.records
+
+
+async def test_the_stores_refusal_is_the_outcome_and_is_not_tried_again(
+    writes: CompareAndSet, dictionary: Dictionary
+) -> None:
+    dictionary.refusal = StoreUnavailable("gone", applied="unknown")
+    assert await writes.apply([increment()], math.inf) == [dictionary.refusal]
+    assert dictionary.replacements == 1
+
+
+async def test_what_cannot_be_read_is_replaced_by_what_need_not_know_it(
+    writes: CompareAndSet, dictionary: Dictionary
+) -> None:
+    broken = RecordUnreadable("not ours")
+    dictionary.records = dict.fromkeys("abcd", broken)
+    batch: list[Write] = [
+        put("a", {"n": 1}),
+        Delete("b"),
+        update("c", {"n": 1}, {}),
+        put("d", {"n": 1}, if_absent=True),
+    ]
+    outcomes = await writes.apply(batch, math.inf)
+    assert [type(outcome) for outcome in outcomes] == [Written, Written, RecordUnreadable, RecordUnreadable]
+    assert same(value(dictionary), {"n": 1})
+    assert dictionary.records.keys() == {"a", "c", "d"}
+
+
+async def test_locks_of_records_that_nobody_writes_are_forgotten(writes: CompareAndSet) -> None:
+    await asyncio.gather(*(writes.apply([increment()], math.inf) for _ in range(10)))
+    assert len(writes._locks) == 0

@@ -1,0 +1,35 @@
+"""Reads and writes of one call, told apart and put together again."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from contract import put, update
+from tableside.core.directions import applied_if_unanswered, apply_by_direction, direction
+from tableside.core.operations import Delete, Get, Operation, Outcome, Written
+
+MIXED: list[Operation] = [put("a"), Get("b"), Delete("c"), Get("d"), update("e", {})]
+
+
+def test_a_get_is_a_read_and_all_else_a_write() -> None:
+    assert [direction(operation) for operation in MIXED] == ["write", "read", "write", "read", "write"]
+    assert [applied_if_unanswered(operation) for operation in MIXED] == ["unknown", "no", "unknown", "no", "unknown"]
+
+
+async def test_what_is_done_apart_is_answered_in_order() -> None:
+    async def read(some: Sequence[Operation]) -> list[Outcome]:
+        assert [operation.key for operation in some] == ["b", "d"]
+        return [None, None]
+
+    async def write(some: Sequence[Operation]) -> list[Outcome]:
+        return [Written(str(operation.key)) for operation in some]
+
+    assert await apply_by_direction(MIXED, read, write) == [Written("a"), None, Written("c"), None, Written("e")]
+
+
+async def test_what_breaks_one_way_is_raised() -> None:
+    async def broken(some: Sequence[Operation]) -> list[Outcome]:
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await apply_by_direction(MIXED, broken, broken)

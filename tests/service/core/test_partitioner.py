@@ -1,0 +1,107 @@
+"""Where a record goes: as Kafka's own producer places it, or where its caller says."""
+
+from typing import Any
+
+import pytest
+
+from contract import update
+from spark_client.kafka_placement.keys import placed as placed_by_kafka
+from tableside.core.errors import InvalidOperation
+from tableside.core.operations import Delete, Get, Operation, Put
+from tableside.core.partitioner import chosen, default_partition, murmur2, placed
+
+CHOICES: dict[str, tuple[object, tuple[int, ...] | None]] = {
+    "all by name": ("all", (0, 1, 2)),
+    "all by null": (None, (0, 1, 2)),
+    "all by -1": ([-1], (0, 1, 2)),
+    "all, twice": ([-1, -1], (0, 1, 2)),
+    "default": ("default", None),
+    "default in a list": ([None], None),
+    "nowhere": ([], ()),
+    "one": ([2], (2,)),
+    "several, in any order and repeated": ([2, 0, 2], (0, 2)),
+    "a number that is an integer": ([1.0], (1,)),
+}
+
+REFUSED: dict[str, tuple[object, str]] = {
+    "outside": ([0, 3], "no partition 3: this table has 3"),
+    "below": ([-2], "no partition -2: this table has 3"),
+    "-1 and another": ([-1, 0], "-1 stands alone in partitions, where it is all 3"),
+    "null and another": ([None, 0], "null stands alone"),
+    "null twice": ([None, None], "null stands alone"),
+    "a text": (["1"], "an integer"),
+    "a truth": ([True], "an integer"),
+    "a fraction": ([0.5], "an integer"),
+    "no list": (1, "below 3"),
+    "another word": ("some", "below 3"),
+    "an object": ({}, "below 3"),
+}
+
+
+def test_500_keys_are_placed_where_kafkas_producer_places_them() -> None:
+    table = placed_by_kafka()
+    assert len(table) == 500
+    for row in table:
+        encoded = row.key if isinstance(row.key, bytes) else row.key.encode()
+        assert murmur2(encoded) == row.hash
+        assert (murmur2(encoded) & 0x7FFFFFFF) % row.num_partitions == row.partition
+        if isinstance(row.key, str):
+            assert default_partition(row.key, row.num_partitions) == row.partition
+            assert default_partition((row.key, 7), row.num_partitions) == row.partition
+
+
+@pytest.mark.parametrize("key", [0, 7, -1, 2**63 - 1, -(2**63)])
+def test_an_integer_is_placed_as_its_decimal_text(key: int) -> None:
+    for count in (1, 2, 12, 256):
+        assert default_partition(key, count) == default_partition(str(key), count)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_choice_is_what_its_words_mean(choice: str) -> None:
+    raw, wanted = CHOICES[choice]
+    assert chosen(raw, 3) == wanted
+
+
+@pytest.mark.parametrize("choice", REFUSED)
+def test_a_choice_that_means_nothing_is_refused(choice: str) -> None:
+    raw, detail = REFUSED[choice]
+    with pytest.raises(InvalidOperation, match=detail):
+        chosen(raw, 3)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Get("a", partitions=(0, 1)),
+        Get("a", partitions=()),
+        Put("a", b"{}", if_match=("x",), partitions=(0, 1)),
+        update("a", {}, if_match=("*",), partitions=(0, 1, 2)),
+        Delete("a", if_match=("x",), partitions=(1, 2)),
+        Put("a", b"{}", partitions=(0, 3)),
+        Get("a", partitions=(-1,)),
+    ],
+    ids=repr,
+)
+def test_what_cannot_go_there_is_refused(operation: Operation) -> None:
+    with pytest.raises(InvalidOperation, match="3"):
+        placed(operation, 3)
+
+
+@pytest.mark.parametrize(
+    ("operation", "wanted"),
+    [
+        (Get("a", partitions=(1,)), (1,)),
+        (Get("a"), (default_partition("a", 3),)),
+        (Put("a", b"{}", if_match=("x",), partitions=(2,)), (2,)),
+        (Put("a", b"{}", if_match=("x",), partitions=()), ()),
+        (Put("a", b"{}", if_absent=True, partitions=(0, 1)), (0, 1)),
+    ],
+)
+def test_what_can_goes_where_it_says(operation: Any, wanted: tuple[int, ...]) -> None:
+    assert placed(operation, 3) == wanted
+
+
+def test_all_partitions_of_a_table_that_has_one_are_one() -> None:
+    everywhere = chosen("all", 1)
+    assert placed(Get("a", partitions=everywhere), 1) == (0,)
+    assert placed(Delete("a", ("x",), partitions=everywhere), 1) == (0,)

@@ -1,0 +1,398 @@
+"""The update language: every operator, every refusal, RFC 7396's own cases, and folding."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract import same
+from tableside.core import updates, values
+from tableside.core.errors import InvalidOperation, TooLarge
+from tableside.core.updates import Edit, Edits, MergePatch, fold, parse
+
+
+def applied(value: dict[str, Any], document: object) -> Any:
+    return values.decode(updates.apply(values.encode(value), parse(document)))
+
+
+APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
+    "$set a member": ({"a": 1}, {"$set": {"a": 2}}, {"a": 2}),
+    "$set a new member": ({"a": 1}, {"$set": {"b": [1, {"x": None}]}}, {"a": 1, "b": [1, {"x": None}]}),
+    "$set null": ({"a": 1}, {"$set": {"a": None}}, {"a": None}),
+    "$set along a path": ({"a": {"b": 1, "c": 2}}, {"$set": {"a.b": 3}}, {"a": {"b": 3, "c": 2}}),
+    "$set makes parents": ({}, {"$set": {"a.b.c": 1}}, {"a": {"b": {"c": 1}}}),
+    "$set two paths with one parent": ({}, {"$set": {"a.b": 1, "a.c": 2}}, {"a": {"b": 1, "c": 2}}),
+    "$set an object as it is": ({"a": {"x": 1}}, {"$set": {"a": {"y": None}}}, {"a": {"y": None}}),
+    "$set of dollar names inside": ({}, {"$set": {"a": {"$inc": 1}}}, {"a": {"$inc": 1}}),
+    "$set a name of digits": ({"a": {"0": 1}}, {"$set": {"a.0": 2}}, {"a": {"0": 2}}),
+    "$set of nothing": ({"a": 1}, {"$set": {}}, {"a": 1}),
+    "$set makes numbers canonical": ({}, {"$set": {"a": [1.0, 1e3]}}, {"a": [1, 1000]}),
+    "$unset by an array": ({"a": 1, "b": {"c": 1, "d": 2}}, {"$unset": ["a", "b.c"]}, {"b": {"d": 2}}),
+    "$unset by an object": ({"a": 1, "b": 2}, {"$unset": {"a": ""}}, {"b": 2}),
+    "$unset by an object of anything": ({"a": 1, "b": 2}, {"$unset": {"a": {"x": None}, "b": 1}}, {}),
+    "$unset what is absent": ({"a": 1}, {"$unset": ["b", "c.d"]}, {"a": 1}),
+    "$unset through a scalar": ({"a": 1}, {"$unset": ["a.b"]}, {"a": 1}),
+    "$unset through null": ({"a": None}, {"$unset": ["a.b"]}, {"a": None}),
+    "$unset through an array": ({"a": [{"b": 1}]}, {"$unset": ["a.b"]}, {"a": [{"b": 1}]}),
+    "$unset leaves an empty parent": ({"a": {"b": 1}}, {"$unset": ["a.b"]}, {"a": {}}),
+    "$unset of nothing": ({"a": 1}, {"$unset": []}, {"a": 1}),
+    "$inc": ({"a": 1}, {"$inc": {"a": 2}}, {"a": 3}),
+    "$inc downwards": ({"a": 1}, {"$inc": {"a": -2}}, {"a": -1}),
+    "$inc of an absent member": ({}, {"$inc": {"a": 2, "b.c": 3}}, {"a": 2, "b": {"c": 3}}),
+    "$inc an integer by a double": ({"a": 1}, {"$inc": {"a": 0.5}}, {"a": 1.5}),
+    "$inc to a whole number": ({"a": 0.5}, {"$inc": {"a": 0.5}}, {"a": 1}),
+    "$inc by a whole double": ({"a": 2**53}, {"$inc": {"a": 1.0}}, {"a": 2**53 + 1}),
+    "$inc to the greatest integer": ({"a": 2**63 - 2}, {"$inc": {"a": 1}}, {"a": 2**63 - 1}),
+    "$inc to the least integer": ({"a": -(2**63) + 1}, {"$inc": {"a": -1}}, {"a": -(2**63)}),
+    "$min of a smaller number": ({"a": 2}, {"$min": {"a": 1.5}}, {"a": 1.5}),
+    "$min of a greater number": ({"a": 2}, {"$min": {"a": 3}}, {"a": 2}),
+    "$min of an absent member": ({}, {"$min": {"a.b": 3}}, {"a": {"b": 3}}),
+    "$min of strings": ({"a": "b"}, {"$min": {"a": "a"}}, {"a": "a"}),
+    "$max of a greater number": ({"a": 2}, {"$max": {"a": 2.5}}, {"a": 2.5}),
+    "$max of a smaller number": ({"a": 2}, {"$max": {"a": 1}}, {"a": 2}),
+    "$max of neighbours beyond a double": ({"a": 2**53}, {"$max": {"a": 2**53 + 1}}, {"a": 2**53 + 1}),
+    "$max of strings by their bytes": ({"a": "\uffff"}, {"$max": {"a": "\U00010000"}}, {"a": "\U00010000"}),
+    "$max of an absent member": ({}, {"$max": {"a": "x"}}, {"a": "x"}),
+    "$push an element": ({"a": [1]}, {"$push": {"a": 1}}, {"a": [1, 1]}),
+    "$push an array as one element": ({"a": [1]}, {"$push": {"a": [2, 3]}}, {"a": [1, [2, 3]]}),
+    "$push null": ({"a": []}, {"$push": {"a": None}}, {"a": [None]}),
+    "$push to what is absent": ({}, {"$push": {"a.b": 1}}, {"a": {"b": [1]}}),
+    "$push each": ({"a": [1]}, {"$push": {"a": {"$each": [2, [3]]}}}, {"a": [1, 2, [3]]}),
+    "$push each of none to what is absent": ({}, {"$push": {"a": {"$each": []}}}, {"a": []}),
+    "$push an object": ({}, {"$push": {"a": {"each": []}}}, {"a": [{"each": []}]}),
+    "$addToSet an element that is new": ({"a": [1]}, {"$addToSet": {"a": 2}}, {"a": [1, 2]}),
+    "$addToSet an element that is there": ({"a": [1, 1]}, {"$addToSet": {"a": 1}}, {"a": [1, 1]}),
+    "$addToSet 1.0 where 1 is": ({"a": [1]}, {"$addToSet": {"a": 1.0}}, {"a": [1]}),
+    "$addToSet tells true from 1": ({"a": [1]}, {"$addToSet": {"a": True}}, {"a": [1, True]}),
+    "$addToSet tells text from number": ({"a": [1]}, {"$addToSet": {"a": "1"}}, {"a": [1, "1"]}),
+    "$addToSet looks past the order of members": (
+        {"a": [{"x": 1, "y": {"p": 1, "q": 2}}]},
+        {"$addToSet": {"a": {"y": {"q": 2, "p": 1}, "x": 1}}},
+        {"a": [{"x": 1, "y": {"p": 1, "q": 2}}]},
+    ),
+    "$addToSet tells arrays by their order": ({"a": [[1, 2]]}, {"$addToSet": {"a": [2, 1]}}, {"a": [[1, 2], [2, 1]]}),
+    "$addToSet each": ({"a": [1]}, {"$addToSet": {"a": {"$each": [1, 2, 2, 3]}}}, {"a": [1, 2, 3]}),
+    "$addToSet each of none": ({}, {"$addToSet": {"a": {"$each": []}}}, {"a": []}),
+    "$addToSet to what is absent": ({}, {"$addToSet": {"a.b": 1}}, {"a": {"b": [1]}}),
+    "several operators": (
+        {"a": 1, "b": 2},
+        {"$inc": {"a": 1}, "$unset": ["b"], "$set": {"c": 3}},
+        {"a": 2, "c": 3},
+    ),
+    "an array, in order": ({"a": 1}, [{"$inc": {"a": 1}}, {"a": None}, {"$inc": {"a": 5}}], {"a": 5}),
+    "an array of both languages": ({"a": 1}, [{"b": {"c": 1}}, {"$inc": {"b.c": 1}}], {"a": 1, "b": {"c": 2}}),
+    "an array of nothing": ({"a": 1}, [], {"a": 1}),
+    "nothing": ({"a": 1}, {}, {"a": 1}),
+    "a merge patch with dollar names inside": ({}, {"a": {"$set": 1}}, {"a": {"$set": 1}}),
+    "a merge patch with dots in a name": ({"a": {"b": 1}}, {"a.b": 2}, {"a": {"b": 1}, "a.b": 2}),
+    "a merge patch does not look into arrays": ({}, {"a": [{"b": None}]}, {"a": [{"b": None}]}),
+    "a merge patch makes numbers canonical": ({}, {"a": 1.0, "b": [2.0]}, {"a": 1, "b": [2]}),
+    "a merge patch of null for what is absent": ({"a": 1}, {"b": None, "c": {"d": None}}, {"a": 1, "c": {}}),
+}
+
+
+@pytest.mark.parametrize("name", APPLIED)
+def test_an_update_does_what_it_says(name: str) -> None:
+    before, document, after = APPLIED[name]
+    assert same(applied(before, document), after)
+
+
+DEEP_28: Any = 1
+for _ in range(28):
+    DEEP_28 = {"d": DEEP_28}
+
+REFUSED_BY_ANY_VALUE: dict[str, object] = {
+    "operators and members": {"$set": {"a": 1}, "b": 2},
+    "members and operators": {"b": 2, "$set": {"a": 1}},
+    "an unknown operator": {"$rename": {"a": "b"}},
+    "an operator in another case": {"$SET": {"a": 1}},
+    "a bare dollar": {"$": {"a": 1}},
+    "two operators on one path": {"$set": {"a": 1}, "$inc": {"a": 1}},
+    "a path and its parent": {"$set": {"a": 1}, "$inc": {"a.b": 1}},
+    "a path and its grandparent": {"$set": {"a.b.c": 1, "a": {}}},
+    "$unset of a path and its parent": {"$unset": ["a", "a.b"]},
+    "$unset of a path twice": {"$unset": ["a", "a"]},
+    "$unset of text": {"$unset": "a"},
+    "$unset of numbers": {"$unset": [1]},
+    "$set of no object": {"$set": ["a"]},
+    "$set of null": {"$set": None},
+    "$inc by text": {"$inc": {"a": "1"}},
+    "$inc by true": {"$inc": {"a": True}},
+    "$inc by null": {"$inc": {"a": None}},
+    "$inc by too much": {"$inc": {"a": 2**63}},
+    "$min of true": {"$min": {"a": True}},
+    "$max of null": {"$max": {"a": None}},
+    "$max of an array": {"$max": {"a": [1]}},
+    "$push each and more": {"$push": {"a": {"$each": [1], "$slice": 1}}},
+    "$push each of no array": {"$push": {"a": {"$each": 1}}},
+    "$addToSet each of an object": {"$addToSet": {"a": {"$each": {}}}},
+    "an empty path": {"$set": {"": 1}},
+    "an empty name in a path": {"$set": {"a..b": 1}},
+    "a path that begins with a dot": {"$set": {".a": 1}},
+    "a path that ends with a dot": {"$unset": ["a."]},
+    "a reserved name": {"$set": {"_ts": 1}},
+    "a reserved name to unset": {"$unset": ["_ts_version"]},
+    "a reserved parent": {"$inc": {"_tsx.a": 1}},
+    "a reserved member": {"_ts": 1},
+    "a reserved member to remove": {"_tsx": None},
+    "U+0000 in a path": {"$set": {"a\0": 1}},
+    "U+0000 in an operand": {"$set": {"a": "\0"}},
+    "U+0000 in an element": {"$push": {"a": {"$each": ["\0"]}}},
+    "U+0000 in a merge patch": {"a": ["x\0"]},
+    "an empty name in an operand": {"$set": {"a": {"": 1}}},
+    "an empty name in a merge patch": {"a": {"": None}},
+    "an integer beyond 64 bits": {"$set": {"a": [-(2**63) - 1]}},
+    "an integer beyond 64 bits in a merge patch": {"a": 2**64},
+    "an operand that stands too deep": {"$set": {"a.b.c": DEEP_28}},
+    "an operand that stands too deep at the end of a long path": {"$set": {".".join(["a"] * 30): {}}},
+    "an element that stands too deep": {"$push": {"a.b": DEEP_28}},
+    "elements that stand too deep": {"$addToSet": {"a.b": {"$each": [DEEP_28]}}},
+    "an array that stands too deep": {"$push": {".".join(["a"] * 30): 1}},
+    "a path that is too long": {"$set": {".".join(["a"] * 31): 1}},
+    "a merge patch that is too deep": {"a": {"b": {"c": DEEP_28}}},
+    "a number": 1,
+    "text": "a",
+    "null": None,
+    "true": True,
+    "an array that holds no object": [{"a": 1}, 1],
+    "an array in an array": [[{"a": 1}]],
+    "a fault in the second of an array": [{"a": 1}, {"$foo": {}}],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_ANY_VALUE)
+def test_what_no_value_could_take_is_refused_when_it_is_read(name: str) -> None:
+    with pytest.raises(InvalidOperation):
+        parse(REFUSED_BY_ANY_VALUE[name])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"$set": {"a.b": DEEP_28}}, {"$set": {".".join(["a"] * 30): 1}}, {"$push": {"a": DEEP_28}}, {"a": {"b": DEEP_28}}],
+    ids=lambda document: str(document)[:30],
+)
+def test_what_stands_thirty_deep_is_taken(document: object) -> None:
+    assert values.normal(applied({}, document))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], object]] = {
+    "$set through a scalar": ({"a": 1}, {"$set": {"a.b": 1}}),
+    "$set through null": ({"a": None}, {"$set": {"a.b": 1}}),
+    "$set through an array": ({"a": [{}]}, {"$set": {"a.0": 1}}),
+    "$set through text": ({"a": {"b": "x"}}, {"$set": {"a.b.c": 1}}),
+    "$inc of text": ({"a": "1"}, {"$inc": {"a": 1}}),
+    "$inc of null": ({"a": None}, {"$inc": {"a": 1}}),
+    "$inc of true": ({"a": True}, {"$inc": {"a": 1}}),
+    "$inc of an object": ({"a": {}}, {"$inc": {"a": 1}}),
+    "$inc past the greatest integer": ({"a": 2**63 - 1}, {"$inc": {"a": 1}}),
+    "$inc past the least integer": ({"a": -(2**63)}, {"$inc": {"a": -1}}),
+    "$inc past the greatest double": ({"a": 1.7e308}, {"$inc": {"a": 1.7e308}}),
+    "$min of text and number": ({"a": "1"}, {"$min": {"a": 1}}),
+    "$min of null": ({"a": None}, {"$min": {"a": 1}}),
+    "$max of number and text": ({"a": 1}, {"$max": {"a": "1"}}),
+    "$max of true": ({"a": True}, {"$max": {"a": 2}}),
+    "$push to a scalar": ({"a": 1}, {"$push": {"a": 1}}),
+    "$push to an object": ({"a": {}}, {"$push": {"a": 1}}),
+    "$push to null": ({"a": None}, {"$push": {"a": 1}}),
+    "$push of none to a scalar": ({"a": 1}, {"$push": {"a": {"$each": []}}}),
+    "$addToSet to text": ({"a": "x"}, {"$addToSet": {"a": 1}}),
+    "$push through an array": ({"a": [[]]}, {"$push": {"a.0": 1}}),
+    "the second of an array": ({"a": 1}, [{"$set": {"b": 1}}, {"$push": {"a": 1}}]),
+    "an overflow that a later change would undo": ({"a": 2**63 - 1}, [{"$inc": {"a": 1}}, {"$inc": {"a": -1}}]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_update_that_does_not_fit_is_refused(name: str) -> None:
+    before, document = REFUSED[name]
+    with pytest.raises(InvalidOperation):
+        applied(before, document)
+
+
+def test_a_refusal_names_the_operator_and_not_the_value() -> None:
+    with pytest.raises(InvalidOperation) as refusal:
+        applied({"secret": "hunter2"}, {"$inc": {"secret": 1}})
+    assert "$inc" in refusal.value.detail
+    assert "hunter2" not in refusal.value.detail
+
+
+RFC_7396_APPENDIX_A: list[tuple[Any, Any, Any]] = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    (["a", "b"], ["c", "d"], ["c", "d"]),
+    ({"a": "b"}, ["c"], ["c"]),
+    ({"a": "foo"}, None, None),
+    ({"a": "foo"}, "bar", "bar"),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+]
+
+
+@pytest.mark.parametrize(("target", "patch", "result"), RFC_7396_APPENDIX_A, ids=str)
+def test_the_cases_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
+    # A value and a merge patch are objects here, so every case stands inside a member as well.
+    wanted = {} if result is None else {"m": result}
+    assert same(applied({"m": target}, {"m": patch}), wanted)
+    if isinstance(target, dict) and isinstance(patch, dict):
+        assert same(applied(target, patch), result)
+
+
+def test_an_update_can_be_applied_again_and_again() -> None:
+    changes = parse([{"$set": {"a": {"l": []}}}, {"$push": {"a.l": {"x": [1]}}}, {"$push": {"a.l": 2}}, {"b": [[]]}])
+    first = updates.apply(b"{}", changes)
+    again = updates.apply(first, parse({"$push": {"a.l": 3}}))
+    assert updates.apply(b"{}", changes) == first
+    assert values.decode(again) == {"a": {"l": [{"x": [1]}, 2, 3]}, "b": [[]]}
+
+
+# By example from nowhere
+
+names = st.sampled_from(["a", "b", "c"])
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, 1, -1, 2, 2**53, 2**63 - 1, -(2**63), 0.5, 1.0, -0.0, 1.5e308, 1e18, 2.0**63]),
+    st.sampled_from(["", "a", "b", "ü"]),
+)
+members = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=5
+)
+objects = st.dictionaries(names, members, max_size=3)
+paths = st.lists(names, min_size=1, max_size=3).map(".".join)
+elements = members | st.builds(lambda each: {"$each": each}, st.lists(members, max_size=3))
+operator_documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "$set": st.dictionaries(paths, members, max_size=2),
+        "$unset": st.lists(paths, max_size=2) | st.dictionaries(paths, st.none(), max_size=2),
+        "$inc": st.dictionaries(paths, scalars, max_size=2),
+        "$min": st.dictionaries(paths, scalars, max_size=2),
+        "$max": st.dictionaries(paths, scalars, max_size=2),
+        "$push": st.dictionaries(paths, elements, max_size=2),
+        "$addToSet": st.dictionaries(paths, elements, max_size=2),
+    },
+)
+changes = operator_documents | objects
+documents = changes | st.lists(changes, max_size=3)
+
+
+def parsed(document: object) -> updates.Changes | None:
+    try:
+        return parse(document)
+    except InvalidOperation:
+        return None
+
+
+def outcome(value: bytes, *each: updates.Changes) -> object:
+    try:
+        for one in each:
+            value = updates.apply(value, one)
+    except InvalidOperation:
+        return "refused"
+    return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+
+
+legal_documents = documents.map(parsed).filter(lambda found: found is not None)
+legal_changes: Any = legal_documents
+
+
+@settings(max_examples=400, deadline=None)
+@given(objects, legal_changes, legal_changes)
+def test_two_folded_into_one_do_what_they_do_in_turn(
+    value: dict[str, Any], first: updates.Changes, second: updates.Changes
+) -> None:
+    text = values.encode(value)
+    assert outcome(text, fold(first, second)) == outcome(text, first, second)
+
+
+same_kind = st.sampled_from(["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet", None])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), objects)
+def test_two_of_one_kind_folded_do_what_they_do_in_turn(data: st.DataObject, value: dict[str, Any]) -> None:
+    operator = data.draw(same_kind)
+    operand = {"$push": elements, "$addToSet": elements, "$set": members}.get(operator or "", scalars)
+    document = (
+        objects if operator is None else st.dictionaries(paths, operand, max_size=2).map(lambda one: {operator: one})
+    )
+    first, second = parsed(data.draw(document)), parsed(data.draw(document))
+    if first is not None and second is not None:
+        text = values.encode(value)
+        assert outcome(text, fold(first, second)) == outcome(text, first, second)
+
+
+@settings(max_examples=300, deadline=None)
+@given(objects, legal_changes)
+def test_no_update_makes_an_illegal_value(value: dict[str, Any], change: updates.Changes) -> None:
+    try:
+        result = updates.apply(values.encode(value), change)
+    except InvalidOperation:
+        return
+    assert orjson.dumps(values.normal(values.decode(result))) == result
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects, legal_changes)
+def test_applying_an_update_does_not_change_it(value: dict[str, Any], change: updates.Changes) -> None:
+    text = values.encode(value)
+    before = repr(change)
+    first = outcome(text, change)
+    assert repr(change) == before
+    assert outcome(text, change) == first
+
+
+FOLDED_INTO_ONE: dict[str, tuple[object, object, object]] = {
+    "$set then $set": ({"$set": {"a": 1, "b": 1}}, {"$set": {"a": 2}}, {"$set": {"a": 2, "b": 1}}),
+    "$push then $push": ({"$push": {"a": 1}}, {"$push": {"a": 2}}, {"$push": {"a": {"$each": [1, 2]}}}),
+    "$max then $max": ({"$max": {"a": 1}}, {"$max": {"a": 2}}, {"$max": {"a": 2}}),
+    "$min then $min": ({"$min": {"a": "x"}}, {"$min": {"a": "b"}}, {"$min": {"a": "b"}}),
+    "different paths": ({"$inc": {"a": 1}}, {"$inc": {"b": 1}}, {"$inc": {"a": 1, "b": 1}}),
+    "merge patches": ({"a": {"x": 1}, "b": 1}, {"a": {"y": None}, "b": None}, {"a": {"x": 1, "y": None}, "b": None}),
+    "nothing then something": ([], {"$inc": {"a": 1}}, {"$inc": {"a": 1}}),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED_INTO_ONE)
+def test_two_become_one_where_that_is_exact(name: str) -> None:
+    first, second, together = FOLDED_INTO_ONE[name]
+    assert fold(parse(first), parse(second)) == parse(together)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"$inc": {"a": 1}}, {"$inc": {"a": 2}}),
+        ({"$set": {"a": 1}}, {"$inc": {"a": 1}}),
+        ({"$set": {"a": {}}}, {"$set": {"a.b": 1}}),
+        ({"a": None}, {"a": {"b": 1}}),
+        ({"a": 1}, {"$set": {"a": 2}}),
+        ({"$max": {"a": 1}}, {"$max": {"a": "x"}}),
+    ],
+    ids=str,
+)
+def test_two_stay_two_where_one_would_not_be_exact(first: object, second: object) -> None:
+    assert fold(parse(first), parse(second)) == parse(first) + parse(second)
+
+
+def test_a_read_update_says_what_it_will_do() -> None:
+    assert parse({"a": None}) == (MergePatch({"a": None}),)
+    assert parse([{"$unset": ["a.b"]}, {"$push": {"c": 1}}]) == (
+        Edits((Edit("$unset", ("a", "b"), None),)),
+        Edits((Edit("$push", ("c",), [1]),)),
+    )
+
+
+def test_an_array_of_changes_has_a_bound() -> None:
+    assert len(parse([{}] * updates.CHANGES_MAX)) == updates.CHANGES_MAX
+    with pytest.raises(TooLarge, match="an update may have 100000 changes"):
+        parse([{}] * (updates.CHANGES_MAX + 1))

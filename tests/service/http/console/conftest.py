@@ -1,0 +1,68 @@
+"""A service with a console, and a browser that looks at it."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+from servers import chromium
+from support.running import Service, running
+
+CONFIG = """
+stores:
+  local: {kind: memory}
+  gone: {kind: redis, url: "redis://127.0.0.1:1/0"}
+tables:
+  aircraft: {store: local, key: {tailnum: string}, ttl_s: 86400}
+  cached: {store: local, cache: {records_max: 100, ttl_s: 600}}
+  limited: {store: local, read: {rate_per_s: 1, burst: 1}, deadline_s: 0.05}
+  numbers: {store: local, key: {id: integer}}
+  quiet: {store: local}
+  sessions: {store: gone, deadline_s: 0.5}
+  visits: {store: local, key: {user: string, day: integer}}
+console: {edit: %s}
+"""
+
+
+@pytest.fixture(scope="package")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose console changes records."""
+    with _serving(tmp_path_factory.mktemp("console"), edit=True) as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose console only shows, as it is where nothing is said."""
+    with _serving(tmp_path_factory.mktemp("console"), edit=False) as started:
+        yield started
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service.url, timeout=30) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    """A browser without a window."""
+    program = chromium.chromium()
+    async with async_playwright() as driver:
+        started = await driver.chromium.launch(
+            executable_path=program,
+            args=[*chromium.ARGUMENTS],
+            chromium_sandbox=False,  # it cannot be had as root
+            env={"HOME": str(tmp_path_factory.mktemp("home"))},
+        )
+        yield started
+        await started.close()
+
+
+def _serving(directory: Path, *, edit: bool) -> AbstractContextManager[Service]:
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG % str(edit).lower())
+    return running(directory, config)

@@ -1,0 +1,69 @@
+"""The page of the HTTP interface works in a browser that lets it do no more than it needs."""
+
+import re
+
+import httpx
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, expect
+
+from service.http.console.looking import WITHIN_MS
+from support.running import Service
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.mark.browser
+async def test_the_page_shows_the_interface_and_is_refused_nothing(browser: Browser, service: Service) -> None:
+    said: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            said.append(message.text)
+
+    page = await browser.new_page()
+    page.set_default_timeout(WITHIN_MS)
+    try:
+        page.on("console", note)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        await page.goto(f"{service.url}/docs")
+        await expect(page.get_by_role("heading", name=re.compile("Tableside"))).to_be_visible()
+        await page.get_by_role("button", name=re.compile("livez")).first.click()
+        await page.get_by_role("button", name="Try it out").click()
+        await page.get_by_role("button", name="Execute").click()
+        await expect(page.get_by_text('"status": "alive"').first).to_be_visible()
+    finally:
+        await page.close()
+    assert said == []
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect"])
+async def test_pages_may_do_what_they_need_and_no_more(service: Service, path: str) -> None:
+    async with httpx.AsyncClient(base_url=service.url) as client:
+        headers = (await client.get(path)).headers
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "script-src 'unsafe-inline'" not in policy
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/v1/tables", "no-cache"),
+        ("/v1/tables/visits/records/absent/1", "no-cache"),
+        ("/v1/tables/absent/records/1", "no-cache"),
+        ("/metrics", "no-cache"),
+        ("/console", "no-store"),
+        ("/static-offline-docs/swagger-ui.css", "no-cache"),
+    ],
+)
+async def test_every_answer_says_how_it_may_be_kept_and_is_taken_for_nothing_else(
+    service: Service, path: str, kept: str
+) -> None:
+    async with httpx.AsyncClient(base_url=service.url) as client:
+        headers = (await client.get(path)).headers
+    assert headers.get_list("Cache-Control") == [kept]
+    assert headers.get_list("X-Content-Type-Options") == ["nosniff"]

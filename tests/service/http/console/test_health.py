@@ -1,0 +1,52 @@
+"""Stores are asked at most once in a while, and no page waits for one that does not answer."""
+
+import asyncio
+
+from support.virtual_time import in_virtual_time, now
+from tableside.core.errors import StoreUnavailable
+from tableside.http.console.health import AGE_MAX_S, WAIT_MAX_S, Health, Stores
+
+
+class Asked:
+    def __init__(self, answers_after_s: float = 0.0, error: StoreUnavailable | None = None) -> None:
+        self.times = 0
+        self.error = error
+        self._answers_after_s = answers_after_s
+
+    async def __call__(self) -> Stores:
+        self.times += 1
+        await asyncio.sleep(self._answers_after_s)
+        return {"local": self.error}
+
+
+@in_virtual_time
+async def test_many_who_look_ask_once() -> None:
+    health, asked = Health(), Asked(0.1)
+    found = await asyncio.gather(*(health.stores(asked) for _ in range(10)))
+    assert found == [{"local": None}] * 10
+    assert await health.stores(asked) == {"local": None}
+    assert asked.times == 1
+    await asyncio.sleep(AGE_MAX_S)
+    await health.stores(asked)
+    assert asked.times == 2
+
+
+@in_virtual_time
+async def test_a_store_that_does_not_answer_holds_nothing_up() -> None:
+    health, asked = Health(), Asked(2.0, StoreUnavailable("no answer"))
+    began = now()
+    assert await health.stores(asked) == {}
+    assert now() - began == WAIT_MAX_S
+    await asyncio.sleep(2)
+    assert await health.stores(asked) == {"local": asked.error}
+    assert asked.times == 1
+    await health.close()
+
+
+@in_virtual_time
+async def test_closing_ends_the_question() -> None:
+    health = Health()
+    await health.stores(Asked(3600.0))
+    began = now()
+    await health.close()
+    assert now() == began

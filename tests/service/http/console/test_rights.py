@@ -1,0 +1,86 @@
+"""With tokens, the console is no way round them."""
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.running import running
+
+pytestmark = pytest.mark.server
+
+CONFIG = """
+stores: {local: {kind: memory}}
+tables: {mine: {store: local}, shown: {store: local}, secret: {store: local}}
+console: {edit: true}
+auth:
+  tokens:
+    - {name: me, sha256: "%s", read: [mine, shown], write: [mine]}
+    - {name: root, sha256: "%s", read: ["*"], write: ["*"]}
+"""
+FROM_A_PAGE = {"HX-Request": "true", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client with a token that may not do everything, of a service with one record in each table."""
+    directory: Path = tmp_path_factory.mktemp("rights")
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG % (sha256(b"mine").hexdigest(), sha256(b"all").hexdigest()))
+    with running(directory, config) as service, httpx.Client(base_url=service.url) as opened:
+        for table in ("mine", "shown", "secret"):
+            path = f"/v1/tables/{table}/records/a"
+            assert opened.put(path, json={"n": 1}, headers={"Authorization": "Bearer all"}).status_code == 204
+        opened.headers["Authorization"] = "Bearer mine"
+        yield opened
+
+
+def test_without_a_token_there_is_no_page(client: httpx.Client) -> None:
+    answer = httpx.get(f"{client.base_url}/console")
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+
+
+def test_only_what_may_be_read_is_shown(client: httpx.Client) -> None:
+    page = client.get("/console").text
+    assert re.findall(r'<th scope="row"><a id="to-([^"]+)"', page) == ["mine", "shown"]
+    assert "secret" not in page
+    assert "<b>All well.</b>" in page
+
+
+@pytest.mark.parametrize("path", ["", "/live", "/records", "/record?k0=a"])
+def test_a_table_that_may_not_be_read_has_no_page(client: httpx.Client, path: str) -> None:
+    answer = client.get(f"/console/tables/secret{path}")
+    assert answer.status_code == 403
+    assert "<code>forbidden</code>" in answer.text
+    assert client.get(f"/console/tables/mine{path}").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_who_may_not_read_a_table_is_not_told_whether_it_is_there(client: httpx.Client, method: str) -> None:
+    answers = [
+        client.request(method, f"/console/tables/{table}/record?k0=a&etag=x", headers=FROM_A_PAGE)
+        for table in ("secret", "nowhere")
+    ]
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert answers[0].text == answers[1].text
+
+
+def test_a_table_that_may_only_be_read_is_not_changed(client: httpx.Client) -> None:
+    path = "/console/tables/shown/record?k0=a"
+    assert "Save" not in client.get(path).text
+    assert "Save" in client.get("/console/tables/mine/record?k0=a").text
+    etag = client.get("/v1/tables/shown/records/a").headers["ETag"].strip('"')
+    put = client.put(path, data={"value": "{}", "etag": etag}, headers=FROM_A_PAGE)
+    delete = client.delete(f"{path}&etag={etag}", headers=FROM_A_PAGE)
+    for answer in (put, delete):
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert client.get("/v1/tables/shown/records/a").json() == {"n": 1}
+
+
+def test_what_may_be_written_is(client: httpx.Client) -> None:
+    path = "/console/tables/mine/record?k0=new"
+    assert "The record was made." in client.put(path, data={"value": '{"n": 2}'}, headers=FROM_A_PAGE).text
+    assert client.get("/v1/tables/mine/records/new").json() == {"n": 2}

@@ -1,0 +1,83 @@
+"""How often the metrics are read: often for who looks, seldom for nobody, and never for much of the time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+
+from support.virtual_time import in_virtual_time, now
+from tableside.http.console.counts import Counts
+from tableside.http.console.history import History
+from tableside.http.console.reading import Reading
+from tableside.http.console.sampler import EVERY_S, SHARE_MAX, UNWATCHED_EVERY_S, WATCHED_S, Sampler
+
+
+def at_cost(cost_s: float, times: list[float]) -> Callable[[], Awaitable[tuple[Reading, float]]]:
+    async def reading() -> tuple[Reading, float]:
+        times.append(now())
+        return Reading({}, Counts(), {}), cost_s
+
+    return reading
+
+
+@asynccontextmanager
+async def running(sampler: Sampler) -> AsyncIterator[None]:
+    task = asyncio.create_task(sampler.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_it_reads_seldom_while_nobody_looks() -> None:
+    times: list[float] = []
+    async with running(Sampler(History(), at_cost(0.0, times))):
+        await asyncio.sleep(10 * UNWATCHED_EVERY_S + 1)
+    assert [after - before for before, after in pairwise(times)] == [UNWATCHED_EVERY_S] * 10
+
+
+@in_virtual_time
+async def test_it_reads_often_while_somebody_looks_and_for_a_while_after() -> None:
+    times: list[float] = []
+    sampler = Sampler(History(), at_cost(0.0, times))
+    async with running(sampler):
+        await asyncio.sleep(5)
+        sampler.looked()
+        looked = now()
+        await asyncio.sleep(WATCHED_S * 2)
+    often = [at for at in times if looked <= at < looked + WATCHED_S]
+    assert often[0] == looked
+    assert len(often) == WATCHED_S / EVERY_S
+    assert times[-1] - times[-2] == UNWATCHED_EVERY_S
+
+
+@in_virtual_time
+async def test_the_more_there_is_to_read_the_less_often_it_is_read() -> None:
+    times: list[float] = []
+    sampler = Sampler(History(), at_cost(0.3, times))
+    async with running(sampler):
+        for _ in range(600):
+            sampler.looked()
+            await asyncio.sleep(1)
+    assert len(times) * 0.3 <= 600 * SHARE_MAX + 0.3
+
+
+@in_virtual_time
+async def test_a_reading_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    history, asked = History(), 0
+
+    async def reading() -> tuple[Reading, float]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ValueError
+        return Reading({}, Counts(), {}), 0.0
+
+    async with running(Sampler(history, reading)):
+        await asyncio.sleep(UNWATCHED_EVERY_S + 1)
+    assert len(history) == 1
+    assert "cannot be read for the console" in caplog.text

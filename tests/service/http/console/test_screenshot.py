@@ -1,0 +1,140 @@
+"""The pictures in the documentation: of a real service that was really asked, for as long as a plot is wide.
+
+`TABLESIDE_SCREENSHOT=docs/images scripts/run pytest tests/service/http/console/test_screenshot.py` makes them anew.
+"""
+
+import asyncio
+import math
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, expect
+
+from service.http.console.looking import looking
+from support.running import running
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+FOLDER_VARIABLE = "TABLESIDE_SCREENSHOT"
+TRAFFIC_S = 615
+BURST_S = 45
+BURST_EVERY_S = 190
+AIRCRAFT = 3000
+
+CONFIG = """
+stores:
+  local: {kind: rocksdb, path: ./data}
+  scratch: {kind: memory}
+  cache: {kind: redis, url: "redis://127.0.0.1:1/0"}
+tables:
+  aircraft: {store: local, key: {tailnum: string}, ttl_s: 86400, cache: {records_max: 2000, ttl_s: 60, absent_ttl_s: 5}}
+  profiles: {store: local}
+  sessions: {store: cache}
+  settings: {store: scratch}
+  visits: {store: scratch, key: {user: string, day: integer}, write: {rate_per_s: 150}, deadline_s: 0.3}
+console: {edit: true}
+"""
+
+Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+@pytest.fixture
+def folder() -> Path:
+    """Where the pictures go."""
+    if (named := os.environ.get(FOLDER_VARIABLE)) is None:
+        pytest.skip(f"takes ten minutes: {FOLDER_VARIABLE} names no folder")
+    found = Path(named).resolve()
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser, tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text(CONFIG)
+    with running(tmp_path, config) as service:
+        async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
+            asking = [
+                asyncio.create_task(often(client, per_s, ask))
+                for per_s, ask in ((60, get), (12, put), (8, batch), (5, visit))
+            ]
+            try:
+                await looked_at(client)
+                await pictures(browser, service.url, folder)
+            finally:
+                for task in asking:
+                    task.cancel()
+                await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def looked_at(client: httpx.AsyncClient) -> None:
+    """Look, so that it is sampled often, until a plot is full."""
+    for _ in range(TRAFFIC_S // 15):
+        assert (await client.get("/console")).status_code == 200
+        await asyncio.sleep(15)
+
+
+async def pictures(browser: Browser, url: str, folder: Path) -> None:
+    async with looking(browser) as page:
+        await page.goto(f"{url}/console")
+        await expect(page.get_by_role("heading", name="All tables together")).to_be_visible()
+        await page.wait_for_timeout(2500)
+        await page.screenshot(path=folder / "console.png", full_page=True)
+    async with looking(browser, dark=True) as page:
+        await page.goto(f"{url}/console/tables/aircraft/records?prefix=N1")
+        await page.get_by_label("tailnum").fill("N1")
+        await page.get_by_role("button", name="Look up").click()
+        await expect(page.get_by_role("button", name="Save")).to_be_visible()
+        await page.wait_for_timeout(2500)
+        await page.screenshot(path=folder / "console-table.png", full_page=True)
+
+
+async def often(client: httpx.AsyncClient, per_s: float, ask: Ask) -> None:
+    """Ask again and again, now more often and now less."""
+    while True:
+        await ask(client)
+        await asyncio.sleep(random.expovariate(per_s * (1 + 0.6 * math.sin(time.monotonic() / 60))))
+
+
+async def get(client: httpx.AsyncClient) -> httpx.Response:
+    return await client.get(f"/v1/tables/aircraft/records/N{int(random.paretovariate(0.5)) % AIRCRAFT}")
+
+
+async def put(client: httpx.AsyncClient) -> httpx.Response:
+    number = int(random.paretovariate(0.3)) % AIRCRAFT
+    value = {
+        "manufacturer": random.choice(["AIRBUS", "BOEING", "EMBRAER"]),
+        "seats": random.randrange(20, 400),
+        "engines": {"count": 2, "type": "turbo-fan"},
+        "routes": random.sample(["ATL", "BOS", "EWR", "JFK", "LAX", "ORD"], 3),
+    }
+    return await client.put(f"/v1/tables/aircraft/records/N{number}", json=value)
+
+
+async def batch(client: httpx.AsyncClient) -> httpx.Response:
+    operations = [
+        {"op": "update", "key": f"user-{random.randrange(5000)}", "update": {"$inc": {"visits": 1}}, "default": {}}
+        if random.random() < 0.1
+        else {"op": "get", "key": f"user-{random.randrange(5000)}"}
+        for _ in range(random.randrange(10, 60))
+    ]
+    return await client.post("/v1/tables/profiles/batch", json={"operations": operations})
+
+
+async def visit(client: httpx.AsyncClient) -> httpx.Response:
+    """Count visits; in a burst more of them than the table's limit lets through."""
+    count = 45 if time.monotonic() % BURST_EVERY_S < BURST_S else 10
+    operations = [
+        {
+            "op": "update",
+            "key": [f"user-{random.randrange(50)}", day],
+            "update": {"$inc": {"n": 1}},
+            "default": {"n": 0},
+        }
+        for day in random.sample(range(300), count)
+    ]
+    return await client.post("/v1/tables/visits/batch", json={"operations": operations})

@@ -1,0 +1,53 @@
+"""With several workers, every one of them shows what all of them did."""
+
+import re
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.running import running
+
+pytestmark = pytest.mark.server
+
+CONFIG = """
+stores: {cache: {kind: redis, url: "%s"}}
+tables: {console-workers: {store: cache}}
+"""
+GETS = 60
+PAGES = 8
+SHOWN_MAX_S = 12.0
+ROUNDING = 0.06
+"""How far off a rate may be that a page shows with few digits."""
+ROUNDING_S = 0.5
+"""How far off the time may be that a page shows in whole seconds."""
+
+
+def shown(client: httpx.Client) -> tuple[float, float]:
+    """Return how many gets found nothing, at the least and at the most, in the time that a page of the table shows."""
+    page = client.get("/console/tables/console-workers/live").text
+    seconds = re.search(r"last ([\d.]+) s<", page)
+    per_s = re.search(r"absent</th><td class=\"number\">([\d.]+) /s", page)
+    if not seconds or not per_s:
+        return 0.0, 0.0
+    time_s, rate = float(seconds[1]), float(per_s[1])
+    return (time_s - ROUNDING_S) * rate * (1 - ROUNDING), (time_s + ROUNDING_S) * rate * (1 + ROUNDING)
+
+
+def test_a_page_counts_what_every_worker_did(redis_url: str, tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text(CONFIG % redis_url)
+    anew = httpx.Limits(max_keepalive_connections=0)  # on each connection, whichever worker is faster answers
+    with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
+        for _ in range(PAGES):
+            shown(client)  # so that each worker has counted before
+        for number in range(GETS):
+            assert client.get(f"/v1/tables/console-workers/records/{number}").status_code == 404
+        right, until = 0, time.monotonic() + SHOWN_MAX_S
+        while right < PAGES and time.monotonic() < until:
+            least, most = shown(client)
+            assert least <= GETS
+            right = right + 1 if most >= GETS else 0  # in succession, so that pages of every worker are among them
+            time.sleep(0.1)
+        assert right == PAGES

@@ -1,0 +1,378 @@
+"""The OpenAPI document: legal, about every route and no other, and true of what the service answers."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pyarrow as pa
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import strategies as st
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events, from_schema
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from starlette.routing import Route
+
+from support.running import Service, running
+from tableside.app import create_app
+from tableside.http import openapi
+from tableside.http.wire.problems import STATUS
+from tableside.settings import checked
+
+pytestmark = pytest.mark.server
+JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
+CONFIG = """
+stores:
+  local: {kind: memory}
+  other: {kind: memory}
+  shards: {kind: partitioned, partitions: [local, other]}
+tables:
+  fuzzed: {store: local}
+  spread: {store: shards}
+"""
+
+NOT_DESCRIBED = {"/docs/oauth2-redirect"}
+"""The page's own business."""
+
+DOCUMENT: dict[str, Any] = openapi.document("1.2.3")
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service on memory that has an ordinary table and a partitioned one."""
+    directory = tmp_path_factory.mktemp("fuzzed")
+    config = directory / "tableside.yaml"
+    config.write_text(CONFIG)
+    with running(directory, config) as started:
+        yield started
+
+
+# The document itself
+
+
+def test_the_document_is_legal_openapi() -> None:
+    OPENAPI_31_VALIDATOR.validate(DOCUMENT)
+
+
+def test_every_schema_is_legal_and_holds_its_own_examples() -> None:
+    assert DOCUMENT["components"]["schemas"]
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        jsonschema_rs.meta.validate(schema)
+        validator = validator_of(f"#/components/schemas/{name}")
+        for example in schema.get("examples", []):
+            validator.validate(example)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in set(re.findall(r'"(#/[^"]+)"', json.dumps(DOCUMENT))):
+        found: Any = DOCUMENT
+        for step in reference[2:].split("/"):
+            found = found[step]
+
+
+def test_every_link_leads_to_an_operation_and_its_parameters() -> None:
+    operations = {operation["operationId"]: (path, operation) for path, _, operation in described()}
+    for _, _, operation in described():
+        for answer in operation["responses"].values():
+            for link in answer.get("links", {}).values():
+                path, target = operations[link["operationId"]]
+                known = {parameter["name"] for parameter in parameters_of(path, target)}
+                assert {name.rpartition(".")[2] for name in link["parameters"]} <= known
+
+
+def test_operations_have_names_of_their_own_and_summaries() -> None:
+    names = [operation["operationId"] for _, _, operation in described()]
+    assert len(set(names)) == len(names)
+    assert all(operation["summary"] for _, _, operation in described())
+
+
+def test_the_codes_of_problems_are_the_closed_list() -> None:
+    problem = DOCUMENT["components"]["schemas"]["Problem"]["properties"]
+    assert problem["code"]["enum"] == sorted(STATUS)
+    assert problem["status"]["enum"] == sorted(set(STATUS.values()))
+
+
+def test_every_answer_of_400_or_more_is_a_problem_and_every_answer_has_a_request_id() -> None:
+    for _, method, operation in described():
+        for status, answer in operation["responses"].items():
+            assert "X-Request-Id" in answer["headers"]
+            if int(status) >= 400 and method != "head":
+                assert list(answer["content"]) == ["application/problem+json"]
+
+
+def test_every_route_is_described_and_every_path_is_a_route() -> None:
+    app = create_app(checked({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
+    assert routed(app) == {(path, method.upper()) for path, method, _ in described()}
+
+
+def test_the_service_serves_the_document_and_its_version(fuzzed: Service) -> None:
+    served = httpx.get(f"{fuzzed.url}/openapi.json").json()
+    assert served == openapi.document(served["info"]["version"])
+
+
+def test_the_page_of_documentation_needs_nothing_from_elsewhere(fuzzed: Service) -> None:
+    page = httpx.get(f"{fuzzed.url}/docs")
+    assert page.status_code == 200
+    addresses = re.findall(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)""", page.text)
+    assert len(addresses) >= 4
+    for address in addresses:
+        assert re.match("/[^/]", address)
+        assert httpx.get(fuzzed.url + address).status_code == 200
+    assert "//" not in re.sub("<!--.*?-->|//.*", "", page.text.replace("://", "//"))
+    assert "@import" not in httpx.get(f"{fuzzed.url}/static-offline-docs/swagger-ui.css").text
+
+
+# The service against its document
+
+
+CHECKS = [
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "response_headers_conformance",
+    "negative_data_rejection",
+    "unsupported_method",
+    "allow_header_conformance",
+    "missing_required_header",
+    "ensure_resource_availability",
+]
+
+
+def test_random_requests_are_answered_as_the_document_says(fuzzed: Service, full: bool) -> None:
+    """Examples, borders, random and wrong data, and walks along the links, over HTTP."""
+    seen = checked_run(loaded(fuzzed, full))
+    assert {status for _, status in seen} >= {200, 204, 304, 400, 404, 405, 412, 415, 422}
+    assert seen[JSON, 200] > 100
+
+
+def test_random_requests_to_a_partitioned_table_are_answered_as_the_document_says(fuzzed: Service, full: bool) -> None:
+    seen = checked_run(loaded(fuzzed, full, table="spread"))
+    assert {status for _, status in seen} >= {200, 204, 304, 400, 404, 405, 412, 415, 422}
+    assert 501 not in {status for _, status in seen}
+
+
+@pytest.mark.parametrize("table", ["fuzzed", "spread"])
+def test_random_arrow_batches_are_answered_as_the_document_says(fuzzed: Service, table: str, full: bool) -> None:
+    """Streams that are legal, that hold wrong cells or columns, and that were cut or altered."""
+    seen = checked_run(loaded(fuzzed, full, only=ARROW, table=table))
+    assert seen[ARROW, 200] > (50 if full else 12), seen
+    assert seen[ARROW, 400] > (50 if full else 12)
+
+
+def checked_run(schema: Any) -> Counter[tuple[str, int]]:
+    """Send what the schema generates, and return how often a media type ended in a status."""
+    faults: list[str] = []
+    seen = Counter[tuple[str, int]]()
+    for event in from_schema(schema).execute():
+        assert not isinstance(event, (events.NonFatalError, events.FatalError)), event
+        if isinstance(event, events.ScenarioFinished):
+            faults += faults_of(event)
+            seen.update(answered(event))
+    assert not faults, "\n\n".join(faults)
+    return seen
+
+
+def loaded(service: Service, full: bool, only: str | None = None, table: str = "fuzzed") -> Any:
+    document = httpx.get(f"{service.url}/openapi.json").json()
+    # Random names of tables would all lead to the same answer.
+    document["components"]["parameters"]["table"] |= {"schema": {"enum": [table]}, "example": table}
+    partitioned = "partitions" in httpx.get(f"{service.url}/v1/tables/{table}").json()
+    if not partitioned:
+        # Whatever they say, the answer is that the table has none.
+        for path in document["paths"].values():
+            for operation in path.values():
+                if isinstance(operation, dict):
+                    known = operation.get("parameters", [])
+                    operation["parameters"] = [one for one in known if not _of_partitions(one)]
+    if only is not None:
+        batch = document["paths"]["/v1/tables/{table}/batch"]
+        batch["post"]["requestBody"]["content"] = {only: {"schema": {"type": "string", "format": "binary"}}}
+        document["paths"] = {"/v1/tables/{table}/batch": batch}
+    schema = schemathesis.openapi.from_dict(
+        document, config=SchemathesisConfig.from_dict(settings(only, partitioned, full))
+    )
+    schema.config.base_url = service.url
+    return schema
+
+
+def _of_partitions(parameter: dict[str, Any]) -> bool:
+    return "partitions" in (parameter.get("name"), parameter.get("$ref", "").rpartition("/")[2])
+
+
+def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
+    # Fewer for a table with partitions no longer find a record that has not been modified.
+    examples, usual = ((20, 20) if partitioned else (60, 15)) if only is None else (400, 100)
+    # Legal by the schema is also what only the table can refuse, so acceptance is checked only as far as 400.
+    acceptance = {"enabled": True, "expected-statuses": ["2xx", "3xx", 404, 412, 422, 504]}
+    # An operation in a batch is refused in its result, and a cursor is legal only for its own scan.
+    exceptions = [
+        {"include-operation-id": "batch", "checks": off("negative_data_rejection", "positive_data_acceptance")},
+        {"include-operation-id": "scan", "checks": off("positive_data_acceptance")},
+    ]
+    checks = {"enabled": False, **{name: {"enabled": True} for name in CHECKS}}
+    if partitioned:
+        # A write may go to several partitions or none, a get asks one: the link between them cannot say which.
+        checks |= off("ensure_resource_availability")
+    return {
+        "seed": 20130101,
+        "workers": 1,
+        "continue-on-failure": True,
+        "generation": {
+            "max-examples": examples if full else usual,
+            "database": "none",
+            "allow-x00": False,
+            "no-shrink": True,
+        },
+        "checks": checks | {"positive_data_acceptance": acceptance},
+        "operations": exceptions,
+        # What it holds for legal at the borders does not always fit the patterns of headers.
+        "phases": {"coverage": {"checks": off("positive_data_acceptance")}},
+    }
+
+
+def off(*checks: str) -> dict[str, Any]:
+    return {check: {"enabled": False} for check in checks}
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    if case.operation.definition.raw.get("operationId") != "batch":
+        return
+    if case.media_type != ARROW:
+        case.query = {}  # The document says in words only that these are for Arrow.
+    elif isinstance(case.body, bytes) and sum(case.body) % 8:  # some keep parameters that do not fit
+        case.query = fitting(case.query or {}, case.body)
+
+
+def fitting(query: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return parameters that go with the stream's columns, which the document says in words only."""
+    try:
+        names = pa.ipc.open_stream(body).schema.names
+    except (pa.ArrowException, OSError):
+        return query
+    kept = {name: value for name, value in query.items() if name == "fields"}
+    op = {} if "op" in names else {"op": "put" if "value" in names else "update" if "update" in names else "get"}
+    return kept | op | ({"writer": "w"} if "sequence" in names and "writer" not in names else {})
+
+
+def faults_of(event: events.ScenarioFinished) -> Iterator[str]:
+    for case, checks in event.recorder.checks.items():
+        for check in checks:
+            if check.failure_info is not None:
+                failure = check.failure_info.failure
+                yield f"{told(event.recorder.interactions[case])}\n{type(failure).__name__}: {failure}"
+
+
+def told(interaction: Any) -> str:
+    request, response = interaction.request, interaction.response
+    sent = f"{request.method} {request.uri:.300}\n{request.headers}\n{request.body!r:.300}"
+    return sent if response is None else f"{sent}\n{response.status_code} {response.content!r:.300}"
+
+
+def answered(event: events.ScenarioFinished) -> Iterator[tuple[str, int]]:
+    for interaction in event.recorder.interactions.values():
+        if interaction.response is not None:
+            yield interaction.request.headers.get("Content-Type", [""])[0], interaction.response.status_code
+
+
+# Arrow streams, legal and not
+
+
+TEXTS = [None, "{}", '{"n":1}', '{"$inc":{"n":1}}', '{"n":null}', "[1", '{"n":1e400}', '{"_ts":1}', "[]", "null", ""]
+COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "op": (pa.dictionary(pa.int8(), pa.utf8()), ["get", "put", "update", "delete", "x", None]),
+    "value": (pa.binary(), TEXTS),
+    "update": (pa.utf8(), TEXTS),
+    "default": (pa.large_utf8(), TEXTS),
+    "if_match": (pa.utf8(), ["*", "x", None]),
+    "if_absent": (pa.bool_(), [True, False, None]),
+    "ttl_s": (pa.float64(), [1.0, -1.0, 0.0, float("nan"), float("inf"), None]),
+    "sequence": (pa.int64(), [0, 7, -1, 2**63 - 1, None]),
+    "writer": (pa.utf8(), ["w", "", None]),
+    "partitions": (pa.list_(pa.int8()), [None, [], [0], [1, 0], [-1], [None], [2], [0, None], [-1, 0]]),
+    "unknown": (pa.utf8(), [None]),
+}
+KEYS: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.utf8(), ["a", "b", "", "\0", None]),
+    (pa.large_utf8(), ["a", "b"]),
+    (pa.string_view(), ["a", "b"]),
+    (pa.dictionary(pa.int8(), pa.utf8()), ["a", "b", None]),
+    (pa.binary(), [b"a"]),
+    (pa.int32(), [1, None]),
+    (pa.struct([("0", pa.utf8()), ("1", pa.int64())]), [{"0": "a", "1": 1}, None]),
+]
+
+
+def arrow_stream(table: pa.Table, compression: str | None) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@st.composite
+def arrow_batches(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
+    """Arrow batches, of which some hold wrong columns or cells, and some were cut or altered."""
+    rows = draw(st.integers(0, 4))
+    columns = {"key": draw(st.sampled_from(KEYS))}
+    columns |= {name: COLUMNS[name] for name in draw(st.lists(st.sampled_from(sorted(COLUMNS)), unique=True))}
+    if draw(st.integers(0, 5)):
+        columns.pop("unknown", None)
+    arrays = {
+        name: pa.array(draw(st.lists(st.sampled_from(cells), min_size=rows, max_size=rows)), kind)
+        for name, (kind, cells) in columns.items()
+    }
+    body = arrow_stream(pa.table(arrays), draw(st.sampled_from([None, "lz4", "zstd"])))
+    match draw(st.integers(0, 5)):
+        case 0:
+            return body[: draw(st.integers(0, len(body) - 1))]
+        case 1:
+            at = draw(st.integers(0, len(body) - 1))
+            return body[:at] + bytes([body[at] ^ draw(st.integers(1, 255))]) + body[at + 1 :]
+    return body
+
+
+schemathesis.openapi.media_type(ARROW, arrow_batches())
+
+
+@schemathesis.serializer(ARROW)
+def as_it_is(context: object, value: bytes) -> bytes:
+    return value
+
+
+# What these tests share
+
+
+def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            if method != "parameters":
+                yield path, method, operation
+
+
+def parameters_of(path: str, operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for parameter in [*DOCUMENT["paths"][path]["parameters"], *operation.get("parameters", [])]:
+        name = parameter.get("$ref", "").rpartition("/")[2]
+        yield DOCUMENT["components"]["parameters"][name] if name else parameter
+
+
+def routed(app: FastAPI) -> set[tuple[str, str]]:
+    """Return what the application routes; HEAD, which every GET takes too, only where it was asked for by name."""
+    found = set()
+    for route in app.routes:
+        if isinstance(route, Route) and route.path not in NOT_DESCRIBED:
+            path = route.path.replace(":path}", "}")
+            methods = route.methods or set()
+            found |= {(path, method) for method in methods if method != "HEAD" or "PUT" in methods}
+    return found
+
+
+def validator_of(reference: str) -> jsonschema_rs.Validator:
+    return jsonschema_rs.Draft202012Validator({"$ref": reference, "components": DOCUMENT["components"]})

@@ -1,0 +1,253 @@
+"""TLS, certificates of clients, certificates that are renewed, and the port for probes."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from servers.process import free_port
+from support.certificates import Authority, Signed
+from support.running import Service, running
+from support.waiting import until
+from tableside.cli.main import app
+
+pytestmark = pytest.mark.server
+MEMORY = "stores: {s: {kind: memory}}\nauto_create: true\n"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def options(signed: Signed) -> list[str]:
+    return ["--ssl-certfile", str(signed.certificate), "--ssl-keyfile", str(signed.key)]
+
+
+def refused(arguments: list[str], **environment: str) -> str:
+    """Return the line with which a service does not start."""
+    ended = CliRunner().invoke(app, ["serve", *arguments], env=environment)
+    assert ended.exit_code == 2
+    [line] = ended.stderr.splitlines()
+    return line
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Service]:
+    """A service that speaks TLS, and has another port for probes."""
+    directory = tmp_path_factory.mktemp("secured")
+    with running(directory, probes_port=free_port(), options=options(authority.sign("server"))) as service:
+        yield service
+
+
+def test_records_are_written_and_read_over_tls(secured: Service, authority: Authority) -> None:
+    assert secured.url.startswith("https://")
+    with httpx.Client(verify=authority.trusting(), base_url=secured.url) as client:
+        assert client.put("/v1/tables/t/records/a", json={"n": 1}).is_success
+        assert client.get("/v1/tables/t/records/a").json() == {"n": 1}
+        big = {"text": "x" * 1_000_000}
+        assert client.put("/v1/tables/t/records/b", json=big).is_success
+        assert client.get("/v1/tables/t/records/b").json() == big
+
+
+def test_who_speaks_no_tls_gets_nothing(secured: Service) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.get(secured.url.replace("https", "http") + "/readyz")
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(f"{secured.url}/readyz")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_versions_from_1_2_on_are_spoken(secured: Service, authority: Authority, version: ssl.TLSVersion) -> None:
+    context = authority.trusting()
+    context.minimum_version = context.maximum_version = version
+    assert httpx.get(f"{secured.url}/livez", verify=context).status_code == 200
+
+
+def test_a_client_without_a_certificate_of_the_authority_is_refused(tmp_path: Path, authority: Authority) -> None:
+    other = Authority(tmp_path / "other", "another authority")
+    given = [*options(authority.sign("server")), "--ssl-ca-certs", str(authority.certificate)]
+    probes = free_port()
+    with running(tmp_path, probes_port=probes, options=given) as service:
+
+        def status(context: ssl.SSLContext) -> int:
+            return httpx.get(f"{service.url}/v1/tables", verify=context).status_code
+
+        assert status(authority.trusting(authority.sign("client"))) == 200
+        for context in (
+            authority.trusting(),
+            authority.trusting(other.sign("client")),
+            authority.trusting(authority.sign("late", expired=True)),
+        ):
+            with pytest.raises(httpx.TransportError):
+                status(context)
+        assert httpx.get(f"http://127.0.0.1:{probes}/readyz").status_code == 200
+
+
+def test_a_port_for_probes_has_nothing_else(tmp_path: Path) -> None:
+    probes = free_port()
+    with running(tmp_path, probes_port=probes) as service:
+        with httpx.Client(base_url=f"http://127.0.0.1:{probes}") as client:
+            for path in ("/livez", "/readyz", "/metrics"):
+                assert client.get(path).status_code == 200
+            for path in ("/v1/tables", "/v1/tables/t/records/a", "/console", "/openapi.json", "/livez/", "//livez"):
+                answer = client.get(path)
+                assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+            assert client.put("/v1/tables/t/records/a", json={}).status_code == 404
+        assert httpx.get(f"{service.url}/v1/tables/t").status_code == 404  # nothing was made
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+
+
+def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority: Authority, redis_url: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"stores: {{r: {{kind: redis, url: '{redis_url}'}}}}\ntables: {{t: {{store: r, name: tls}}}}\n")
+    probes = free_port()
+    given = options(authority.sign("server"))
+    with running(tmp_path, config, workers=2, probes_port=probes, options=given) as service:
+        with httpx.Client(verify=authority.trusting(), base_url=service.url) as client:
+            assert client.put("/v1/tables/t/records/a", json={"n": 1}).is_success
+        served = {httpx.get(f"http://127.0.0.1:{probes}/livez").status_code for _ in range(20)}
+        assert served == {200}
+        os.kill(service.pid, signal.SIGTERM)
+        until(lambda: "about to stop" in service.log.read_text())
+
+
+def shown(service: Service, authority: Authority) -> bytes:
+    """Return the certificate that the service shows, if it is one of the authority."""
+
+    async def connected() -> bytes:
+        port = int(service.url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=authority.trusting())
+        try:
+            return bytes(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    return asyncio.run(connected())
+
+
+def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then_with_any_kind_of_key(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    signed = authority.sign("server")
+    with running(tmp_path, probes_port=free_port(), options=options(signed)) as service:
+        with httpx.Client(verify=authority.trusting(), base_url=service.url) as kept:
+            assert kept.get("/livez").status_code == 200
+            before = shown(service, authority)
+            authority.sign("server")
+            until(lambda: shown(service, authority) != before)
+            assert kept.get("/livez").status_code == 200
+        renewed = shown(service, authority)
+        signed.certificate.write_text("half of a certif")
+        until(lambda: "was not renewed" in service.log.read_text())
+        assert shown(service, authority) == renewed
+        for kind in ("EC", "RSA", "EC", "RSA"):  # whichever kind of key was first
+            pem = authority.sign("server", kind=kind).certificate.read_text()
+            until(lambda pem=pem: shown(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
+
+
+def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(tmp_path: Path) -> None:
+    server, before, after = (Authority(tmp_path / name, f"authority {name}") for name in ("own", "before", "after"))
+    trusted = tmp_path / "authorities.pem"
+    trusted.write_bytes(before.certificate.read_bytes())
+    given = [*options(server.sign("server")), "--ssl-ca-certs", str(trusted)]
+
+    def contexts(client: Signed) -> list[ssl.SSLContext]:
+        made = [server.trusting(client) for _ in range(2)]
+        made[0].maximum_version = ssl.TLSVersion.TLSv1_2
+        return made
+
+    with running(tmp_path, probes_port=free_port(), options=given) as service:
+        old, new = contexts(before.sign("client")), contexts(after.sign("client"))
+        first = [asked(service, context) for context in old]
+        for context, session in zip(old, first, strict=True):
+            assert session is not None
+            assert asked(service, context, session) is not None  # so its session is one that can go on
+        trusted.write_bytes(after.certificate.read_bytes())
+        until(lambda: all(asked(service, context) is not None for context in new))
+        for context, session in zip(old, first, strict=True):
+            assert asked(service, context) is None
+            assert asked(service, context, session) is None
+
+
+def asked(service: Service, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+    """Return the session that a request was answered in, None if it was not answered."""
+    port = int(service.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+                connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                answered = connection.recv(1000).startswith(b"HTTP/1.1 200")
+                assert not answered or session is None or connection.session_reused
+                return connection.session if answered else None
+        except OSError:
+            return None
+
+
+def test_a_request_in_flight_over_tls_is_answered_though_the_service_ends(tmp_path: Path, authority: Authority) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(MEMORY + "limits: {drain_s: 0.2}\n")
+    given = options(authority.sign("server"))
+    with running(tmp_path, config, probes_port=free_port(), options=given) as service:
+
+        async def put_while_it_ends() -> bytes:
+            port = int(service.url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=authority.trusting())
+            writer.write(b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\ncontent-length: 7\r\n\r\n")
+            await writer.drain()
+            os.kill(service.pid, signal.SIGTERM)
+            await asyncio.sleep(0.5)
+            writer.write(b'{"n":1}')
+            answer = await reader.read()
+            writer.close()
+            return answer
+
+        answer = asyncio.run(put_while_it_ends())
+        assert re.match(rb"HTTP/1\.1 204 .*connection: close", answer, re.DOTALL)
+
+
+def test_a_key_with_a_password_is_read_with_it(tmp_path: Path, authority: Authority) -> None:
+    signed = authority.sign("locked", password="correct horse")
+    given = {"options": options(signed), "probes_port": free_port()}
+    secret = {"TABLESIDE_SSL_KEYFILE_PASSWORD": "correct horse"}
+    with running(tmp_path, environment=secret, **given) as service:  # type: ignore[arg-type]
+        assert httpx.get(f"{service.url}/livez", verify=authority.trusting()).status_code == 200
+        assert "correct horse" not in service.log.read_text()
+    for wrong in ({}, {"TABLESIDE_SSL_KEYFILE_PASSWORD": "wrong horse"}):
+        line = refused(options(signed), **wrong)
+        assert "and its key cannot be used" in line
+        assert "horse" not in line
+
+
+def test_files_that_cannot_serve_are_told_in_one_line(tmp_path: Path, authority: Authority) -> None:
+    server, other = authority.sign("server"), authority.sign("other")
+    nothing, text = tmp_path / "nothing.pem", tmp_path / "text.pem"
+    text.write_text("not a certificate")
+    assert "nothing.pem is not a file that can be read" in refused(["--ssl-certfile", str(nothing)])
+    mixed = Signed(server.certificate, other.key)
+    assert "key values mismatch" in refused(options(mixed))
+    assert "text.pem and its key cannot be used" in refused(["--ssl-certfile", str(text)])
+    assert "text.pem holds no certificates" in refused([*options(server), "--ssl-ca-certs", str(text)])
+    assert "need --ssl-certfile" in refused(["--ssl-ca-certs", str(authority.certificate)])
+    assert "need --ssl-certfile" in refused(["--ssl-keyfile", str(server.key)])
+
+
+def test_a_port_for_probes_that_is_taken_ends_the_start(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "tableside", "serve", "--port", "0", "--probes-port", str(port)]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 3
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in ended.stdout + ended.stderr

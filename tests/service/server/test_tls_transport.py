@@ -1,0 +1,156 @@
+"""Who reads slowly is noticed, over TLS as well, and gets all of an answer that is the connection's last."""
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+
+import pytest
+import uvloop
+
+from support.certificates import Authority
+from tableside.app import create_app
+from tableside.server.connection import Protocol
+from tableside.server.server import Config, Place, Server
+from tableside.server.tls import Tls
+from tableside.settings import checked
+
+VALUE = json.dumps({"v": "x" * 2_000_000}).encode()
+ANSWER_BYTES_MIN = 16_000_000
+READ = json.dumps({"operations": [{"op": "get", "key": "a"}] * 8}).encode()
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@asynccontextmanager
+async def serving(tls: Tls | None) -> AsyncIterator[Server]:
+    """Run the service with a record of 2 MB."""
+    settings = checked(
+        {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
+    )
+    server = Server(Config(create_app(settings), settings.limits, Place("127.0.0.1", 0, None, tls)))
+    task = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            await asyncio.sleep(0.01)
+        yield server
+    finally:
+        server.should_exit = True
+        await task
+
+
+class Slow:
+    """A caller who reads only what is asked for here."""
+
+    def __init__(self, server: Server, context: ssl.SSLContext | None) -> None:
+        self._port = server.servers[0].sockets[0].getsockname()[1]
+        self._context = context
+
+    async def __aenter__(self) -> Self:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self._port))
+        host = None if self._context is None else "localhost"
+        opened = asyncio.open_connection(sock=connection, ssl=self._context, server_hostname=host, limit=65_536)
+        self.reader, self.writer = await opened
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.transport.abort()
+
+    def ask(self, method: str, path: str, body: bytes, more: str = "") -> None:
+        head = f"{method} /v1/tables/t/{path} HTTP/1.1\r\nHost: localhost\r\ncontent-length: {len(body)}\r\n{more}\r\n"
+        self.writer.write(head.encode() + body)
+
+    async def answer(self) -> bytes:
+        """Return the body of the next answer."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        length = next((line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")), b": 0")
+        return await self.reader.readexactly(int(length.partition(b": ")[2]))
+
+
+async def unread(server: Server) -> int:
+    """Return how much waits to be read, once nothing more is read by itself."""
+    before, now = -1, 0
+    while before != now or not now:
+        await asyncio.sleep(0.15)
+        [connection] = list(server.server_state.connections)
+        assert isinstance(connection, Protocol)
+        before, now = now, connection.reader.unread_bytes
+    return now
+
+
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Tls, ssl.SSLContext] | None:
+    if request.param == "plain":
+        return None
+    authority = Authority(tmp_path)
+    signed = authority.sign("server")
+    return Tls(signed.certificate, signed.key), authority.trusting()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_it_is_known_how_much_of_an_answer_waits_to_be_read(tls: tuple[Tls, ssl.SSLContext] | None, loop: Loop) -> None:
+    async def run() -> None:
+        certificate, context = tls or (None, None)
+        async with serving(certificate) as server, Slow(server, context) as caller:
+            caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
+            await caller.answer()
+            caller.ask("POST", "batch", READ, "content-type: application/json\r\n")
+            caller.ask("GET", "records/a", b"")
+            waiting = await unread(server)
+            assert waiting > ANSWER_BYTES_MIN / 2, "the rest is in the kernel"
+            assert waiting < ANSWER_BYTES_MIN, "the second answer is not made yet"
+            [connection] = list(server.server_state.connections)
+            assert isinstance(connection, Protocol)
+            now = asyncio.get_running_loop().time()
+            assert not connection.is_late(now)
+            assert connection.is_late(now + 31)
+            results = json.loads(await caller.answer())["results"]
+            assert [result["value"] == json.loads(VALUE) for result in results] == [True] * 8
+            assert json.loads(await caller.answer()) == json.loads(VALUE)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(
+    tls: tuple[Tls, ssl.SSLContext] | None, loop: Loop
+) -> None:
+    async def run() -> None:
+        certificate, context = tls or (None, None)
+        async with serving(certificate) as server, Slow(server, context) as caller:
+            caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
+            await caller.answer()
+            caller.ask("POST", "batch", READ, "content-type: application/json\r\nconnection: close\r\n")
+            assert await unread(server) > ANSWER_BYTES_MIN / 2
+            assert len(await caller.answer()) > ANSWER_BYTES_MIN
+            assert await caller.reader.read() == b""
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_what_both_sides_send_to_agree_is_no_answer_that_waits(
+    tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    signed = authority.sign("server")
+
+    async def run() -> None:
+        async with serving(Tls(signed.certificate, signed.key)) as server:
+            for _ in range(8):
+                async with Slow(server, authority.trusting()) as caller:
+                    caller.ask("PUT", "records/a", b"{}", "content-type: application/json\r\n")
+                    await caller.answer()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -1,0 +1,363 @@
+"""A configuration: what it may say, and that every fault in it is found at once and named by its path."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from pydantic import BaseModel
+
+from scripts.bootstrap import ROOT
+from tableside.core.keys import KeyField
+from tableside.settings import LimitSettings, Settings, SettingsError, TableSettings, checked, default_settings, load
+from tableside.stores.rocksdb import RocksdbSettings
+
+DOCUMENTATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+def loaded(tmp_path: Path, text: str, **environment: str) -> Settings:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(dedent(text), encoding="utf-8")
+    return load(file, environment)
+
+
+def faults(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:
+    """Return what is wrong, by path."""
+    with pytest.raises(SettingsError) as refusal:
+        loaded(tmp_path, text, **environment)
+    found = refusal.value.faults
+    assert len({fault.path for fault in found}) == len(found), found
+    assert str(refusal.value).splitlines() == [str(fault) for fault in found]
+    return {fault.path: fault.message for fault in found}
+
+
+def test_without_a_configuration_records_are_in_rocksdb_and_tables_are_made() -> None:
+    settings = default_settings()
+    [(name, store)] = settings.stores.items()
+    assert store.kind == "rocksdb"
+    assert isinstance(store.options, RocksdbSettings)
+    assert store.options.path == "./tableside-data"
+    assert (settings.auto_create, settings.default_store, settings.tables) == (True, name, {})
+    assert settings.single_process
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    settings = loaded(
+        tmp_path,
+        """
+        stores:
+          local: {kind: rocksdb, path: ./data}
+          fast: {kind: memory}
+        tables:
+          profiles: {store: local}
+          aircraft:
+            store: fast
+            name: aircraft_v2
+            key: {user: string, day: integer}
+            ttl_s: 86400
+            deadline_s: 2.5
+        limits: {operations_max: 100}
+        """,
+    )
+    assert set(settings.stores) == {"local", "fast"}
+    assert settings.auto_create is False
+    spec = settings.tables["aircraft"].spec("aircraft")
+    assert [(field.name, field.type) for field in spec.key.fields] == [("user", "string"), ("day", "integer")]
+    assert (spec.name, spec.name_in_store, spec.ttl_s) == ("aircraft", "aircraft_v2", 86400)
+    assert settings.tables["aircraft"].deadline_s == 2.5
+    plain = settings.tables["profiles"].spec("profiles")
+    assert [(field.name, field.type) for field in plain.key.fields] == [(None, "string")]
+    assert (plain.name_in_store, plain.ttl_s) == ("profiles", None)
+    assert settings.limits.operations_max == 100
+    assert settings.limits.body_bytes_max == 16 * 2**20
+
+
+def test_five_faults_in_five_places_are_all_listed_with_their_paths(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores:
+          local: {kind: rocksdb}
+          other: {kind: cassandra}
+        tables:
+          profiles: {store: nowhere}
+          aircraft: {store: local, ttl_s: -5}
+        limits: {operations_max: 0}
+        """,
+    )
+    assert found.keys() == {
+        "stores.local.path",
+        "stores.other.kind",
+        "tables.profiles.store",
+        "tables.aircraft.ttl_s",
+        "limits.operations_max",
+    }
+    assert "dynamodb, memory, partitioned, postgres, redis, rocksdb" in found["stores.other.kind"]
+    assert "nowhere" in found["tables.profiles.store"]
+
+
+def test_unknown_members_are_refused_wherever_they_stand(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores: {fast: {kind: memory, path: /x}}
+        tables: {t: {store: fast, tll_s: 5}}
+        limits: {operation_max: 5}
+        servers: 3
+        """,
+    )
+    assert found.keys() == {"stores.fast.path", "tables.t.tll_s", "limits.operation_max", "servers"}
+    assert set(found.values()) == {"is not known here"}
+
+
+@pytest.mark.parametrize(
+    ("table", "path"),
+    [
+        ("{}", "tables.t.store"),
+        ("{store: fast, key: {}}", "tables.t.key"),
+        ("{store: fast, key: {id: uuid}}", "tables.t.key.id"),
+        ("{store: fast, key: id}", "tables.t.key"),
+        ("{store: fast, ttl_s: 0}", "tables.t.ttl_s"),
+        ("{store: fast, ttl_s: soon}", "tables.t.ttl_s"),
+        ("{store: fast, ttl_s: .nan}", "tables.t.ttl_s"),
+        ("{store: fast, deadline_s: 0}", "tables.t.deadline_s"),
+        ("{store: fast, deadline_s: .inf}", "tables.t.deadline_s"),
+        ("{store: fast, consistency: weak}", "tables.t.consistency"),
+        ("{store: fast, name: a/b}", "tables.t.name"),
+        ("{store: [fast]}", "tables.t.store"),
+        ("[]", "tables.t"),
+        ("fast", "tables.t"),
+        ("null", "tables.t"),
+    ],
+)
+def test_a_fault_of_a_table_is_named_by_its_path(tmp_path: Path, table: str, path: str) -> None:
+    assert path in faults(tmp_path, f"stores: {{fast: {{kind: memory}}}}\ntables: {{t: {table}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("stores: {}", "stores"),
+        ("tables: {}", "stores"),
+        ("stores: []", "stores"),
+        ("stores: {a: null}", "stores.a"),
+        ("stores: {a: {}}", "stores.a.kind"),
+        ("stores: {a: {kind: [memory]}}", "stores.a.kind"),
+        ("stores: {a: {kind: rocksdb, path: ''}}", "stores.a.path"),
+        ("stores: {a: {kind: rocksdb, path: x, block_cache_bytes: 1}}", "stores.a.block_cache_bytes"),
+        ("stores: {-a: {kind: memory}}", "stores.-a"),
+        ("{stores: {a: {kind: memory}}, tables: {a/b: {store: a}}}", "tables.a/b"),
+        ("{stores: {a: {kind: memory}}, tables: []}", "tables"),
+        ("{stores: {a: {kind: memory}}, limits: []}", "limits"),
+        ("{stores: {a: {kind: memory}}, auto_create: perhaps}", "auto_create"),
+        ("{stores: {a: {kind: memory}}, default_store: b}", "default_store"),
+        ("{stores: {a: {kind: memory}, b: {kind: memory}}, auto_create: true}", "default_store"),
+        ("[]", ""),
+        ("", ""),
+        ("stores", ""),
+        ("{", ""),
+        ("stores: &a [*a", ""),
+        ("stores: !!python/object:os.system {}", ""),
+    ],
+)
+def test_a_fault_is_named_by_its_path(tmp_path: Path, text: str, path: str) -> None:
+    assert path in faults(tmp_path, text)
+
+
+def test_a_fault_does_not_bring_others_that_are_none(tmp_path: Path) -> None:
+    text = (
+        "{stores: {a: null, b: {kind: nope}}, tables: {t: {store: a}, u: {store: b}}, limits: {x: 1}, auto_create: 7}"
+    )
+    assert faults(tmp_path, text).keys() == {"stores.a", "stores.b.kind", "limits.x", "auto_create"}
+
+
+def test_names_that_stand_twice_are_refused(tmp_path: Path) -> None:
+    found = faults(tmp_path, "stores:\n  a: {kind: memory}\n  a: {kind: rocksdb, path: x}\n")
+    assert "'a' stands twice" in found[""]
+    assert "stands twice" in faults(tmp_path, "{stores: {a: {kind: memory}}, tables: {t: {store: a, store: a}}}")[""]
+
+
+def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
+    text = "{stores: {a: {kind: memory}, b: {kind: memory}}, tables: {t: {store: a}, u: {store: a, name: t}, %s}}"
+    found = faults(tmp_path, text % "v: {store: a}")
+    assert found.keys() == {"tables.u.name"}
+    assert "'t'" in found["tables.u.name"]
+    loaded(tmp_path, text.replace("u: {store: a", "u: {store: b") % "v: {store: a}")
+
+
+def test_variables_are_taken_from_the_environment(tmp_path: Path) -> None:
+    text = "{stores: {a: {kind: rocksdb, path: '${BASE}/${LEAF}'}}, tables: {t: {store: a, ttl_s: '${TTL}'}}}"
+    settings = loaded(tmp_path, text, BASE="/data", LEAF="x", TTL="60")
+    assert isinstance(settings.stores["a"].options, RocksdbSettings)
+    assert settings.stores["a"].options.path == "/data/x"
+    assert settings.tables["t"].ttl_s == 60
+
+
+def test_every_variable_that_is_not_set_is_a_fault(tmp_path: Path) -> None:
+    text = "{stores: {a: {kind: rocksdb, path: '${BASE}'}}, tables: {t: {store: '${STORE}', name: 'x$HOME'}}}"
+    found = faults(tmp_path, text, OTHER="1")
+    assert "BASE" in found["stores.a.path"]
+    assert "tables.t.name" in found
+
+
+def test_a_value_of_the_environment_is_not_looked_into_for_variables(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "stores: {a: {kind: rocksdb, path: '${A}'}}", A="${B}", B="x")
+    assert isinstance(settings.stores["a"].options, RocksdbSettings)
+    assert settings.stores["a"].options.path == "${B}"
+
+
+def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load(tmp_path / "absent.yaml", {})
+    (tmp_path / "latin.yaml").write_bytes(b"stores: \xff")
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load(tmp_path / "latin.yaml", {})
+
+
+@pytest.mark.parametrize("password", ["*marked", "!marked", "!marked!marked x"])
+def test_a_password_that_is_taken_for_yaml_is_not_told(tmp_path: Path, password: str) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(f"stores:\n  cache:\n    kind: redis\n    password: {password}\n")
+    with pytest.raises(SettingsError, match=r"not YAML: line 4, column 15: .*(alias|tag)") as refusal:
+        load(file, {})
+    assert "marked" not in str(refusal.value)
+
+
+def test_a_fault_does_not_show_what_was_written(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        loaded(tmp_path, "{stores: {a: {kind: memory, password: hunter2}}, auto_create: '${SECRET}'}", SECRET="sesame")
+    assert "hunter2" not in str(refusal.value)
+    assert "sesame" not in str(refusal.value)
+
+
+def test_the_first_store_is_the_default() -> None:
+    assert checked({"stores": {"one": {"kind": "memory"}}, "auto_create": True}).default_store == "one"
+
+
+def test_the_documented_configuration_has_no_faults(tmp_path: Path) -> None:
+    file = tmp_path / "documented.yaml"
+    file.write_text(DOCUMENTATION.split("```yaml\n")[1].split("```")[0])
+    found = load(file)
+    assert found.tables["visits"].spec("visits").key.fields == (KeyField("user", "string"), KeyField("day", "integer"))
+    assert found.default_store == "scratch"
+
+
+@pytest.mark.parametrize("model", [TableSettings, LimitSettings], ids=lambda model: model.__name__)
+def test_every_setting_is_documented(model: type[BaseModel]) -> None:
+    for name in model.model_fields:
+        assert f"`{name}`" in DOCUMENTATION or f"`limits.{name}`" in DOCUMENTATION, name
+
+
+@pytest.mark.parametrize("text", ["tables: {t: {ttl_s: 2026-13-45}}", "a: " + "[" * 5000])
+def test_a_file_whose_values_cannot_be_read_is_a_fault_and_no_traceback(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tableside.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        load(file)
+    assert str(file) in refused.value.faults[0].message
+
+
+# Stores made of others
+
+
+def test_a_store_may_be_made_of_others(tmp_path: Path) -> None:
+    settings = loaded(
+        tmp_path,
+        """
+        stores:
+          shards: {kind: partitioned, partitions: [b, a]}
+          a: {kind: memory}
+          b: {kind: redis, url: "redis://127.0.0.1:6379/0"}
+        tables: {t: {store: shards, name: kept}}
+        """,
+    )
+    assert list(settings.stores) == ["shards", "a", "b"]
+    assert [settings.partitions(store) for store in ("shards", "a", "none")] == [2, 0, 0]
+    assert settings.places("shards", "kept") == {("a", "kept"), ("b", "kept")}
+    assert settings.places("a", "kept") == {("a", "kept")}
+    assert settings.single_process
+    assert settings.refusal_of(2)
+
+
+def test_several_workers_serve_partitions_that_they_can_share(tmp_path: Path) -> None:
+    settings = loaded(
+        tmp_path,
+        """
+        stores:
+          shards: {kind: partitioned, partitions: [a, b]}
+          a: {kind: redis, url: "redis://127.0.0.1:6379/0"}
+          b: {kind: redis, url: "redis://127.0.0.1:6379/1"}
+        tables: {t: {store: shards, prefix: "x:"}}
+        """,
+    )
+    assert settings.refusal_of(2) is None
+    assert settings.options["t"].model_dump() == {"prefix": "x:"}
+
+
+def test_what_a_store_cannot_be_made_of_is_listed(tmp_path: Path) -> None:
+    many = ", ".join(["a"] * 257)
+    found = faults(
+        tmp_path,
+        f"""
+        stores:
+          a: {{kind: memory}}
+          r: {{kind: redis, url: "redis://127.0.0.1:6379/0"}}
+          one: {{kind: partitioned, partitions: [a, absent, a, two, 7]}}
+          two: {{kind: partitioned, partitions: [r, two]}}
+          none: {{kind: partitioned, partitions: []}}
+          word: {{kind: partitioned, partitions: a}}
+          many: {{kind: partitioned, partitions: [{many}]}}
+          nothing: {{kind: partitioned}}
+        tables:
+          t: {{store: mixed, prefix: "x:"}}
+          u: {{store: two, cache: {{records_max: 1, ttl_s: 1, channel: two}}, limiter: two}}
+        """,
+    )
+    assert found["stores.one.partitions.1"] == "no store has the name 'absent'"
+    assert found["stores.one.partitions.2"] == "'a' is partition 0 already"
+    assert found["stores.one.partitions.3"] == "'two' is partitioned itself"
+    assert "string" in found["stores.one.partitions.4"]
+    assert found["stores.two.partitions.1"] == "'two' is partitioned itself"
+    assert "at least 1 item" in found["stores.none.partitions"]
+    assert "tuple" in found["stores.word.partitions"]
+    assert "at most 256 items" in found["stores.many.partitions"]
+    assert "required" in found["stores.nothing.partitions"]
+    assert found["tables.t.store"] == "no store has the name 'mixed'"
+    assert "kind redis" in found["tables.u.cache.channel"]
+    assert "kind redis" in found["tables.u.limiter"]
+
+
+def test_tables_of_partitions_of_different_kinds_have_no_options_of_one(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores:
+          mixed: {kind: partitioned, partitions: [a, r]}
+          a: {kind: memory}
+          r: {kind: redis, url: "redis://127.0.0.1:6379/0"}
+        tables: {t: {store: mixed, prefix: "x:"}}
+        """,
+    )
+    assert found == {"tables.t.prefix": "is not known here"}
+
+
+def test_two_tables_that_would_keep_the_same_records_are_found_across_partitions(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        """
+        stores:
+          a: {kind: memory}
+          b: {kind: memory}
+          c: {kind: memory}
+          ab: {kind: partitioned, partitions: [a, b]}
+          bc: {kind: partitioned, partitions: [b, c]}
+        tables:
+          orders: {store: ab}
+          mine: {store: a, name: orders}
+          other: {store: bc, name: orders}
+          free: {store: c, name: others}
+        """,
+    )
+    assert found == {
+        "tables.mine.name": "table 'orders' keeps its records there",
+        "tables.other.name": "table 'orders' keeps its records there",
+    }

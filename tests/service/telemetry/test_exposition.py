@@ -1,0 +1,256 @@
+"""Metrics have the values of what happened: in one process, and summed over the workers of a replica."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from scripts.bootstrap import ROOT
+from support.kinds import kind
+from support.running import Service, running
+from support.waiting import until
+from tableside.app import create_app
+from tableside.settings import checked
+from tableside.telemetry import exposition
+
+pytestmark = pytest.mark.server
+PID_MAX = 2**22
+"""No process has this number, or a higher one."""
+
+
+def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return every value by its name and labels."""
+    text = httpx.get(f"{url}/metrics").text
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+class Since:
+    """What values have grown by since it was made; gauges are as they are."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._before = samples(url)
+
+    def __call__(self, name: str, **labels: str) -> float:
+        at = name, frozenset(labels.items())
+        return samples(self._url).get(at, 0.0) - self._before.get(at, 0.0)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("alone")
+    file = directory / "tableside.yaml"
+    table: dict[str, Any] = {
+        "store": "local",
+        "cache": {"records_max": 10, "ttl_s": 60},
+        "batch": {"operations_max": 4},
+    }
+    file.write_text(yaml.safe_dump({"stores": {"local": {"kind": "rocksdb", "path": "data"}}, "tables": {"t": table}}))
+    with running(directory, file) as service:
+        yield service
+
+
+@pytest.fixture
+def http(alone: Service) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{alone.url}/v1/tables/t") as client:
+        yield client
+
+
+class Slow(Collector):
+    """What takes a while to be written, and until the event loop goes on; it says how often it has been written."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.goes_on = threading.Event()
+
+    def collect(self) -> Iterator[Metric]:
+        self.times += 1
+        assert self.goes_on.wait(30)
+        time.sleep(0.2)
+        yield GaugeMetricFamily("times", "How often it was asked.", self.times)
+
+
+async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
+    slow, shown = Slow(), exposition.Exposition()
+    slow.goes_on.set()  # to register it collects it once
+    shown.registry.register(slow)
+    slow.goes_on.clear()
+    slow.times = 0
+    first = asyncio.create_task(shown.written())
+    while not slow.times:
+        await asyncio.sleep(0)
+    others = [asyncio.create_task(shown.written()) for _ in range(50)]
+    others[0].cancel()  # One who hangs up takes nothing from the others.
+    await asyncio.sleep(0)
+    slow.goes_on.set()
+    assert b"times 1.0" in await first
+    assert {await other for other in others[1:]} == {await others[1]}
+    assert b"times 2.0" in await others[1]
+    assert slow.times == 2
+    asked_at = time.monotonic()
+    assert b"times 3.0" in await shown.written()
+    assert time.monotonic() - asked_at >= 0.35  # as long again as the last time, and then what it takes
+
+
+def test_requests_and_their_bytes_are_counted_by_route(alone: Service, http: httpx.Client) -> None:
+    since = Since(alone.url)
+    http.put("/records/a", content=b'{"n": 1}')
+    assert http.get("/records/a").content == b'{"n":1}'
+    http.get("/records/b")
+    http.get("/records/a%2Fb")
+    route = "/v1/tables/{table}/records/{key:path}"
+    assert since("tableside_http_requests_total", route=route, method="PUT", status="204") == 1
+    assert since("tableside_http_requests_total", route=route, method="GET", status="200") == 1
+    assert since("tableside_http_requests_total", route=route, method="GET", status="404") == 2
+    assert since("tableside_http_request_duration_seconds_count", route=route, method="GET") == 3
+    assert since("tableside_http_request_bytes_total", route=route) == len(b'{"n": 1}')
+    assert since("tableside_http_response_bytes_total", route=route) > 7
+    http.get("/none")
+    http.request("TRACE", "/records/a")
+    assert since("tableside_http_requests_total", route="other", method="other", status="405") == 1
+
+
+def test_operations_calls_and_cache_are_counted(alone: Service, http: httpx.Client) -> None:
+    since = Since(alone.url)
+    operations: list[dict[str, Any]] = [{"op": "put", "key": f"c{n}", "value": {"n": n}} for n in range(6)]
+    http.post("/batch", json={"operations": operations})
+    gets = [{"op": "get", "key": f"c{n}"} for n in range(8)]
+    http.post("/batch", json={"operations": gets})
+    http.post("/batch", json={"operations": gets})
+    increment = {"op": "update", "key": "d", "update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    http.post("/batch", json={"operations": [increment] * 5})
+    token = {"op": "put", "key": "e", "value": {}, "token": {"writer": "w", "sequence": 1}}
+    http.post("/batch", json={"operations": [token]})
+    http.post("/batch", json={"operations": [token]})
+
+    def operation(kind: str, outcome: str) -> float:
+        return since("tableside_operations_total", table="t", operation=kind, outcome=outcome)
+
+    assert (operation("put", "written"), operation("put", "replayed")) == (7, 1)
+    assert (operation("get", "found"), operation("get", "absent")) == (12, 4)
+    assert (operation("update", "created"), operation("update", "written")) == (1, 4)
+    assert since("tableside_batch_operations_count", table="t") == 6
+    assert since("tableside_batch_operations_sum", table="t") == 6 + 8 + 8 + 5 + 1 + 1
+    # Six puts, eight gets, then the two that were absent, each in calls of at most four; five updates are one.
+    assert since("tableside_store_call_operations_sum", table="t") == 6 + 8 + 2 + 1 + 2
+    assert since("tableside_store_call_operations_count", table="t") == 2 + 2 + 1 + 1 + 2
+    assert since("tableside_store_call_duration_seconds_count", table="t", call="apply", outcome="ok") == 8
+    assert since("tableside_cache_gets_total", table="t", outcome="hit") == 6
+    assert since("tableside_cache_gets_total", table="t", outcome="miss") == 8 + 2
+    assert since("tableside_cache_records", table="t") == 6
+
+
+def test_a_key_is_never_a_label(alone: Service, http: httpx.Client) -> None:
+    http.put("/records/marked-key", content=b'{"marked-member": "marked-value"}')
+    http.get("/records/marked-key")
+    http.get("/marked-path")
+    assert "marked" not in httpx.get(f"{alone.url}/metrics").text
+
+
+def test_what_is_in_flight_is_shown_and_goes_back_to_nothing(alone: Service) -> None:
+    found = {labels: value for (name, labels), value in samples(alone.url).items() if name == "tableside_in_flight"}
+    assert {dict(labels)["what"]: value for labels, value in found.items()} == {
+        "requests": 0,
+        "operations": 0,
+        "bytes": 0,
+    }
+
+
+PUTS = frozenset({("table", "t"), ("operation", "put"), ("outcome", "written")})
+
+
+def put_40(service: Service) -> None:
+    """Write 40 records, each on a connection of its own, so that every worker has some."""
+    for number in range(40):
+        httpx.put(f"{service.url}/v1/tables/t/records/k{number}", json={"n": number})
+
+
+def test_workers_are_summed_whichever_is_asked_and_when_they_have_ended(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    used = kind("redis", request, tmp_path)
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({**used.configuration(), "limits": {"drain_s": 0}}))
+    shared = tmp_path / "metrics"
+    shared.mkdir()
+    with running(tmp_path, file, workers=2, environment={"PROMETHEUS_MULTIPROC_DIR": str(shared)}) as service:
+        put_40(service)
+        until(lambda: [samples(service.url).get(("tableside_operations_total", PUTS)) for _ in range(8)] == [40] * 8)
+        found = samples(service.url)
+        assert found["tableside_operation_duration_seconds_count", PUTS] == 40
+        assert 0 < found["tableside_operation_duration_seconds_sum", PUTS] < 40
+        assert sum(1 for _ in shared.glob("counter_*.db")) == 2, "both have counted something"
+        in_flight = ("tableside_in_flight", frozenset({("what", "requests")}))
+        until(lambda: samples(service.url).get(in_flight) == 0)
+        put_40(service)
+    left = CollectorRegistry()
+    MultiProcessCollector(left, str(shared))  # type: ignore[no-untyped-call]  # it has no annotations
+    assert left.get_sample_value("tableside_operations_total", dict(PUTS)) == 80
+    assert left.get_sample_value("tableside_operation_duration_seconds_count", dict(PUTS)) == 80
+    requests = {"route": "/v1/tables/{table}/records/{key:path}", "method": "PUT", "status": "204"}
+    assert left.get_sample_value("tableside_http_requests_total", requests) == 80
+
+
+def test_workers_that_start_together_all_forget_the_dead(tmp_path: Path) -> None:
+    """As after a kill of all of them, where the directory is the operator's own and stays."""
+    for dead in range(PID_MAX, PID_MAX + 500):
+        (tmp_path / f"gauge_livesum_{dead}.db").touch()
+    kept = [f"counter_{PID_MAX}.db", f"gauge_livesum_{os.getpid()}.db"]
+    for name in kept:
+        (tmp_path / name).touch()
+    start = threading.Barrier(4)
+
+    def forget() -> None:
+        start.wait()
+        exposition._forget_the_dead(tmp_path)
+
+    with ThreadPoolExecutor(4) as workers:
+        for done in [workers.submit(forget) for _ in range(4)]:
+            done.result()
+    assert sorted(file.name for file in tmp_path.iterdir()) == kept
+
+
+def test_a_store_shows_its_connections_and_what_may_be_tried_again(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    used = kind("redis", request, tmp_path)
+    file = tmp_path / "tableside.yaml"
+    configuration = used.configuration()
+    configuration["stores"]["s"] = {**used.store, "connections_max": 7}
+    file.write_text(yaml.safe_dump({**configuration, "retry_budget": {"per_s": 3}}))
+    with running(tmp_path, file) as service:
+        assert httpx.put(f"{service.url}/v1/tables/t/records/k", json={}).status_code == 204
+        found = samples(service.url)
+
+    def connections(state: str) -> float:
+        return found["tableside_store_connections", frozenset({("store", "s"), ("state", state)})]
+
+    assert (connections("in_use"), connections("most")) == (0, 7)
+    assert 1 <= connections("open") <= 7
+    budget = found["tableside_retry_budget_operations", frozenset({("store", "s")})]
+    assert 3 * 10 <= budget <= 3 * 10 + 1, "the reserve of ten seconds, and the share of what was asked"
+
+
+def test_every_metric_is_documented() -> None:
+    documentation = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    app = create_app(checked({"stores": {"m": {"kind": "memory"}}}), file=Path("tableside.yaml"))
+    made = {family.name for family in app.state.exposition.collect() if family.name.startswith("tableside_")}
+    assert len(made) > 30
+    assert {name for name in made if f"`{name}`" not in documentation} == set()

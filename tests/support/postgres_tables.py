@@ -1,0 +1,42 @@
+"""What the tests of the PostgreSQL store share: a backend, connections of their own, tables as `psql` makes them."""
+
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from contract import Time
+from tableside.stores.postgres.backend import PostgresBackend, PostgresSettings
+
+_numbers = itertools.count()
+
+
+def new_name() -> str:
+    """Return a table's name that no test has; names of tables may have capitals, dots and hyphens."""
+    return f"Table-{os.getpid()}.{next(_numbers)}"
+
+
+def settings(dsn: str, **rest: Any) -> PostgresSettings:
+    return PostgresSettings.model_validate({"dsn": dsn, **rest})
+
+
+@asynccontextmanager
+async def database(dsn: str, time: Time | None = None, **rest: Any) -> AsyncIterator[PostgresBackend]:
+    backend = await PostgresBackend.open(settings(dsn, **rest), (time or Time(real=True)).now_ms)
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+@asynccontextmanager
+async def psql(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of another tool."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()

@@ -1,0 +1,113 @@
+"""The service with its real protocol on a real port, in the test's own loop, over a store that does as a test says."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+
+from support.raw_http import Connection
+from support.scripted import Scripted
+from tableside.app import create_app
+from tableside.catalog.admission import InFlight
+from tableside.http.middleware import Edge
+from tableside.server.server import Config, Place, Server
+from tableside.settings import checked
+
+RECORD = "/v1/tables/t/records/a"
+BATCH = "/v1/tables/t/batch"
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "timeout": {"read": {"timeout_s": 60}, "write": {"timeout_s": 60}},
+    "bulkhead": {"concurrency_max": 4},
+    "rate limit": {"read": {"rate_per_s": 1e6}, "write": {"rate_per_s": 1e6}},
+    "retry": {"read": {"attempts_max": 3}, "write": {"attempts_max": 3}},
+    "coalesce": {"batch": {"linger_s": 0}},
+    "cache": {"cache": {"records_max": 100, "ttl_s": 60}},
+    "all": {
+        "read": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
+        "write": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
+        "concurrency_max": 4,
+        "batch": {"linger_s": 0},
+        "cache": {"records_max": 100, "ttl_s": 60},
+    },
+}
+"""What a table may say of itself to have each policy."""
+
+
+class Served:
+    """A running service: the table `t`, the store below its policies, and what is under way."""
+
+    def __init__(self, url: str, app: FastAPI, store: Scripted) -> None:
+        self.url = url
+        self.app = app
+        self.store = store
+
+    @property
+    def in_flight(self) -> InFlight:
+        edge = self.app.middleware_stack
+        assert isinstance(edge, Edge)
+        return edge._in_flight
+
+    @property
+    def under_way(self) -> tuple[int, int, int]:
+        """How many requests, operations and bytes are in flight."""
+        bounds = self.in_flight
+        return bounds.requests.in_flight, bounds.operations.in_flight, bounds.bytes.in_flight
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the value of a metric, 0 if it has none yet."""
+        given = ",".join(f'{label}="{labels[label]}"' for label in sorted(labels))
+        text = self.app.state.exposition.text().decode()
+        found = re.search(rf"^{re.escape(f'{name}{{{given}}}')} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    async def called(self, count: int = 1) -> None:
+        """Return when the store is being asked so many things."""
+        async with asyncio.timeout(10):
+            while self.store.under_way < count:
+                await asyncio.sleep(0.005)
+
+    async def idle(self) -> None:
+        """Return when nothing is in flight."""
+        async with asyncio.timeout(10):
+            while self.under_way != (0, 0, 0) or self.store.under_way:
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def served(
+    table: Mapping[str, Any] | None = None, auth: Mapping[str, Any] | None = None, **limits: float
+) -> AsyncIterator[Served]:
+    """Run the service."""
+    given = {"deadline_s": 30, **(table or {})}
+    data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
+    # The templates of the console take most of a start.
+    settings = checked(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
+    app, store = create_app(settings), Scripted()
+    server = Server(Config(app, settings.limits, Place("127.0.0.1", 0)))
+    task = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(10):
+            while not server.started:
+                await asyncio.sleep(0.005)
+        app.state.catalog.entry("t")._open(store)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Served(f"http://127.0.0.1:{port}", app, store)
+    finally:
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def connected(service: Served, count: int) -> AsyncIterator[list[Connection]]:
+    """Open so many connections."""
+    connections = [await Connection.open(service.url) for _ in range(count)]
+    try:
+        yield connections
+    finally:
+        for connection in connections:
+            await connection.__aexit__()

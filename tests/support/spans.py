@@ -1,0 +1,33 @@
+"""The names of the spans that something makes within a request that is traced."""
+
+from collections.abc import Sequence
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from support.virtual_time import now
+from tableside.core.operations import Operation
+from tableside.core.store import Store
+from tableside.telemetry.spans import Traces
+
+
+class Spans:
+    """Where policies under test get their `traces`."""
+
+    def __init__(self) -> None:
+        self._kept = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._kept))
+        self._tracer = provider.get_tracer("test")
+        self.traces = Traces(self._tracer)
+
+    async def of(self, store: Store, operations: Sequence[Operation], left_s: float = 60) -> list[str]:
+        """Return the spans that were made while a store did these operations, in the order in which they ended."""
+        self._kept.clear()
+        with self._tracer.start_as_current_span("request", Context()):
+            await store.apply(operations, now() + left_s)
+        *within, request = [span.name for span in self._kept.get_finished_spans()]
+        assert request == "request"
+        return within

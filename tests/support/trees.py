@@ -1,0 +1,57 @@
+"""Copies of the project's tree, as repositories of their own and without git, to build from."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from scripts.bootstrap import ROOT
+from servers.install import ensure_command
+
+IDENTITY = ["-c", "user.name=Tests", "-c", "user.email=tests@localhost"]
+NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+TIME = "2026-01-02T03:04:05Z"
+
+
+def copied(folder: Path) -> Path:
+    """Copy the tree as it is, without git's history and without what git ignores."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", *ignored), symlinks=True)
+    return folder
+
+
+def committed(folder: Path) -> Path:
+    """Make a repository of a folder, with one commit of all that is in it."""
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    commit(folder)
+    return folder
+
+
+def commit(folder: Path) -> None:
+    """Commit all that is in a repository's folder, changed or not."""
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder, as nobody in particular, at a time of its own."""
+    command = [str(ensure_command("git", "git")), *IDENTITY, *arguments]
+    times = {"GIT_AUTHOR_DATE": TIME, "GIT_COMMITTER_DATE": TIME}
+    environment = {**os.environ, **NO_CONFIGURATION, **times}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def module(
+    folder: Path, name: str, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run a module of Python in a folder, with more environment; return what it prints, on both ways."""
+    command = [sys.executable, "-m", name, *arguments]
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
+    full = {**kept, **NO_CONFIGURATION, "PYTHONWARNINGS": "ignore", **(environment or {})}
+    done = subprocess.run(command, cwd=folder, env=full, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
