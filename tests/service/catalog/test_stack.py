@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import StoreContract, Time, same
 from support.naive import Asked, Naive
+from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.core import updates, values

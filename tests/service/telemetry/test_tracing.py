@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import put
 from support.scripted import Scripted
+from support.virtual_time import in_virtual_time, now
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.errors import Overloaded, StoreUnavailable
 from tableside.core.operations import Get, Operation, Outcome
