@@ -12,10 +12,10 @@ from starlette.requests import Request
 from hostile import connections
 from tableside.core import updates, values
 from tableside.core.errors import TableError
-from tableside.core.key_ranges import of_scan
+from tableside.core.key_ranges import scan_range
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Put
-from tableside.core.partitioner import chosen
+from tableside.core.partitioner import parse_partitions
 from tableside.core.store import Scan, TableSpec
 from tableside.http.wire import arrow_batch, cursors, headers, json_batch, partitions
 
@@ -84,7 +84,7 @@ def update_documents(data: bytes) -> None:
     """Two JSON texts, a zero between them: an update, and the value that it is applied to."""
     update, _, value = data.partition(b"\0")
     changes = updates.parse(values.parse(update))
-    updates.members(changes)
+    updates.touched_members(changes)
     before = values.encode(values.parse(value or b"{}"))
     after = updates.apply(before, changes)
     updates.fold(changes, changes)
@@ -108,15 +108,15 @@ def sealed_texts(data: bytes) -> None:
     with contextlib.suppress(TableError):
         cursors.open_sealed(data.decode("latin-1"), "cursor", "scan", "t")
     position = cursors.open_sealed(cursors.seal(data, "scan", "t"), "cursor", "scan", "t")
-    of_scan(PLAIN, Scan(10, position=position))
-    of_scan(PLAIN, Scan(10, split=position))
+    scan_range(PLAIN, Scan(10, position=position))
+    scan_range(PLAIN, Scan(10, split=position))
 
 
 def partition_choices(data: bytes) -> None:
     """What a query, or a member of an operation, says of partitions."""
     with contextlib.suppress(TableError):
         partitions.of_scan(SPREAD, data.decode("latin-1"))
-    chosen(values.parse(data), 4)
+    parse_partitions(values.parse(data), 4)
 
 
 _READ_HEADERS: tuple[Callable[[Request], object], ...] = (

@@ -27,9 +27,9 @@ from tableside.core import (
     Stored,
     StoreUnavailable,
     TableSpec,
+    live_record,
     now_ms,
-    of_scan,
-    record,
+    scan_range,
     transition,
 )
 
@@ -95,7 +95,7 @@ class FilesStore:
     def _outcome(self, operation: Operation, records: "SortedDict[bytes, Stored]", now: int) -> Outcome:
         key = self.spec.key.encode(operation.key)
         if isinstance(operation, Get):
-            return record(records.get(key), now)
+            return live_record(records.get(key), now)
         step = transition(records.get(key), operation, self.spec, now_ms=now, etag=uuid.uuid4().hex)
         if isinstance(step, Changed):
             records.pop(key, None)
@@ -122,12 +122,12 @@ class FilesStore:
 
     async def scan(self, scan: Scan) -> Page:
         found: list[tuple[Key, Record]] = []
-        size_bytes, now, wanted = 0, self._clock(), of_scan(self.spec, scan)
+        size_bytes, now, wanted = 0, self._clock(), scan_range(self.spec, scan)
         keys = [] if wanted.empty else self._records.irange(wanted.low, wanted.high, inclusive=(True, False))
         for key in keys:
             if len(found) == scan.limit or size_bytes > scan.bytes_max:
                 return Page(found, self.spec.key.encode(found[-1][0]))
-            if (one := record(self._records[key], now)) is not None:
+            if (one := live_record(self._records[key], now)) is not None:
                 found.append((self.spec.key.decode(key), one))
                 size_bytes += len(one.value)
         return Page(found, None)

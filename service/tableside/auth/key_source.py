@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from ..core import StoreUnavailable
+from ..core import StoreUnavailable, exponential_backoff_s
 from ..core.errors import Overloaded
 from .jwks import Keys
 from .jwks_client import NotFetched, Place, fetched
@@ -146,7 +146,7 @@ class Source:
 
     async def _pause(self) -> None:
         """Wait until it is time, or until somebody asks; then until the next fetch may be."""
-        backoff_s = min(COOL_S * 2 ** min(self._failures - 1, 10), RETRY_MAX_S)
+        backoff_s = exponential_backoff_s(self._failures - 1, COOL_S, RETRY_MAX_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(min(backoff_s, self.refresh_s) if self._failures else self.refresh_s):
                 await self._asked.wait()

@@ -23,7 +23,7 @@ from ..core import (
     Operation,
     Outcome,
     Page,
-    Placed,
+    PartitionOutcome,
     Put,
     Scan,
     Store,
@@ -32,8 +32,8 @@ from ..core import (
     TooLarge,
     Update,
     Written,
-    members,
     run_until,
+    touched_members,
 )
 from ..core.updates import apply, fold
 from .admission import InFlightLimit
@@ -267,7 +267,7 @@ def _combined(earlier: Operation, later: Operation, key_names: frozenset[str], *
 
 
 def _touches(names: frozenset[str], changes: Changes) -> bool:
-    return bool(names) and not names.isdisjoint(members(changes))
+    return bool(names) and not names.isdisjoint(touched_members(changes))
 
 
 def _updated(put: Put, update: Update) -> Put | None:
@@ -333,5 +333,5 @@ def _with(answer: Written, etag: str | None, *, created: bool) -> Written:
     own = msgspec.structs.replace(answer, etag=etag, created=created, partitions=None)
     if answer.partitions is None:
         return own
-    placed = tuple(Placed(part.partition, own) for part in answer.partitions)
+    placed = tuple(PartitionOutcome(part.partition, own) for part in answer.partitions)
     return msgspec.structs.replace(own, partitions=placed)

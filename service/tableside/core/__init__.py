@@ -5,7 +5,8 @@ alone. Imports nothing else of Tableside.
 """
 
 from .backend import Backend, BackendType, Connections, NoOptions
-from .compare_and_set import CompareAndSet, Seen, Step
+from .backoff import exponential_backoff_s
+from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
 from .errors import (
     Applied,
@@ -22,8 +23,8 @@ from .errors import (
     TooLarge,
     Unsupported,
 )
-from .key_ranges import Range, between, of_scan
-from .keys import KeyField, KeySchema, PartType, after_all_with, checked_part, part_from_text
+from .key_ranges import Range, ranges_between, scan_range
+from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
 from .operations import (
     NO_EXPIRY,
     Delete,
@@ -32,18 +33,27 @@ from .operations import (
     Operation,
     Outcome,
     Part,
-    Placed,
+    PartitionOutcome,
     Put,
     Record,
     Update,
     Write,
     Written,
 )
-from .partitioner import placed
+from .partitioner import target_partitions
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
-from .transitions import EXPIRY_MS_MAX, Changed, Stored, Transition, record, transition, unconditional, with_etag
-from .updates import Changes, Edits, MergePatch, Path, members
-from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, number, parse
+from .transitions import (
+    EXPIRY_MS_MAX,
+    Changed,
+    Stored,
+    Transition,
+    is_unconditional,
+    live_record,
+    transition,
+    with_etag,
+)
+from .updates import Changes, Edits, MergePatch, Path, touched_members
+from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
 
 __all__ = [
     "EXPIRY_MS_MAX",
@@ -79,15 +89,14 @@ __all__ = [
     "Page",
     "Part",
     "PartType",
+    "PartitionOutcome",
     "Path",
-    "Placed",
     "Put",
     "Range",
     "Record",
     "RecordUnreadable",
+    "Replacement",
     "Scan",
-    "Seen",
-    "Step",
     "Store",
     "StoreUnavailable",
     "Stored",
@@ -99,27 +108,29 @@ __all__ = [
     "Transition",
     "Unsupported",
     "Update",
+    "VersionedRecord",
     "Write",
     "Written",
     "Yielder",
-    "after_all_with",
-    "between",
     "checked_part",
     "chunks_of",
     "decode",
     "encode",
     "encode_sorted",
+    "exponential_backoff_s",
     "gather_bounded",
-    "members",
+    "is_unconditional",
+    "live_record",
+    "normalize_number",
     "now_ms",
-    "number",
-    "of_scan",
     "parse",
     "part_from_text",
-    "placed",
-    "record",
+    "prefix_end",
+    "ranges_between",
     "run_until",
+    "scan_range",
+    "target_partitions",
+    "touched_members",
     "transition",
-    "unconditional",
     "with_etag",
 ]

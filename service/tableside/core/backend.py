@@ -59,7 +59,7 @@ class Connections(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Pooled(Protocol):
+class ReportsConnections(Protocol):
     """A backend that tells of its connections; one that has none, or does not know, need not be one."""
 
     def connections(self) -> Connections:
@@ -69,4 +69,4 @@ class Pooled(Protocol):
 
 def connections_of(backend: Backend) -> Connections | None:
     """Return what a backend tells of its connections, None where it tells nothing."""
-    return backend.connections() if isinstance(backend, Pooled) else None
+    return backend.connections() if isinstance(backend, ReportsConnections) else None

@@ -2,7 +2,7 @@
 
 A batch takes one round trip to read and one to write. A record that another writer got to first is tried again alone,
 while it is kept from the other writers of this process: so of many writers of one record here, each is disturbed only
-by other processes. Knows nothing of how records are read and replaced: that is the store's `Exchange`.
+by other processes. Knows nothing of how records are read and replaced: that is the store's `VersionedRecords`.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from .backoff import exponential_backoff_s
 from .concurrency import gather_bounded
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
 from .operations import Key, Outcome, Write
@@ -22,36 +23,36 @@ from .transitions import Changed, Stored, transition
 ATTEMPTS_MAX = 64
 """How often one write is tried before it ends as Contended."""
 
-ALONE_AT_ONCE = 16
+CONTENDED_CONCURRENCY_MAX = 16
 """How many contended records of one call are worked on side by side."""
 
-PAUSE_S = 0.002
-PAUSE_MAX_S = 0.25
+BACKOFF_S = 0.002
+BACKOFF_MAX_S = 0.25
 
 
-class Seen(msgspec.Struct, frozen=True):
+class VersionedRecord(msgspec.Struct, frozen=True):
     """A record as it was read: what it is, and whatever the store needs to recognise it later."""
 
     stored: Stored | RecordUnreadable | None
-    mark: Any = None
+    version: Any = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class Replacement(msgspec.Struct, frozen=True):
     """One record to replace: what was seen, and what it is to become (`changed.stored`; None is: absent)."""
 
     write: Write
-    seen: Seen
+    current: VersionedRecord
     changed: Changed
 
 
-class Exchange(Protocol):
+class VersionedRecords(Protocol):
     """How a store reads records and replaces them if they are still what was read."""
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
         """Read records, strongly consistent."""
         ...
 
-    async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
+    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that are still as they were seen.
 
         The answer for each is its outcome (an error says whether the record may have been replaced), True for the
@@ -66,7 +67,7 @@ class CompareAndSet:
     def __init__(
         self,
         spec: TableSpec,
-        exchange: Exchange,
+        exchange: VersionedRecords,
         *,
         clock: Clock = now_ms,
         etag: Callable[[], str] = lambda: "",
@@ -91,7 +92,7 @@ class CompareAndSet:
             else:
                 outcomes[index] = _settled(outcome)
         works = [self._alone(writes[index], until) for index in alone]
-        for index, settled in zip(alone, await gather_bounded(works, ALONE_AT_ONCE), strict=True):
+        for index, settled in zip(alone, await gather_bounded(works, CONTENDED_CONCURRENCY_MAX), strict=True):
             outcomes[index] = settled
         return outcomes
 
@@ -100,7 +101,7 @@ class CompareAndSet:
         if not writes:
             return []
         outcomes: list[Outcome | bool] = []
-        steps: dict[int, Step] = {}
+        steps: dict[int, Replacement] = {}
         seen = await self._exchange.read([write.key for write in writes], until)
         now = self._clock()
         for index, (write, found) in enumerate(zip(writes, seen, strict=True)):
@@ -110,7 +111,7 @@ class CompareAndSet:
             decided = transition(found.stored, write, self._spec, now_ms=now, etag=self._etag())
             outcomes.append(decided.outcome)
             if isinstance(decided, Changed):
-                steps[index] = Step(write, found, decided)
+                steps[index] = Replacement(write, found, decided)
         if steps:
             answers = await self._exchange.replace(list(steps.values()), until)
             for index, answer in zip(steps, answers, strict=True):
@@ -138,7 +139,7 @@ class CompareAndSet:
             [outcome] = await self._round([write], until)
             if outcome is not False:
                 return _settled(outcome)
-            pause_s = min(PAUSE_MAX_S, PAUSE_S * 2**attempt) * self._jitter()
+            pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
             await asyncio.sleep(min(pause_s, max(0.0, until - time())))
         return Contended(f"others changed the record each of {ATTEMPTS_MAX} times")
 

@@ -15,7 +15,7 @@ class Range(msgspec.Struct, frozen=True):
     low: bytes = b""
     high: bytes | None = None
 
-    def meet(self, other: "Range") -> "Range":
+    def intersection(self, other: "Range") -> "Range":
         """Return what both hold."""
         ends = [end for end in (self.high, other.high) if end is not None]
         return Range(max(self.low, other.low), min(ends) if ends else None)
@@ -41,17 +41,17 @@ class Range(msgspec.Struct, frozen=True):
             raise MalformedRequest("no split of this table") from None
 
 
-def of_scan(spec: TableSpec, scan: Scan) -> Range:
+def scan_range(spec: TableSpec, scan: Scan) -> Range:
     """Return the range of encoded keys that is still to read."""
     wanted = Range(*spec.key.bounds(scan.partition, scan.prefix))
     if scan.split is not None:
-        wanted = wanted.meet(Range.from_split(scan.split))
+        wanted = wanted.intersection(Range.from_split(scan.split))
     if scan.position is not None:
-        wanted = wanted.meet(Range(scan.position + b"\0"))
+        wanted = wanted.intersection(Range(scan.position + b"\0"))
     return wanted
 
 
-def between(boundaries: Sequence[bytes]) -> list[Range]:
+def ranges_between(boundaries: Sequence[bytes]) -> list[Range]:
     """Return the ranges that strictly rising boundaries divide all keys into."""
     lows = [b"", *boundaries]
     highs: list[bytes | None] = [*boundaries, None]

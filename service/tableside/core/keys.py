@@ -100,7 +100,7 @@ class KeySchema(msgspec.Struct, frozen=True):
             if field.type != "string":
                 raise InvalidOperation("a prefix needs a key part that is a string")
             start += prefix.encode()
-        return start, after_all_with(start)
+        return start, prefix_end(start)
 
     def without_key(self, value: JsonObject, key: Key) -> JsonObject:
         """Take the members that repeat the key out of a value. Raise InvalidOperation if one differs from it."""
@@ -164,7 +164,7 @@ def part_from_text(segment: bytes, kind: PartType) -> Part:
         raise InvalidOperation("a key is not UTF-8") from None
 
 
-def after_all_with(prefix: bytes) -> bytes | None:
+def prefix_end(prefix: bytes) -> bytes | None:
     """Return the least bytes that follow everything which begins with the prefix; None if nothing does."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

@@ -117,10 +117,10 @@ class Written(msgspec.Struct, frozen=True):
     replayed: bool = False
     value: bytes | None = None
     expires_ms: int = 0
-    partitions: "tuple[Placed, ...] | None" = None
+    partitions: "tuple[PartitionOutcome, ...] | None" = None
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PartitionOutcome(msgspec.Struct, frozen=True):
     """What became of a write in one partition, by its index."""
 
     partition: int

@@ -13,7 +13,7 @@ from .operations import Get, Key, Operation
 Partitions: TypeAlias = tuple[int, ...] | None
 """Indexes in rising order; None is the one that the key is placed in."""
 
-ALL = -1
+ALL_PARTITIONS = -1
 """As the only index in a list: every partition."""
 
 _SEED = 0x9747B28C
@@ -41,7 +41,7 @@ def default_partition(key: Key, count: int) -> int:
     return (murmur2(str(part).encode()) & 0x7FFFFFFF) % count
 
 
-def chosen(raw: object, count: int) -> Partitions:
+def parse_partitions(raw: object, count: int) -> Partitions:
     """Return what a caller's `partitions` mean in a table of so many. Raise InvalidOperation if nothing.
 
     `"all"`, None and `[-1]` are all of them, `[]` is nowhere, `[None]` and `"default"` leave it to the key.
@@ -55,14 +55,14 @@ def chosen(raw: object, count: int) -> Partitions:
     if len(raw) == 1 and raw[0] is None:
         return None
     indexes = {_index(one) for one in raw}
-    if indexes == {ALL}:
+    if indexes == {ALL_PARTITIONS}:
         return tuple(range(count))
     if not all(0 <= index < count for index in indexes):
         raise InvalidOperation(_outside(indexes, count))
     return tuple(sorted(indexes))
 
 
-def placed(operation: Operation, count: int) -> tuple[int, ...]:
+def target_partitions(operation: Operation, count: int) -> tuple[int, ...]:
     """Return the partitions that an operation goes to. Raise InvalidOperation if it cannot go to these.
 
     A get needs exactly one, and an etag belongs to one partition's record.
@@ -91,7 +91,7 @@ def _index(raw: object) -> int:
 
 
 def _outside(indexes: Collection[int], count: int) -> str:
-    if ALL in indexes:
+    if ALL_PARTITIONS in indexes:
         return f"-1 stands alone in partitions, where it is all {count}"
     wrong = min(index for index in indexes if not 0 <= index < count)
     return f"there is no partition {wrong}: this table has {count}, from 0 on"

@@ -17,7 +17,7 @@ from .store import TableSpec
 WRITERS_MAX = 8
 """How many writers a record remembers."""
 
-TOMBSTONE_S = 24 * 3600.0
+TOMBSTONE_TTL_S = 24 * 3600.0
 """How long a delete that carried a token is remembered."""
 
 VALUE_BYTES_MAX = 16 * 2**20
@@ -43,7 +43,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return not self.expires_ms or self.expires_ms > now_ms
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Unchanged(msgspec.Struct, frozen=True):
     """The record stays as it is."""
 
     outcome: Outcome
@@ -56,10 +56,10 @@ class Changed(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-Transition = Kept | Changed
+Transition = Unchanged | Changed
 
 
-def record(stored: Stored | None, now_ms: int) -> Record | None:
+def live_record(stored: Stored | None, now_ms: int) -> Record | None:
     """Return what a Get answers."""
     if stored is None or stored.value is None or not stored.live(now_ms):
         return None
@@ -74,14 +74,14 @@ def transition(
     What cannot be read can be replaced or removed by a write that need not know it.
     """
     if isinstance(stored, RecordUnreadable):
-        if isinstance(write, Update) or not unconditional(write):
-            return Kept(stored)
+        if isinstance(write, Update) or not is_unconditional(write):
+            return Unchanged(stored)
         stored = Stored(b"", "")  # something is there, and of no further interest
     if stored is not None and not stored.live(now_ms):
         stored = None
     try:
         if write.token is not None and stored is not None and _seen(stored, write.token):
-            return Kept(_replay(stored, write))
+            return Unchanged(_replay(stored, write))
         _check_preconditions(stored, write)
         match write:
             case Put():
@@ -91,11 +91,11 @@ def transition(
             case Delete():
                 return _delete(stored, write, now_ms, etag)
     except TableError as error:
-        return Kept(error.with_traceback(None))  # which would hold all that was under way
+        return Unchanged(error.with_traceback(None))  # which would hold all that was under way
     assert_never(write)
 
 
-def unconditional(write: Write) -> bool:
+def is_unconditional(write: Write) -> bool:
     """Whether a write asks for no version, nor for absence."""
     return write.if_match is None and not (isinstance(write, Put) and write.if_absent)
 
@@ -149,9 +149,9 @@ def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int,
 def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Transition:
     if delete.token is not None:
         writers = _remembered(stored, delete.token)
-        return Changed(Stored(None, etag, _expiry(TOMBSTONE_S, now_ms), writers), Written(None))
+        return Changed(Stored(None, etag, _expiry(TOMBSTONE_TTL_S, now_ms), writers), Written(None))
     if stored is None or stored.value is None:
-        return Kept(Written(None))
+        return Unchanged(Written(None))
     return Changed(None, Written(None))
 
 

@@ -86,7 +86,7 @@ def fold(first: Changes, second: Changes) -> Changes:
     return first + second if together is None else (*first[:-1], together, *second[1:])
 
 
-def members(changes: Changes) -> set[str]:
+def touched_members(changes: Changes) -> set[str]:
     """Return the names of the top-level members that an update touches."""
     names: set[str] = set()
     for change in changes:
@@ -110,7 +110,7 @@ def _change(document: object) -> Change:
 
 def _checked_patch(document: JsonObject) -> JsonObject:
     try:
-        return values.normal(document)
+        return values.normalize(document)
     except InvalidOperation as error:
         raise InvalidOperation(f"merge patch: {error.detail}") from None
 
@@ -165,7 +165,7 @@ def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
 
 
 def _any(operand: Json, depth: int) -> Json:
-    return values.normal_member(operand, depth)
+    return values.normalize_member(operand, depth)
 
 
 def _nothing(operand: Json, depth: int) -> Json:
@@ -175,13 +175,13 @@ def _nothing(operand: Json, depth: int) -> Json:
 def _number(operand: Json, depth: int) -> Json:
     if not _is_number(operand):
         raise InvalidOperation("the operand is not a number")
-    return values.normal_member(operand)
+    return values.normalize_member(operand)
 
 
 def _number_or_string(operand: Json, depth: int) -> Json:
     if not (_is_number(operand) or isinstance(operand, str)):
         raise InvalidOperation("the operand is neither a number nor a string")
-    return values.normal_member(operand)
+    return values.normalize_member(operand)
 
 
 def _elements(operand: Json, depth: int) -> Json:
@@ -190,8 +190,8 @@ def _elements(operand: Json, depth: int) -> Json:
             raise InvalidOperation("nothing may stand beside $each")
         if not isinstance(operand["$each"], list):
             raise InvalidOperation("$each takes an array")
-        return values.normal_member(operand["$each"], depth)
-    return values.normal_member([operand], depth)
+        return values.normalize_member(operand["$each"], depth)
+    return values.normalize_member([operand], depth)
 
 
 _OPERAND: dict[Operator, Callable[[Json, int], Json]] = {
@@ -240,7 +240,7 @@ def _inc(value: JsonObject, edit: Edit) -> None:
     if not _is_number(present):
         raise InvalidOperation("$inc on what is not a number")
     total = cast("float", present) + cast("float", edit.operand)
-    parent[name] = values.integer(total) if isinstance(total, int) else values.number(total)
+    parent[name] = values.checked_integer(total) if isinstance(total, int) else values.normalize_number(total)
 
 
 def _least(value: JsonObject, edit: Edit) -> None:

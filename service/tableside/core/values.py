@@ -46,9 +46,9 @@ def encode(value: object) -> bytes:
     try:
         text = orjson.dumps(value)
     except (orjson.JSONEncodeError, RecursionError):
-        return orjson.dumps(normal(value))
+        return orjson.dumps(normalize(value))
     if _suspect(text):
-        return orjson.dumps(normal(value))
+        return orjson.dumps(normalize(value))
     return text
 
 
@@ -59,9 +59,9 @@ def encode_sorted(value: object) -> bytes:
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, RecursionError):
-        return orjson.dumps(normal(value), option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(normalize(value), option=orjson.OPT_SORT_KEYS)
     if _suspect(text):
-        return orjson.dumps(normal(value), option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(normalize(value), option=orjson.OPT_SORT_KEYS)
     return text
 
 
@@ -71,19 +71,19 @@ def decode(text: bytes) -> JsonObject:
     return value
 
 
-def normal(value: Json) -> JsonObject:
+def normalize(value: Json) -> JsonObject:
     """Return a copy of a value with its numbers made canonical. Raise InvalidOperation if it breaks a rule."""
     if type(value) is not dict:
         raise InvalidOperation("a value is a JSON object")
     for name in value:
         if name.startswith(RESERVED_PREFIX):
             raise InvalidOperation("a top-level member's name may not begin with _ts")
-    copy = normal_member(value)
+    copy = normalize_member(value)
     assert isinstance(copy, dict)
     return copy
 
 
-def normal_member(value: Json, depth: int = 1) -> Json:
+def normalize_member(value: Json, depth: int = 1) -> Json:
     """Return a copy of what may stand anywhere inside a value. Raise InvalidOperation if it breaks a rule."""
     match value:
         case str():
@@ -91,25 +91,25 @@ def normal_member(value: Json, depth: int = 1) -> Json:
         case bool() | None:
             return value
         case int():
-            return integer(value)
+            return checked_integer(value)
         case float():
-            return number(value)
+            return normalize_number(value)
         case dict():
             _check_depth(depth)
-            return {_name(name): normal_member(member, depth + 1) for name, member in value.items()}
+            return {_name(name): normalize_member(member, depth + 1) for name, member in value.items()}
         case list():
             _check_depth(depth)
-            return [normal_member(member, depth + 1) for member in value]
+            return [normalize_member(member, depth + 1) for member in value]
 
 
-def integer(value: int) -> int:
+def checked_integer(value: int) -> int:
     """Return the integer. Raise InvalidOperation if it needs more than 64 bits."""
     if not INTEGER_MIN <= value <= INTEGER_MAX:
         raise InvalidOperation("an integer is beyond 64 bits")
     return value
 
 
-def number(value: float) -> int | float:
+def normalize_number(value: float) -> int | float:
     """Return the double, or the 64-bit integer that it equals. Raise InvalidOperation if it is not finite."""
     if value != value or value in (float("inf"), float("-inf")):
         raise InvalidOperation("a number is not finite")

@@ -26,10 +26,10 @@ from ..core import (
     Scan,
     Stored,
     TableSpec,
-    between,
+    live_record,
     now_ms,
-    of_scan,
-    record,
+    ranges_between,
+    scan_range,
     transition,
 )
 
@@ -103,13 +103,13 @@ class MemoryStore:
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys."""
-        now, wanted = self._clock(), of_scan(self.spec, scan)
+        now, wanted = self._clock(), scan_range(self.spec, scan)
         records: list[tuple[Key, Record]] = []
         size_bytes = 0
         for key in self._keys(wanted):
             if len(records) == scan.limit or size_bytes > scan.bytes_max:
                 return Page(records, self.spec.key.encode(records[-1][0]))
-            if (found := record(self._records[key], now)) is not None:
+            if (found := live_record(self._records[key], now)) is not None:
                 records.append((self.spec.key.decode(key), found))
                 size_bytes += len(found.value)
         return Page(records, None)
@@ -119,7 +119,7 @@ class MemoryStore:
         keys = self._records.keys()
         count = max(1, min(count_max, len(keys)))
         boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
-        return [part.to_split() for part in between(boundaries)]
+        return [part.to_split() for part in ranges_between(boundaries)]
 
     def _keys(self, wanted: Range) -> Sequence[bytes]:
         if wanted.empty:
@@ -131,7 +131,7 @@ class MemoryStore:
         key = self.spec.key.encode(operation.key)
         stored: Stored | None = self._records.get(key)
         if isinstance(operation, Get):
-            return record(stored, now)
+            return live_record(stored, now)
         step = transition(stored, operation, self.spec, now_ms=now, etag=f"{next(self._etags):x}")
         if isinstance(step, Changed):
             self._keep(key, step.stored)

@@ -11,7 +11,7 @@ import pytest
 
 from contract import StoreContract, Time, put, same, update
 from tableside.core import compare_and_set, values
-from tableside.core.compare_and_set import CompareAndSet, Exchange, Seen, Step
+from tableside.core.compare_and_set import CompareAndSet, Replacement, VersionedRecord, VersionedRecords
 from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
 from tableside.core.store import Clock, Page, Policy, Scan, TableSpec
@@ -19,7 +19,7 @@ from tableside.core.transitions import Stored
 from tableside.stores.memory import MemoryStore
 
 
-class Dictionary(Exchange):
+class Dictionary(VersionedRecords):
     """Records in a dictionary that is a moment away."""
 
     def __init__(self) -> None:
@@ -28,23 +28,23 @@ class Dictionary(Exchange):
         self.intruders: list[Stored] = []
         self.refusal: TableError | None = None
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
         self.reads += 1
         await asyncio.sleep(0)
-        found = [Seen(self.records.get(key), self.records.get(key)) for key in keys]
+        found = [VersionedRecord(self.records.get(key), self.records.get(key)) for key in keys]
         await asyncio.sleep(0)
         if self.intruders:
             self.records[keys[0]] = self.intruders.pop()
         return [*found]
 
-    async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
+    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         self.replacements += 1
         await asyncio.sleep(0)
         return [self.refusal or self._replaced(step) for step in steps]
 
-    def _replaced(self, step: Step) -> bool:
+    def _replaced(self, step: Replacement) -> bool:
         key = step.write.key
-        if self.records.get(key) is not step.seen.mark:
+        if self.records.get(key) is not step.current.version:
             self.lost += 1
             return False
         if step.changed.stored is None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contract import COMPOSITE, INTEGERS, STRINGS, THREE_PARTS, UNUSUAL_KEYS
 from tableside.core.errors import InvalidOperation, MalformedRequest
-from tableside.core.keys import KeyField, KeySchema, after_all_with
+from tableside.core.keys import KeyField, KeySchema, prefix_end
 from tableside.core.operations import Key
 from tableside.core.values import JsonObject
 
@@ -184,6 +184,6 @@ def test_a_prefix_of_an_integer_is_refused() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=4), st.binary(max_size=6))
 def test_what_follows_a_prefix_follows_all_that_begins_with_it(prefix: bytes, text: bytes) -> None:
-    end = after_all_with(prefix)
+    end = prefix_end(prefix)
     assume(text >= prefix)
     assert text.startswith(prefix) == (end is None or text < end) or (end is None and not prefix.strip(b"\xff"))

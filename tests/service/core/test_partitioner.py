@@ -8,7 +8,7 @@ from contract import update
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from tableside.core.errors import InvalidOperation
 from tableside.core.operations import Delete, Get, Operation, Put
-from tableside.core.partitioner import chosen, default_partition, murmur2, placed
+from tableside.core.partitioner import default_partition, murmur2, parse_partitions, target_partitions
 
 CHOICES: dict[str, tuple[object, tuple[int, ...] | None]] = {
     "all by name": ("all", (0, 1, 2)),
@@ -59,14 +59,14 @@ def test_an_integer_is_placed_as_its_decimal_text(key: int) -> None:
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_choice_is_what_its_words_mean(choice: str) -> None:
     raw, wanted = CHOICES[choice]
-    assert chosen(raw, 3) == wanted
+    assert parse_partitions(raw, 3) == wanted
 
 
 @pytest.mark.parametrize("choice", REFUSED)
 def test_a_choice_that_means_nothing_is_refused(choice: str) -> None:
     raw, detail = REFUSED[choice]
     with pytest.raises(InvalidOperation, match=detail):
-        chosen(raw, 3)
+        parse_partitions(raw, 3)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_choice_that_means_nothing_is_refused(choice: str) -> None:
 )
 def test_what_cannot_go_there_is_refused(operation: Operation) -> None:
     with pytest.raises(InvalidOperation, match="3"):
-        placed(operation, 3)
+        target_partitions(operation, 3)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_what_cannot_go_there_is_refused(operation: Operation) -> None:
     ],
 )
 def test_what_can_goes_where_it_says(operation: Any, wanted: tuple[int, ...]) -> None:
-    assert placed(operation, 3) == wanted
+    assert target_partitions(operation, 3) == wanted
 
 
 def test_all_partitions_of_a_table_that_has_one_are_one() -> None:
-    everywhere = chosen("all", 1)
-    assert placed(Get("a", partitions=everywhere), 1) == (0,)
-    assert placed(Delete("a", ("x",), partitions=everywhere), 1) == (0,)
+    everywhere = parse_partitions("all", 1)
+    assert target_partitions(Get("a", partitions=everywhere), 1) == (0,)
+    assert target_partitions(Delete("a", ("x",), partitions=everywhere), 1) == (0,)

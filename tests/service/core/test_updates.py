@@ -174,7 +174,7 @@ def test_what_no_value_could_take_is_refused_when_it_is_read(name: str) -> None:
     ids=lambda document: str(document)[:30],
 )
 def test_what_stands_thirty_deep_is_taken(document: object) -> None:
-    assert values.normal(applied({}, document))
+    assert values.normalize(applied({}, document))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], object]] = {
@@ -338,7 +338,7 @@ def test_no_update_makes_an_illegal_value(value: dict[str, Any], change: updates
         result = updates.apply(values.encode(value), change)
     except InvalidOperation:
         return
-    assert orjson.dumps(values.normal(values.decode(result))) == result
+    assert orjson.dumps(values.normalize(values.decode(result))) == result
 
 
 @settings(max_examples=150, deadline=None)

@@ -154,7 +154,7 @@ def test_a_surrogate_or_a_number_that_no_parser_made_is_refused_too() -> None:
     members: list[values.Json] = ["\ud800", ["x\udfff"], {"\ud800": 1}, {"a": ["ü", {"b": "🛫\udc00"}]}, 2**63, [2**64]]
     for member in members:
         with pytest.raises(InvalidOperation):
-            values.normal({"a": member})
+            values.normalize({"a": member})
         with pytest.raises(InvalidOperation):
             values.encode({"a": member})
 
@@ -192,7 +192,7 @@ deep = st.builds(
 @given(st.dictionaries(texts, members | deep, max_size=4))
 def test_the_short_way_of_encoding_agrees_with_looking_at_everything(value: dict[str, Any]) -> None:
     try:
-        wanted = orjson.dumps(values.normal(value))
+        wanted = orjson.dumps(values.normalize(value))
     except InvalidOperation:
         with pytest.raises(InvalidOperation):
             values.encode(value)

@@ -20,7 +20,7 @@ from tableside.core.errors import (
     Unsupported,
 )
 from tableside.core.keys import KeyField, KeySchema
-from tableside.core.operations import Get, Operation, Outcome, Placed, Token, Written
+from tableside.core.operations import Get, Operation, Outcome, PartitionOutcome, Token, Written
 from tableside.core.partitioner import default_partition
 from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
@@ -213,7 +213,7 @@ async def test_one_partition_answers_as_an_ordinary_table_would() -> None:
 def test_the_whole_of_several_with_failures(
     outcomes: list[Written | TableError], retriable: bool, applied: str, retry_after_s: float | None
 ) -> None:
-    placed = tuple(Placed(index, outcome) for index, outcome in enumerate(outcomes))
+    placed = tuple(PartitionOutcome(index, outcome) for index, outcome in enumerate(outcomes))
     found = whole(placed)
     first = next(outcome for outcome in outcomes if isinstance(outcome, TableError))
     assert type(found) is type(first)
@@ -233,7 +233,7 @@ def test_the_whole_of_several_with_failures(
     ],
 )
 def test_the_whole_of_several_successes(outcomes: list[Written], created: bool, replayed: bool) -> None:
-    found = whole(tuple(Placed(index, outcome) for index, outcome in enumerate(outcomes)))
+    found = whole(tuple(PartitionOutcome(index, outcome) for index, outcome in enumerate(outcomes)))
     assert isinstance(found, Written)
     assert (found.etag, found.created, found.replayed) == (None, created, replayed)
 

@@ -6,7 +6,19 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from ...core import Delete, Get, Operation, Outcome, Placed, Put, Record, TableError, TooLarge, Update, Written
+from ...core import (
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    PartitionOutcome,
+    Put,
+    Record,
+    TableError,
+    TooLarge,
+    Update,
+    Written,
+)
 from ...core.errors import RecordNotFound
 from ...core.values import project
 from .problems import status
@@ -92,7 +104,7 @@ def _written(written: Written, fields: Fields) -> Answer:
     return Answer(code, value, written.etag, expires_ms, written.replayed, partitions=parts)
 
 
-def _parts(placed: Iterable[Placed], fields: Fields) -> tuple[tuple[int, Answer], ...]:
+def _parts(placed: Iterable[PartitionOutcome], fields: Fields) -> tuple[tuple[int, Answer], ...]:
     return tuple((one.partition, answer(one.outcome, fields)) for one in placed)
 
 

@@ -2,8 +2,8 @@
 
 import re
 
-from ...core import InvalidOperation, Operation, TableSpec, Unsupported, placed
-from ...core.partitioner import Partitions, chosen
+from ...core import InvalidOperation, Operation, TableSpec, Unsupported, target_partitions
+from ...core.partitioner import Partitions, parse_partitions
 
 _INDEX = re.compile("-?[0-9]{1,9}")
 
@@ -12,7 +12,7 @@ def choice(spec: TableSpec, raw: object) -> Partitions:
     """Return the partitions that `raw` chooses. Raise Unsupported where there are none, InvalidOperation if illegal."""
     if not spec.partitions:
         raise Unsupported("partitions: this table is not partitioned")
-    return chosen(raw, spec.partitions)
+    return parse_partitions(raw, spec.partitions)
 
 
 def from_query(text: str) -> object:
@@ -38,6 +38,6 @@ def of_scan(spec: TableSpec, text: str | None) -> tuple[int, ...] | None:
 def places(spec: TableSpec, operation: Operation) -> tuple[int, ...]:
     """Return the partitions of a table that an operation goes to; none where it goes nowhere, or cannot go there."""
     try:
-        return placed(operation, spec.partitions)
+        return target_partitions(operation, spec.partitions)
     except InvalidOperation:
         return ()

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from ...core import exponential_backoff_s
+
 BackoffKind = Literal["exponential", "fixed", "none"]
 
 
@@ -42,7 +44,7 @@ class RetrySchedule(msgspec.Struct, frozen=True):
             case "fixed":
                 return self.pause_s
             case "exponential":
-                return jitter() * min(self.pause_s * 2.0 ** min(attempt - 1, 64), self.pause_max_s)
+                return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
 
     def ends_at(self, started: float) -> float:
         """Return when all of it ends, if nothing else ends it."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ...core import INTEGER_MAX, INTEGER_MIN, InvalidOperation, Json, number
+from ...core import INTEGER_MAX, INTEGER_MIN, InvalidOperation, Json, normalize_number
 
 Attribute: TypeAlias = dict[str, Any]
 Item: TypeAlias = dict[str, Attribute]
@@ -82,9 +82,9 @@ def to_number(text: str) -> Json:
     except ValueError:
         exact = Decimal(text)
         if not INTEGER_MIN <= exact <= INTEGER_MAX or exact != exact.to_integral_value():
-            return number(float(text))
+            return normalize_number(float(text))
         return int(exact)
-    return whole if INTEGER_MIN <= whole <= INTEGER_MAX else number(float(whole))
+    return whole if INTEGER_MIN <= whole <= INTEGER_MAX else normalize_number(float(whole))
 
 
 def _number_text(member: float) -> str:

@@ -11,7 +11,15 @@ from typing import Any
 
 import msgspec
 
-from ...core import DeadlineExceeded, InvalidOperation, TableError, Throttled, chunks_of, gather_bounded
+from ...core import (
+    DeadlineExceeded,
+    InvalidOperation,
+    TableError,
+    Throttled,
+    chunks_of,
+    exponential_backoff_s,
+    gather_bounded,
+)
 from .attribute_values import Item
 from .client import Client
 
@@ -145,7 +153,7 @@ class _Pause:
         """Wait; False says that there is no time for another call."""
         self.taken += 1
         self._still = 0 if progress else self._still + 1
-        pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._still, 20)) * self._jitter()
+        pause_s = exponential_backoff_s(self._still, PAUSE_S, PAUSE_MAX_S, self._jitter)
         left_s = self._until - asyncio.get_running_loop().time()
         if pause_s >= left_s or self.taken >= ROUNDS_MAX:
             return False

@@ -13,11 +13,11 @@ from ...core import (
     Key,
     Outcome,
     RecordUnreadable,
-    Seen,
-    Step,
+    Replacement,
     Stored,
     TableError,
     Update,
+    VersionedRecord,
     Yielder,
     decode,
     encode_sorted,
@@ -71,7 +71,7 @@ class Items:
 
     # The exchange
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
         """Read records, strongly consistent."""
         items = await self.fetch(keys, until)
         seen, yielder = [], Yielder()
@@ -80,19 +80,19 @@ class Items:
             await yielder.maybe_yield()
         return seen
 
-    async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
+    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that are still as they were seen."""
         return await gather_bounded([self._replace(step, until) for step in steps], AT_ONCE)
 
-    def _seen(self, item: Item | TableError | None) -> Seen | TableError:
+    def _seen(self, item: Item | TableError | None) -> VersionedRecord | TableError:
         if item is None or isinstance(item, TableError):
-            return Seen(None) if item is None else item
+            return VersionedRecord(None) if item is None else item
         try:
-            return Seen(self.layout.stored(item, self._clock()), item)
+            return VersionedRecord(self.layout.stored(item, self._clock()), item)
         except RecordUnreadable as error:
-            return Seen(error, item)
+            return VersionedRecord(error, item)
 
-    async def _replace(self, step: Step, until: float) -> Outcome | bool:
+    async def _replace(self, step: Replacement, until: float) -> Outcome | bool:
         try:
             verb, parameters, etag = await self._in_turn(step)
             await self.write(verb, parameters, until)
@@ -102,7 +102,7 @@ class Items:
             return error
         return with_etag(step.changed, etag).outcome
 
-    async def _in_turn(self, step: Step) -> tuple[str, dict[str, Any], str]:
+    async def _in_turn(self, step: Replacement) -> tuple[str, dict[str, Any], str]:
         """Make the request of a long record while no other is made, and let others than those have their turn."""
         becomes = step.changed.stored
         if becomes is None or becomes.value is None or len(becomes.value) <= LONG_BYTES:
@@ -111,9 +111,9 @@ class Items:
             await asyncio.sleep(0)
             return self._request(step)
 
-    def _request(self, step: Step) -> tuple[str, dict[str, Any], str]:
+    def _request(self, step: Replacement) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the etag that it has then."""
-        stored, seen = step.changed.stored, step.seen.mark
+        stored, seen = step.changed.stored, step.current.version
         terms = Terms()
         conditions = unchanged(terms, self.layout, seen)
         if stored is None:
@@ -129,13 +129,13 @@ class Items:
         return "put_item", {"Item": item, **parameters}, etag
 
     def _changes(
-        self, step: Step, stored: Stored, terms: Terms, conditions: list[str]
+        self, step: Replacement, stored: Stored, terms: Terms, conditions: list[str]
     ) -> tuple[str, dict[str, Any], str] | None:
         """Return the call that changes an item only where the record changes; None if it is too long for one."""
-        assert isinstance(step.seen.stored, Stored)
-        assert step.seen.stored.value is not None
+        assert isinstance(step.current.stored, Stored)
+        assert step.current.stored.value is not None
         assert stored.value is not None
-        item, before, after = step.seen.mark, decode(step.seen.stored.value), decode(stored.value)
+        item, before, after = step.current.version, decode(step.current.stored.value), decode(stored.value)
         self.layout.check(after)
         wanted: Item = {
             name: alike(member, item.get(name))
@@ -145,7 +145,7 @@ class Items:
         gone = [name for name in before if name not in after]
         wanted[VERSION] = {"S": stored.etag}
         beside = self.layout.beside(stored)
-        if stored.writers != step.seen.stored.writers:
+        if stored.writers != step.current.stored.writers:
             wanted[WRITERS] = beside[WRITERS]
         if isinstance(step.write, Update) and step.write.ttl_s is not None:
             for name in (self.layout.ttl_attribute, EXPIRES_MS):
@@ -163,8 +163,8 @@ class Items:
         return "update_item", key | parameters, etag_of(stored.etag, encode_sorted(after))
 
 
-def _of_what_is_there(step: Step) -> bool:
+def _of_what_is_there(step: Replacement) -> bool:
     """Whether a record that is there becomes another one, rather than being replaced as a whole."""
-    if not isinstance(step.write, Update) or not isinstance(step.seen.stored, Stored):
+    if not isinstance(step.write, Update) or not isinstance(step.current.stored, Stored):
         return False
     return not getattr(step.changed.outcome, "created", False)

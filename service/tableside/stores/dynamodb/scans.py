@@ -20,7 +20,7 @@ from ...core import (
     Scan,
     TableSpec,
     Yielder,
-    record,
+    live_record,
 )
 from .attribute_values import Item
 from .compare_and_set import Items
@@ -57,7 +57,7 @@ class Scans:
                 await yielder.maybe_yield()
                 if len(records) == scan.limit or size_bytes > scan.bytes_max:
                     return Page(records, self._position(self._layout.key_item(records[-1][0])))
-                if (found := record(self._layout.stored(item, now), now)) is not None:
+                if (found := live_record(self._layout.stored(item, now), now)) is not None:
                     records.append((self._layout.key_of(item), found))
                     size_bytes += len(found.value)
             if start is None:

@@ -38,10 +38,10 @@ from ...core import (
     Written,
     Yielder,
     gather_bounded,
-    members,
-    record,
+    is_unconditional,
+    live_record,
+    touched_members,
     transition,
-    unconditional,
     with_etag,
 )
 from .attribute_values import Item
@@ -110,13 +110,13 @@ class DynamodbStore:
                 return self._created
             case Update(if_match=None) if self._free(operation):
                 return self._updated
-            case Put() | Delete() if unconditional(operation):
+            case Put() | Delete() if is_unconditional(operation):
                 return self._replaced
         return self._compared
 
     def _free(self, update: Update) -> bool:
         """Whether an update touches no member that may have to equal the key."""
-        return not self.spec.key.named or self.spec.key.names.isdisjoint(members(update.changes))
+        return not self.spec.key.named or self.spec.key.names.isdisjoint(touched_members(update.changes))
 
     # The ways
 
@@ -179,7 +179,7 @@ class DynamodbStore:
     async def _update(self, update: Update, plan: Native, until: float) -> Tried:
         version, now = _version(), self._clock()
         try:
-            self._layout.check(members(update.changes))
+            self._layout.check(touched_members(update.changes))
             expression = plan.expression(self._layout, version, self._expiry(update, now), now)
             if expression is None:
                 return UNDONE
@@ -283,7 +283,7 @@ class DynamodbStore:
         if item is None or isinstance(item, TableError):
             return item
         try:
-            return record(self._layout.stored(item, now), now)
+            return live_record(self._layout.stored(item, now), now)
         except RecordUnreadable as error:
             return error
 

@@ -4,10 +4,10 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from ...core import Placed, TableError, Written
+from ...core import PartitionOutcome, TableError, Written
 
 
-def whole(placed: tuple[Placed, ...]) -> Written | TableError:
+def whole(placed: tuple[PartitionOutcome, ...]) -> Written | TableError:
     """Return a success if all are, else the first failure by index, told of how many; what was where stands beside it.
 
     One partition's outcome is that of the whole, as an ordinary table's would be. None is a write that was dropped.
@@ -28,7 +28,7 @@ def whole(placed: tuple[Placed, ...]) -> Written | TableError:
     )
 
 
-def _failed(placed: tuple[Placed, ...], failed: list[Placed]) -> TableError:
+def _failed(placed: tuple[PartitionOutcome, ...], failed: list[PartitionOutcome]) -> TableError:
     errors = [one.outcome for one in failed if isinstance(one.outcome, TableError)]
     found = copy(errors[0])
     found.partitions = placed

@@ -20,15 +20,15 @@ from ...core import (
     Operation,
     Outcome,
     Page,
-    Placed,
+    PartitionOutcome,
     Scan,
     Store,
     TableError,
     TableSpec,
     Written,
     gather_bounded,
-    placed,
     run_until,
+    target_partitions,
 )
 from .combined_outcome import whole
 from .lazy_store import Opening
@@ -118,7 +118,7 @@ class PartitionedStore:
 
     def _placed(self, operation: Operation) -> Place:
         try:
-            return placed(operation, len(self._parts))
+            return target_partitions(operation, len(self._parts))
         except InvalidOperation as error:
             return error
 
@@ -161,6 +161,6 @@ def _assembled(
     return outcomes
 
 
-def _of_write(index: int, outcome: Outcome) -> Placed:
+def _of_write(index: int, outcome: Outcome) -> PartitionOutcome:
     assert isinstance(outcome, (Written, TableError))
-    return Placed(index, outcome)
+    return PartitionOutcome(index, outcome)

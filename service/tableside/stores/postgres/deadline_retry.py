@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from ...core import Applied, Contended, DeadlineExceeded, TableError
+from ...core import Applied, Contended, DeadlineExceeded, TableError, exponential_backoff_s
 from .errors import DRIVER_ERRORS, connection_lost, of_one_row, rolled_back, translated
 from .pool import Connection, Pool
 
@@ -95,7 +95,7 @@ class Attempts:
 
     async def pause(self, attempt: int, until: float) -> None:
         """Wait a little, longer the more often. Raise DeadlineExceeded if that is too long."""
-        pause_s = min(PAUSE_MAX_S, PAUSE_S * 2**attempt) * self._jitter()
+        pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, self._jitter)
         if asyncio.get_running_loop().time() + pause_s >= until:
             raise self._too_late("no")
         await asyncio.sleep(pause_s)

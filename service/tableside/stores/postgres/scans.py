@@ -7,7 +7,7 @@ A page goes on after the key that the one before ended with, so it costs the sam
 
 from typing import Any
 
-from ...core import Key, KeySchema, MalformedRequest, Page, Part, Range, Record, RecordUnreadable, Scan, between
+from ...core import Key, KeySchema, MalformedRequest, Page, Part, Range, Record, RecordUnreadable, Scan, ranges_between
 from .json_text import canonical
 from .pool import Connection
 from .rows import key_of
@@ -52,7 +52,7 @@ class Scanner:
 
     def splits(self, boundaries: list[bytes]) -> list[bytes]:
         """Return the parts between boundaries."""
-        return [part.to_split() for part in between(boundaries)]
+        return [part.to_split() for part in ranges_between(boundaries)]
 
     def _page_sql(self, where: "_Conditions") -> str:
         """Return SQL for a page, cut after the row that is the first beyond the bytes."""

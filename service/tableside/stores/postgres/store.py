@@ -28,7 +28,7 @@ from ...core import (
     Unsupported,
     Write,
     chunks_of,
-    unconditional,
+    is_unconditional,
 )
 from .column_types import KEPT
 from .deadline_retry import Attempts, Sent, Work
@@ -116,7 +116,7 @@ class PostgresStore:
     def _kind(self, operation: Operation) -> Callable[..., Any]:
         if isinstance(operation, Get):
             return self._get
-        if operation.token is None and unconditional(operation) and not self._shape.side:
+        if operation.token is None and is_unconditional(operation) and not self._shape.side:
             if isinstance(operation, Put):
                 return self._put
             if isinstance(operation, Delete):

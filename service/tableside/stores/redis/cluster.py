@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 
 from redis import exceptions
 
-from ...core import Connections, DeadlineExceeded, InvalidOperation, StoreUnavailable, TableError, gather_bounded
+from ...core import (
+    Connections,
+    DeadlineExceeded,
+    InvalidOperation,
+    StoreUnavailable,
+    TableError,
+    exponential_backoff_s,
+    gather_bounded,
+)
 from .connection import Node, Reply
 from .errors import refused
 from .keys import SLOTS, slot_of
@@ -108,7 +116,7 @@ class Cluster:
                 call.settle(call.waiting, [error] * len(call.waiting))
                 break
             await self._once(call, send)
-            pause_s = min(PAUSE_MAX_S, PAUSE_S * 2**attempt) * random.random()  # noqa: S311  # no secret
+            pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, random.random)
             if not call.waiting or time() + pause_s >= until:
                 break
             if attempt or call.in_transit:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core import Key, Outcome, Seen, Step, Stored, TableError, Update, Written, chunks_of
+from ...core import Key, Outcome, Replacement, Stored, TableError, Update, VersionedRecord, Written, chunks_of
 from .connection import REQUEST_BYTES_MAX
 from .keys import Names, side
 from .reads import Found, Reads
@@ -38,21 +38,21 @@ class RedisExchange:
         self._reads = reads
         self._tokened = tokened
 
-    async def read(self, keys: Sequence[Key], until: float) -> list[Seen | TableError]:
+    async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
         """Read records, and when they expire."""
         names = self._names.of(keys)
         beside = [side(name) for name in names] if self._tokened else []
-        seen: dict[int, Seen | TableError] = {}
+        seen: dict[int, VersionedRecord | TableError] = {}
         for positions, found in await self._reads.exactly(names, until, beside):
             for at, position in enumerate(positions):
                 seen[position] = found if isinstance(found, TableError) else _seen(found, at, len(positions))
         return [seen[position] for position in range(len(names))]
 
-    async def replace(self, steps: Sequence[Step], until: float) -> list[Outcome | bool]:
+    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that are still as they were seen; the outcomes say when they expire."""
         names = self._names.of([step.write.key for step in steps])
         raws = [_raw(step) for step in steps]
-        sizes = [len(raw) + len(step.seen.mark.value) for raw, step in zip(raws, steps, strict=True)]
+        sizes = [len(raw) + len(step.current.version.value) for raw, step in zip(raws, steps, strict=True)]
         commands = [
             call(
                 REPLACE,
@@ -71,25 +71,25 @@ class RedisExchange:
         return outcomes
 
 
-def _seen(found: Found, at: int, count: int) -> Seen:
+def _seen(found: Found, at: int, count: int) -> VersionedRecord:
     """Return what was seen at a position; the side keys, if any were read, follow the `count` records."""
     raw, memory = found.values[at], None
     if len(found.values) > count:
         memory = found.values[at + count]
     if at in found.others:
-        return Seen(other_type(), Mark("o", b"", memory or b""))
+        return VersionedRecord(other_type(), Mark("o", b"", memory or b""))
     expires_ms = found.expiries[at] if found.expiries else 0
     mark = Mark("a" if raw is None else "v", raw or b"", memory or b"")
-    return Seen(stored(raw, expires_ms, memory), mark)
+    return VersionedRecord(stored(raw, expires_ms, memory), mark)
 
 
-def _raw(step: Step) -> bytes:
+def _raw(step: Replacement) -> bytes:
     becomes = step.changed.stored
     return b"" if becomes is None or becomes.value is None else pack(becomes.value)
 
 
-def _arguments(step: Step, raw: bytes) -> tuple[str | bytes | int, ...]:
-    mark: Mark = step.seen.mark
+def _arguments(step: Replacement, raw: bytes) -> tuple[str | bytes | int, ...]:
+    mark: Mark = step.current.version
     becomes = step.changed.stored
     ttl_ms = 0 if becomes is None else becomes.expires_ms
     memory: tuple[str | bytes, ...] = ("u", b"", b"")
@@ -99,16 +99,16 @@ def _arguments(step: Step, raw: bytes) -> tuple[str | bytes | int, ...]:
     return (mark.state, mark.value, _work(step, raw), raw, ttl_ms, *memory)
 
 
-def _work(step: Step, raw: bytes) -> str:
+def _work(step: Replacement, raw: bytes) -> str:
     """Return what to do: delete, put and keep the expiry, or put."""
     if not raw:
         return "d"
-    before = step.seen.stored
+    before = step.current.stored
     there = isinstance(before, Stored) and before.value is not None
     return "k" if there and isinstance(step.write, Update) and step.write.ttl_s is None else "p"
 
 
-def _outcome(step: Step, raw: bytes, answer: int | TableError) -> Outcome | bool:
+def _outcome(step: Replacement, raw: bytes, answer: int | TableError) -> Outcome | bool:
     if isinstance(answer, TableError):
         return answer
     if answer == CHANGED:

@@ -18,7 +18,7 @@ from ...core import (
     TableSpec,
     Unsupported,
     gather_bounded,
-    unconditional,
+    is_unconditional,
 )
 from .compare_and_set import RedisExchange
 from .keys import Names
@@ -71,7 +71,7 @@ class RedisStore:
             return "get"
         if operation.token is not None:
             return "tokened" if self.capabilities.tokens else "refused"
-        return "write" if isinstance(operation, Put | Delete) and unconditional(operation) else "decided"
+        return "write" if isinstance(operation, Put | Delete) and is_unconditional(operation) else "decided"
 
     async def _done(self, kind: str, operations: Sequence[Any], until: float) -> list[Outcome]:
         match kind:

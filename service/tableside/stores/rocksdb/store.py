@@ -26,9 +26,9 @@ from ...core import (
     TableError,
     TableSpec,
     Write,
-    after_all_with,
-    between,
-    of_scan,
+    prefix_end,
+    ranges_between,
+    scan_range,
     transition,
 )
 from .database import Database, first_line
@@ -73,7 +73,7 @@ class RocksdbStore:
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts of similar size."""
         boundaries = await self._run_read(partial(self._boundaries, count_max))
-        return [part.to_split() for part in between(boundaries)]
+        return [part.to_split() for part in ranges_between(boundaries)]
 
     async def _run_read(self, work: Callable[[], Result]) -> Result:
         try:
@@ -126,7 +126,7 @@ class RocksdbStore:
         now, prefix_length = self._database.now_ms(), len(self._prefix)
         records: list[tuple[Key, Record]] = []
         size_bytes = 0
-        key_range = of_scan(self.spec, scan)
+        key_range = scan_range(self.spec, scan)
         if key_range.empty:
             return Page([], None)
         for key, raw in self._database.items(self._in_database(key_range)):
@@ -166,7 +166,7 @@ class RocksdbStore:
     def _in_database(self, key_range: Range) -> Range:
         """Return a range of the table's keys as a range of the database's keys."""
         if key_range.high is None:
-            return Range(self._prefix + key_range.low, after_all_with(self._prefix))
+            return Range(self._prefix + key_range.low, prefix_end(self._prefix))
         return Range(self._prefix + key_range.low, self._prefix + key_range.high)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from redis.asyncio.connection import Connection
 
+from ....core import exponential_backoff_s
+
 
 class Demoted(Exception):
     """The server is a replica: what is published there its primary does not hear."""
@@ -67,5 +69,9 @@ class ReconnectBackoff:
         self._failures += 1
         if self._failures == 1:
             return 0.0
-        longest_s = min(PAUSE_MAX_S, PAUSE_S * 2.0 ** min(self._failures, 16))
-        return random.uniform(longest_s / 2, longest_s)  # noqa: S311  # no secret
+        return exponential_backoff_s(
+            self._failures,
+            PAUSE_S,
+            PAUSE_MAX_S,
+            lambda: random.uniform(0.5, 1),  # noqa: S311  # no secret
+        )
