@@ -30,7 +30,7 @@ class TableError(Exception):
     `retriable` says whether asking again may help; `applied` whether a write may have happened; `retry_after_s`
     how long to wait first, where known, and `retry_hint_s` the same where it was said and is not the default of the
     class. `detail` names table, operation and limit, never a value or a secret. `partitions` are the outcomes
-    (`operations.Placed`) of a write to a partitioned table in each partition that it went to.
+    (`operations.PartitionOutcome`) of a write to a partitioned table in each partition that it went to.
     """
 
     code: ClassVar[str] = "internal"
