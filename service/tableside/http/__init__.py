@@ -7,12 +7,13 @@ An ASGI application without sockets: `server` runs it, `app` puts it together. I
 from .access_log import RequestLog
 from .allowed_hosts import Hosts
 from .console import Console
+from .endpoints import routes
 from .load_shedder import PROBES
 from .middleware import Edge, StartError
 from .request_context import Observer
 from .request_metrics import HttpMetrics
 from .request_spans import RequestSpans
-from .routes import problem_response, routes
+from .responses import problem_response
 from .wire.problems import MethodNotAllowed, NotFound
 
 __all__ = [

@@ -21,7 +21,7 @@ from .allowed_hosts import Hosts
 from .load_shedder import PROBES, REQUEST_ID, Door, install
 from .request_context import CALLER_KEY, SCOPE_KEY, Notes, Observer
 from .request_lifecycle import Exchange
-from .routes import problem_response
+from .responses import problem_response
 
 log = logging.getLogger(__name__)
 

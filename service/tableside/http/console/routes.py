@@ -13,7 +13,7 @@ from ... import __version__
 from ...catalog import Catalog, CatalogEntry
 from ...core import InvalidOperation, Key, MalformedRequest, TableError
 from ..request_context import notes
-from ..routes import problem_response
+from ..responses import problem_response
 from ..wire import problems
 from ..wire.problems import NotFound
 from . import forms, guard, one_table, overview, records

@@ -1,0 +1,17 @@
+"""The endpoints of the service: each reads a request, calls one method of a table or of the catalog, and responds.
+
+They are plain Starlette routes that read the request themselves, because FastAPI's resolution of declared parameters
+takes longer than a whole operation. `openapi` documents what they accept and return.
+"""
+
+from starlette.routing import Route
+
+from . import batches, records, scans, service
+
+
+def routes() -> list[Route]:
+    """Return every route of the service. The most frequent ones come first, because they are matched in order."""
+    return [records.route(), batches.route(), *scans.routes(), *service.routes()]
+
+
+__all__ = ["routes"]

@@ -1,0 +1,96 @@
+"""The endpoint of batches: many operations in one request, as JSON or as Arrow."""
+
+from collections.abc import Mapping, Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...auth import permitted
+from ...catalog import Table
+from ...core import Get, InvalidOperation, MalformedRequest, Operation, Outcome, Record, TableSpec
+from ..request_context import caller_of
+from ..wire import arrow_answers, arrow_batch, headers, json_batch
+from ..wire.answers import ABSENT, answers, limited_to, valid, with_refused
+from .endpoint import TableRequest, check_any, table_route
+
+JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
+
+
+def route() -> Route:
+    """Return the route of batches. A caller needs a permission for each operation, which is checked after decoding."""
+    return table_route("/v1/tables/{table}/batch", check_any, POST=apply_batch)
+
+
+async def apply_batch(request: TableRequest) -> Response:
+    """Apply many operations; the response has the media type of the request."""
+    name = request.table_name
+    spec = await request.catalog.spec(name)
+    media = headers.media_type(request, (JSON, ARROW), default=_default_media(request))
+    headers.check_accepts(request, media)
+    query = headers.query(request, ("op", "writer", "return", "fields") if media == ARROW else ())
+    wait_s, max_age_s = headers.preferences(request).wait_s, headers.max_age_s(request)
+    body = await request.read_body()
+    batch = _decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query)
+    given = permitted(caller_of(request.scope), name, batch.operations)
+    operations = limited_to(max_age_s, valid(given))
+    request.context.operations = len(batch.operations)
+    outcomes: Sequence[Outcome] = await (await _table_for(request, operations)).batch(operations, wait_s)
+    if len(operations) != len(given):
+        outcomes = with_refused(given, outcomes)
+    bytes_max = request.limits.response_bytes_max
+    partitioned = bool(spec.partitions)
+    if media == ARROW and batch.fields is None and (records := _all_found(outcomes, bytes_max)):
+        return Response(arrow_answers.encode_records(records, partitioned=partitioned), media_type=ARROW)
+    found = answers(outcomes, batch.fields, bytes_max=bytes_max, operations=batch.operations)
+    request.context.failed = sum(one.error is not None and one.error is not ABSENT for one in found)
+    encoded = json_batch.encode(found) if media == JSON else arrow_answers.encode(found, partitioned=partitioned)
+    return Response(encoded, media_type=media)
+
+
+def _default_media(request: TableRequest) -> str | None:
+    """Return the media type of a body without Content-Type: JSON, or None if a page in a browser sent the request.
+
+    A page of any site can make a browser post a body without a type, but one with a type only after a CORS preflight.
+    Where no token is required, this prevents such pages from writing.
+    """
+    return JSON if headers.header(request, "origin") is None else None
+
+
+def _decode_json(request: TableRequest, body: bytes, spec: TableSpec) -> json_batch.Batch:
+    return json_batch.decode(body, spec, request.limits.operations_max)
+
+
+def _decode_arrow(request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str]) -> json_batch.Batch:
+    returning = query.get("return", "false")
+    if returning not in ("true", "false"):
+        raise MalformedRequest("return is true or false")
+    try:
+        fields = headers.fields(query.get("fields"))
+    except InvalidOperation as error:
+        raise MalformedRequest(error.detail) from None
+    return arrow_batch.decode(
+        arrow_batch.read(body, request.limits.body_bytes_max),
+        spec,
+        request.limits.operations_max,
+        op=query.get("op"),
+        writer=query.get("writer"),
+        returning=returning == "true",
+        fields=fields,
+    )
+
+
+async def _table_for(request: TableRequest, operations: Sequence[Operation]) -> Table:
+    writes = set(map(type, operations)) - {Get}
+    request.context.reads = not writes
+    catalog = request.catalog
+    return await (catalog.table_to_write(request.table_name) if writes else catalog.table(request.table_name))
+
+
+def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
+    """Return the records if every outcome is one without an expiry and the values fit into `bytes_max`, else none."""
+    if set(map(type, outcomes)) != {Record}:
+        return []
+    records: list[Record] = outcomes  # type: ignore[assignment]  # all types were just checked
+    if any(found.expires_ms for found in records) or sum(len(found.value) for found in records) > bytes_max:
+        return []
+    return records

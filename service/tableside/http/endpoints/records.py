@@ -1,0 +1,130 @@
+"""The endpoints of single records."""
+
+import re
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...auth import Caller
+from ...core import Get, InvalidOperation, Record, TableError, values
+from ..responses import problem_response, record_response
+from ..wire import headers, json_batch, operation_members
+from ..wire.answers import Answer, answer
+from ..wire.partitions import choice, from_query, places
+from .endpoint import TableRequest, table_route
+
+JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
+
+
+def route() -> Route:
+    """Return the route of single records."""
+    route = table_route(
+        "/v1/tables/{table}/records/{key:path}",
+        _check_permission,
+        operations=1,
+        GET=get_record,
+        PUT=put_record,
+        PATCH=patch_record,
+        DELETE=delete_record,
+    )
+    # In the pattern that Starlette compiles, the dot does not match a newline, which a key may contain.
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
+
+
+def _check_permission(request: TableRequest, caller: Caller) -> None:
+    writes = request.method not in ("GET", "HEAD")
+    if writes:
+        caller.check("write", request.table_name)
+    if not writes or (request.method != "DELETE" and headers.preferences(request).representation):
+        caller.check("read", request.table_name)
+
+
+async def get_record(request: TableRequest) -> Response:
+    """Respond with one record."""
+    table = await request.catalog.table(request.table_name)
+    query = headers.query(request, ("fields", "partitions"))
+    headers.check_accepts(request, JSON)
+    spec = table.spec
+    operation = Get(spec.key.from_path(request.key_segments), headers.max_age_s(request))
+    if "partitions" in query:
+        operation = Get(operation.key, operation.max_age_s, choice(spec, from_query(query["partitions"])))
+    outcome = await table.one(operation, headers.preferences(request).wait_s)
+    found = answer(outcome, headers.fields(query.get("fields")))
+    if found.etag is not None and headers.none_match(request, found.etag):
+        found = Answer(304, None, found.etag, found.expires_ms)
+    response = record_response(found, places(spec, operation) if spec.partitions else ())
+    if isinstance(outcome, Record) and outcome.age_s is not None:
+        response.raw_headers.append((b"age", b"%d" % outcome.age_s))
+    return response
+
+
+async def put_record(request: TableRequest) -> Response:
+    """Replace or create one record; the body is its value."""
+    headers.media_type(request, (JSON,), default=JSON)
+    value = values.parse(await request.read_body())
+    return await _write(request, {"op": "put", "value": value, "if_absent": headers.if_absent(request)})
+
+
+async def patch_record(request: TableRequest) -> Response:
+    """Change one record by a merge patch, or by an update with a default."""
+    try:
+        media = headers.media_type(request, (JSON, MERGE_PATCH))
+    except TableError as error:
+        return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
+    document = values.parse(await request.read_body())
+    if headers.if_absent(request):
+        raise InvalidOperation("If-None-Match has no meaning for an update")
+    if media == JSON:
+        return await _write(request, {"op": "update", **_update_members(document)})
+    if not isinstance(document, dict):
+        raise InvalidOperation("a merge patch is an object")
+    if any(name.startswith("$") for name in document):
+        raise InvalidOperation("a merge patch has no operators: send them as application/json")
+    return await _write(request, {"op": "update", "update": document})
+
+
+async def delete_record(request: TableRequest) -> Response:
+    """Delete one record."""
+    if headers.if_absent(request):
+        raise InvalidOperation("If-None-Match has no meaning for a delete")
+    return await _write(request, {"op": "delete"})
+
+
+async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
+    spec = await request.catalog.spec(request.table_name)
+    preferences = headers.preferences(request)
+    key = spec.key.from_path(request.key_segments)
+    _add_parameters(request, members, preferences)
+    operation = operation_members.build(spec, members["op"], key, members)
+    partitions = places(spec, operation) if spec.partitions else ()
+    if members.get("return") and len(partitions) > 1:
+        raise InvalidOperation("a value cannot be returned from several partitions: ask for it in a batch")
+    table = await request.catalog.table_to_write(request.table_name)
+    response = record_response(answer(await table.one(operation, preferences.wait_s)), partitions)
+    if preferences.representation and response.status_code in (200, 201):
+        response.headers["Preference-Applied"] = "return=representation"
+    return response
+
+
+def _add_parameters(request: TableRequest, members: dict[str, Any], preferences: headers.Preferences) -> None:
+    """Add the members of a write that the request has as headers and query parameters."""
+    members["if_match"] = headers.if_match(request)
+    members["token"] = headers.token(request)
+    query = headers.query(request, ("partitions",) if members["op"] == "delete" else ("partitions", "ttl_s"))
+    if "partitions" in query:
+        members["partitions"] = from_query(query["partitions"])
+    if members["op"] == "delete":
+        return
+    if (ttl_s := headers.ttl_s(query.get("ttl_s"))) is not None:
+        members["ttl_s"] = ttl_s
+    members["return"] = preferences.representation
+    if preferences.representation:
+        headers.check_accepts(request, JSON)
+
+
+def _update_members(document: values.Json) -> dict[str, Any]:
+    if not isinstance(document, dict) or not document.keys() <= {"update", "default", "ttl_s"}:
+        raise InvalidOperation("the body is an object with update, and if wanted default and ttl_s")
+    return document

@@ -1,0 +1,67 @@
+"""The endpoints that describe tables and the service itself: table descriptions, probes and metrics."""
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...core import StoreUnavailable
+from ...core.errors import Overloaded
+from .. import server_scope
+from ..request_context import caller_of
+from ..responses import json_response, problem_response
+from ..wire import headers, json_batch
+from ..wire.table_description import describe
+from .endpoint import ServiceRequest, TableRequest, check_any, get_route, table_route
+
+JSON = json_batch.MEDIA_TYPE
+
+
+def routes() -> list[Route]:
+    """Return the routes of table descriptions, probes and metrics."""
+    return [
+        table_route("/v1/tables/{table}", check_any, GET=describe_table),
+        get_route("/v1/tables", list_tables),
+        get_route("/livez", livez),
+        get_route("/readyz", readyz),
+        get_route("/metrics", metrics),
+    ]
+
+
+async def list_tables(request: ServiceRequest) -> Response:
+    """Describe every table on which the caller has a permission."""
+    headers.query(request, ())
+    headers.check_accepts(request, JSON)
+    limits, may_some = request.limits, caller_of(request.scope).may_some
+    entries = [entry for entry in request.catalog.entries() if may_some(entry.spec.name)]
+    return json_response({"tables": [describe(entry, limits) for entry in entries]})
+
+
+async def describe_table(request: TableRequest) -> Response:
+    """Describe one table."""
+    headers.query(request, ())
+    headers.check_accepts(request, JSON)
+    entry = request.catalog.entry(request.table_name)
+    await entry.opened()
+    return json_response(describe(entry, request.limits))
+
+
+async def livez(request: ServiceRequest) -> Response:
+    """Respond that the process runs, without a call to any store."""
+    return json_response({"status": "alive"})
+
+
+async def readyz(request: ServiceRequest) -> Response:
+    """Respond whether the service can process operations, and which stores it can reach."""
+    reached = await request.catalog.ping()
+    stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
+    if server_scope.is_draining(request.scope):
+        return problem_response(Overloaded("draining: the service is about to stop"), members={"stores": stores})
+    if any(error is None for error in reached.values()):
+        return json_response({"status": "ready", "stores": stores})
+    error = StoreUnavailable("no store can be reached", retry_after_s=2)
+    return problem_response(error, members={"stores": stores})
+
+
+async def metrics(request: ServiceRequest) -> Response:
+    """Respond with the metrics in Prometheus' text format."""
+    return Response(await request.app.state.exposition.written(), headers={"Content-Type": CONTENT_TYPE_LATEST})
