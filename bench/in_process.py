@@ -31,7 +31,7 @@ from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.operations import Get, Put
 from tableside.core.store import TableSpec
 from tableside.server.connection import Protocol, State
-from tableside.settings import TableSettings, checked
+from tableside.settings import TableSettings, validate
 from tableside.stores.memory import MemoryStore
 
 from . import records
@@ -50,7 +50,7 @@ async def run(calls: int, rounds: int) -> dict[str, float]:
     """Measure every way so often in turn, and return the medians in seconds for one GET."""
     taken: dict[str, list[float]] = {}
     async with AsyncExitStack() as build_stack:
-        app = create_app(checked({"stores": {"m": {"kind": "memory"}}, "tables": {records.TABLE: {"store": "m"}}}))
+        app = create_app(validate({"stores": {"m": {"kind": "memory"}}, "tables": {records.TABLE: {"store": "m"}}}))
         await build_stack.enter_async_context(app.router.lifespan_context(app))
         bare = Starlette(routes=[Route("/v1/tables/{table}/records/{key:path}", _record, methods=["GET"])])
         await _put(app)

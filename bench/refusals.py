@@ -34,7 +34,7 @@ from rich.table import Table
 from tableside.auth.authenticator import Auth
 from tableside.auth.jwks import Keys, parsed
 from tableside.auth.jwks_client import Place
-from tableside.settings import checked
+from tableside.settings import validate
 
 from .report import WIDTH, Result, group
 from .two_samples import DIFFERENT, spread, welch_t
@@ -165,7 +165,7 @@ def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> I
     async def fetch(place: Place) -> Keys:
         return parsed(json.dumps(jwks).encode())
 
-    configured = checked({"stores": {"s": {"kind": "memory"}}, "auth": settings}).auth
+    configured = validate({"stores": {"s": {"kind": "memory"}}, "auth": settings}).auth
     auth = Auth(configured, CollectorRegistry(), fetch)
     with suppress(TimeoutError):
         asyncio.run(asyncio.wait_for(auth.run(), FETCHED_S))

@@ -94,7 +94,7 @@ def create_app(
             exposition.settle()
 
     async def change(changed: Settings) -> None:
-        if (why := changed.refusal_of(workers)) is not None:
+        if (why := changed.workers_fault(workers)) is not None:
             raise SettingsError([Fault("", why)])
         await app.state.catalog.change(changed)
         if changed.logs != app.state.settings.logs:

@@ -8,7 +8,7 @@ import yaml
 
 from documentation.blocks import Block, every_block
 from documentation.claims import CONFIGURED, claims_of
-from tableside.settings import checked
+from tableside.settings import validate
 
 SECRET_FILES = "tokens.yaml"
 
@@ -21,7 +21,7 @@ def configurations() -> list[Block]:
 def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / SECRET_FILES).write_text("[]\n")
-    checked(completed(yaml.safe_load(block.text)), {})
+    validate(completed(yaml.safe_load(block.text)), {})
 
 
 def completed(part: dict[str, Any]) -> dict[str, Any]:
@@ -32,4 +32,4 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_faulty_one_would_be_noticed() -> None:
     with pytest.raises(Exception, match=r"tables\.t\.ttl: is not known here"):
-        checked(completed({"tables": {"t": {"store": "s", "ttl": 5}}}), {})
+        validate(completed({"tables": {"t": {"store": "s", "ttl": 5}}}), {})

@@ -25,7 +25,7 @@ from tableside.core import updates, values
 from tableside.core.errors import TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Update, Written
 from tableside.core.store import Scan
-from tableside.settings import checked
+from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
@@ -114,7 +114,7 @@ async def table(used: Kind, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ta
     for name, value in used.environment.items():
         monkeypatch.setenv(name, value)
     catalog = await Catalog.open(
-        checked(used.configuration(deadline_s=60)), Environment(StackMetrics(CollectorRegistry()))
+        validate(used.configuration(deadline_s=60)), Environment(StackMetrics(CollectorRegistry()))
     )
     try:
         yield await catalog.table("t")

@@ -14,7 +14,7 @@ from tableside.app import create_app
 from tableside.catalog.admission import InFlight
 from tableside.http.middleware import Edge
 from tableside.server.server import Config, Place, Server
-from tableside.settings import checked
+from tableside.settings import validate
 
 RECORD = "/v1/tables/t/records/a"
 BATCH = "/v1/tables/t/batch"
@@ -86,7 +86,7 @@ async def served(
     given = {"deadline_s": 30, **(table or {})}
     data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
     # The templates of the console take most of a start.
-    settings = checked(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
+    settings = validate(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
     app, store = create_app(settings), Scripted()
     server = Server(Config(app, settings.limits, Place("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())

@@ -10,7 +10,7 @@ from .. import stores
 from ..core import Backend, StoreUnavailable, TableError, TableNotFound, TableSpec, TooLarge, gather_bounded
 from ..core.backend import connections_of
 from ..policies import RetryBudget
-from ..settings import Fault, Place, Settings, SettingsError, TableSettings
+from ..settings import Fault, Settings, SettingsError, TableLocation, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlightLimit
@@ -55,7 +55,7 @@ class Catalog:
         }
         self._around = {name: self._shared(name) for name in backends}
         self._entries: dict[str, CatalogEntry] = {}
-        self._leaving: dict[Place, asyncio.Task[None]] = {}
+        self._leaving: dict[TableLocation, asyncio.Task[None]] = {}
         self._pinging: asyncio.Task[dict[str, StoreUnavailable | None]] | None = None
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
@@ -140,10 +140,10 @@ class Catalog:
         added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
         await _opened_for_change([*added.values()])
         self._settings = settings
-        places = frozenset[Place]().union(*(entry.places for entry in added.values()))
+        locations = frozenset[TableLocation]().union(*(entry.locations for entry in added.values()))
         for name, entry in [*self._entries.items()]:
             # A table that was made by a write is not one beside that which the settings now put in its place.
-            if name in added or entry.places & places or name in old.tables.keys() - settings.tables.keys():
+            if name in added or entry.locations & locations or name in old.tables.keys() - settings.tables.keys():
                 self._leave(self._entries.pop(name))
         for name, entry in added.items():
             self._add(name, entry)
@@ -175,14 +175,14 @@ class Catalog:
         default = self._settings.default_store
         if not self._settings.auto_create or default is None:
             return
-        places = self._places()
+        locations = self._places()
         try:
             names = await self._backends[default].tables()
         except StoreUnavailable as error:
             log.warning("store %s cannot be asked for its tables: %s", default, error.detail)
             return
         for name in names:
-            if name not in self._entries and not places & self._settings.places(default, name):
+            if name not in self._entries and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)
         await self._open_tables()
 
@@ -191,13 +191,13 @@ class Catalog:
         settings = self._settings
         if name in self._entries or not settings.auto_create or settings.default_store is None:
             return False
-        return not self._places() & settings.places(settings.default_store, name)
+        return not self._places() & settings.locations(settings.default_store, name)
 
-    def _places(self) -> frozenset[Place]:
+    def _places(self) -> frozenset[TableLocation]:
         """Return where the tables of the settings have their records."""
         settings = self._settings
-        every = (settings.places(table.store, table.name or name) for name, table in settings.tables.items())
-        return frozenset[Place]().union(*every)
+        every = (settings.locations(table.store, table.name or name) for name, table in settings.tables.items())
+        return frozenset[TableLocation]().union(*every)
 
     def _automatic(self, name: str) -> TableSpec:
         default = self._settings.default_store or ""
@@ -209,7 +209,7 @@ class Catalog:
 
     def _add(self, name: str, entry: CatalogEntry) -> CatalogEntry:
         self._entries[name] = entry
-        if before := {self._leaving[place] for place in entry.places if place in self._leaving}:
+        if before := {self._leaving[place] for place in entry.locations if place in self._leaving}:
             entry.disable_cache_until(asyncio.ensure_future(_all_of(before)))
         return entry
 
@@ -220,17 +220,17 @@ class Catalog:
 
     def _made(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
         store = settings.store
-        places = self._settings.places(store, spec.name_in_store)
+        locations = self._settings.locations(store, spec.name_in_store)
         operations = self._environment.operations
-        return CatalogEntry(spec, settings, self._backends[store], self._around[store], operations, places)
+        return CatalogEntry(spec, settings, self._backends[store], self._around[store], operations, locations)
 
     def _leave(self, entry: CatalogEntry) -> None:
         """Let a table end by itself, at the latest when the catalog is closed."""
         task = asyncio.get_running_loop().create_task(entry.close())
-        self._leaving.update(dict.fromkeys(entry.places, task))
+        self._leaving.update(dict.fromkeys(entry.locations, task))
 
         def has_left(task: asyncio.Task[None]) -> None:
-            for place in entry.places:
+            for place in entry.locations:
                 if self._leaving.get(place) is task:
                     del self._leaving[place]
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from ..core import Backend, Store, StoreUnavailable, TableSpec, Unsupported
-from ..settings import Place, TableSettings
+from ..settings import TableLocation, TableSettings
 from .admission import InFlightLimit
 from .stack import Stack, StackContext, build_stack
 from .table import Table
@@ -20,11 +20,11 @@ class CatalogEntry:
         backend: Backend,
         around: StackContext,
         operations: InFlightLimit | None,
-        places: frozenset[Place],
+        locations: frozenset[TableLocation],
     ) -> None:
         self.spec = spec
         self.settings = settings
-        self.places = places
+        self.locations = locations
         self.table: Table | None = None
         self._backend = backend
         self._around = around

@@ -112,7 +112,7 @@ def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack
             metrics=metrics.rate_limit,
             traces=around.traces,
         )
-    if remote or read.tries_again or write.tries_again:
+    if remote or read.retries_configured or write.retries_configured:
         inner = retry.Retry(
             inner,
             read=_attempts(read),

@@ -5,9 +5,9 @@ Settings of stores, callers, logs and traces are in their own packages. Imports 
 
 from .faults import NAME, Fault, SettingsError
 from .limits import ConsoleSettings, LimitSettings, RetryBudgetSettings
-from .loader import checked, default_settings, load
+from .loader import default_settings, load, validate
 from .settings import Settings, StoreSettings
-from .tables import BatchSettings, CacheSettings, CostSettings, DirectionSettings, Place, TableSettings
+from .tables import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableLocation, TableSettings
 
 __all__ = [
     "NAME",
@@ -18,13 +18,13 @@ __all__ = [
     "DirectionSettings",
     "Fault",
     "LimitSettings",
-    "Place",
     "RetryBudgetSettings",
     "Settings",
     "SettingsError",
     "StoreSettings",
+    "TableLocation",
     "TableSettings",
-    "checked",
     "default_settings",
     "load",
+    "validate",
 ]

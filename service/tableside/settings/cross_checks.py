@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .faults import Faults
-from .settings import StoreSettings, parts_of
-from .tables import Place, TableSettings
+from .faults import FaultCollector
+from .settings import StoreSettings, partition_stores
+from .tables import TableLocation, TableSettings
 
 
-def check_defaults(auto_create: bool, default_store: str | None, known: Mapping[str, Any], faults: Faults) -> None:
+def check_defaults(
+    auto_create: bool, default_store: str | None, known: Mapping[str, Any], faults: FaultCollector
+) -> None:
     """See to it that a table that is made as it is written to has a store."""
     if default_store is not None and default_store not in known:
         faults.add("default_store", f"no store has the name {default_store!r}")
@@ -16,31 +18,31 @@ def check_defaults(auto_create: bool, default_store: str | None, known: Mapping[
         faults.add("default_store", "auto_create needs it where there are several stores")
 
 
-def check_places(
-    tables: Mapping[str, TableSettings], known: Mapping[str, StoreSettings | None], faults: Faults
+def check_locations(
+    tables: Mapping[str, TableSettings], known: Mapping[str, StoreSettings | None], faults: FaultCollector
 ) -> None:
     """See to it that no two tables keep their records in one place."""
-    places: dict[Place, str] = {}
+    locations: dict[TableLocation, str] = {}
     for name, table in tables.items():
-        for part in parts_of(known.get(table.store), table.store):
-            first = places.setdefault((part, table.name or name), name)
+        for part in partition_stores(known.get(table.store), table.store):
+            first = locations.setdefault((part, table.name or name), name)
             if first != name:
                 faults.add(f"tables.{name}.name", f"table {first!r} keeps its records there")
                 break
 
 
-def check_partitions(known: Mapping[str, Any], faults: Faults) -> None:
+def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:
     """See to it that what is made of other stores is made of different ones that keep records themselves."""
     for name, entry in known.items():
         parts: object = entry.get("partitions") if entry.get("kind") == "partitioned" else None
         if not isinstance(parts, list):
             continue
         for index, part in enumerate(parts):
-            if isinstance(part, str) and (fault := _fault_of_part(part, parts[:index], known)):
+            if isinstance(part, str) and (fault := _partition_fault(part, parts[:index], known)):
                 faults.add(f"stores.{name}.partitions.{index}", fault)
 
 
-def check_shared(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: Faults) -> None:
+def check_shared_stores(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: FaultCollector) -> None:
     """See to it that what replicas share is on a store that can carry it."""
     for name, table in tables.items():
         named = {"limiter": table.limiter, "cache.channel": table.cache.channel if table.cache else None}
@@ -50,7 +52,7 @@ def check_shared(tables: Mapping[str, TableSettings], known: Mapping[str, Any], 
                 faults.add(f"tables.{name}.{member}", f"names a store of kind redis, which {store!r} is not")
 
 
-def _fault_of_part(part: str, before: list[object], known: Mapping[str, Any]) -> str | None:
+def _partition_fault(part: str, before: list[object], known: Mapping[str, Any]) -> str | None:
     """Return what is wrong with a partition of that name, after others."""
     if part not in known:
         return f"no store has the name {part!r}"

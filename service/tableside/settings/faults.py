@@ -30,7 +30,7 @@ class SettingsError(Exception):
         self.faults = faults
 
 
-class Faults:
+class FaultCollector:
     """Collects what is wrong; of members at the paths in `unset` it is not known what will stand there."""
 
     def __init__(self, unset: AbstractSet[str] = frozenset()) -> None:

@@ -11,38 +11,38 @@ from pydantic import BaseModel, Field, RootModel
 from .. import stores
 from ..auth import AuthSettings, Tokens
 from ..telemetry import LogSettings, TraceSettings
-from .cross_checks import check_defaults, check_partitions, check_places, check_shared
-from .faults import NAME, Fault, Faults, SettingsError
+from .cross_checks import check_defaults, check_locations, check_partitions, check_shared_stores
+from .faults import NAME, Fault, FaultCollector, SettingsError
 from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
 from .settings import Settings, StoreSettings
 from .tables import TableSettings
-from .yaml_file import expanded, read
+from .yaml_file import expand_variables, read_yaml
 
 
 class _TokensFile(RootModel[Tokens], frozen=True):
     pass
 
 
-def read_auth(entry: object, faults: Faults) -> AuthSettings | None:
+def read_auth(entry: object, faults: FaultCollector) -> AuthSettings | None:
     """Return who may ask, with the tokens of the file among the others; None, and its faults, where it has some."""
     given = entry if isinstance(entry, dict) else {}
     auth = faults.model(AuthSettings, entry, "auth")
     if isinstance(entry, dict) and not any(given.get(member) for member in ("tokens", "tokens_file", "issuers")):
         faults.add("auth", "has tokens, a tokens_file or issuers: without them nobody could ask anything")
-    listed = _listed(given.get("tokens_file"), faults)
+    listed = _read_tokens_file(given.get("tokens_file"), faults)
     more = faults.model(_TokensFile, listed, "auth.tokens_file")
-    _check_distinct({"auth.tokens": given.get("tokens"), "auth.tokens_file": listed}, faults)
+    _check_unique({"auth.tokens": given.get("tokens"), "auth.tokens_file": listed}, faults)
     if auth:
         _check_audiences(auth, faults)
     return auth.model_copy(update={"tokens": auth.tokens + more.root}) if auth and more else None
 
 
-def _listed(file: object, faults: Faults) -> list[Any]:
+def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
     """Return what the file of tokens lists."""
     if not isinstance(file, str):
         return []
     try:
-        listed = read(file, "auth.tokens_file")
+        listed = read_yaml(file, "auth.tokens_file")
     except SettingsError as error:
         for fault in error.faults:
             faults.add(fault.path, fault.message)
@@ -53,7 +53,7 @@ def _listed(file: object, faults: Faults) -> list[Any]:
     return listed
 
 
-def _check_distinct(lists: Mapping[str, object], faults: Faults) -> None:
+def _check_unique(lists: Mapping[str, object], faults: FaultCollector) -> None:
     """See to it that one token has one name, and one name one token."""
     first: dict[tuple[str, str], str] = {}
     for path, tokens in lists.items():
@@ -66,7 +66,7 @@ def _check_distinct(lists: Mapping[str, object], faults: Faults) -> None:
                     faults.add(where, f"is the same as {first[member, text]}")
 
 
-def _check_audiences(auth: AuthSettings, faults: Faults) -> None:
+def _check_audiences(auth: AuthSettings, faults: FaultCollector) -> None:
     """See to it that a token of one issuer for one audience is taken in one way."""
     first: dict[tuple[str, str], str] = {}
     for index, issuer in enumerate(auth.issuers):
@@ -78,28 +78,28 @@ def _check_audiences(auth: AuthSettings, faults: Faults) -> None:
 
 def default_settings(path: str = "./tableside-data") -> Settings:
     """Return what holds where no configuration is given: RocksDB here, and tables made as they are written to."""
-    return checked({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
+    return validate({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
 
 
 def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
     """Read a configuration file. Raise SettingsError with every fault in it."""
-    return checked(read(file, ""), os.environ if environment is None else environment)
+    return validate(read_yaml(file, ""), os.environ if environment is None else environment)
 
 
-def checked(data: object, environment: Mapping[str, str] | None = None) -> Settings:
+def validate(data: object, environment: Mapping[str, str] | None = None) -> Settings:
     """Return the settings that the data of a configuration file make. Raise SettingsError with every fault."""
     unset: list[Fault] = []
-    data = expanded(data, environment or {}, "", unset)
+    data = expand_variables(data, environment or {}, "", unset)
     if not isinstance(data, dict):
         raise SettingsError([Fault("", "a configuration is a mapping that has stores and tables")])
-    faults = Faults({fault.path for fault in unset})
-    settings = _Reader(faults).settings(data)
+    faults = FaultCollector({fault.path for fault in unset})
+    settings = _Builder(faults).settings(data)
     if found := {*unset, *faults.found}:
         raise SettingsError(sorted(found))
     return settings
 
 
-class _Top(BaseModel, extra="forbid"):
+class _FileModel(BaseModel, extra="forbid"):
     stores: dict[str, dict[str, Any]] = Field(min_length=1)
     tables: dict[str, Any] = {}
     limits: LimitSettings = LimitSettings()
@@ -113,15 +113,15 @@ class _Top(BaseModel, extra="forbid"):
     auth: Any = None  # read by itself, so that all its faults are found beside the others
 
 
-class _Reader:
+class _Builder:
     """Makes settings out of data and goes on after a fault, to find the others."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: FaultCollector) -> None:
         self._faults = faults
         self._options: dict[str, BaseModel] = {}
 
     def settings(self, data: dict[str, Any]) -> Settings:
-        top = self._faults.model(_Top, data, "") or self._without_the_rest(data)
+        top = self._faults.model(_FileModel, data, "") or self._without_the_rest(data)
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
         known = data.get("stores")
         tables = {
@@ -131,8 +131,8 @@ class _Reader:
         opened = {name: table for name, table in tables.items() if table}
         check_defaults(top.auto_create, top.default_store, top.stores, self._faults)
         check_partitions(top.stores, self._faults)
-        check_places(opened, stores, self._faults)
-        check_shared(opened, known if isinstance(known, dict) else {}, self._faults)
+        check_locations(opened, stores, self._faults)
+        check_shared_stores(opened, known if isinstance(known, dict) else {}, self._faults)
         return Settings(
             stores={name: store for name, store in stores.items() if store},
             tables=opened,
@@ -148,12 +148,12 @@ class _Reader:
             options=self._options,
         )
 
-    def _without_the_rest(self, data: dict[str, Any]) -> _Top:
+    def _without_the_rest(self, data: dict[str, Any]) -> _FileModel:
         """Keep what can be looked at further though something beside it is wrong."""
         kept = {name: data[name] for name in ("stores", "tables") if isinstance(data.get(name), dict)}
         kept["stores"] = {name: entry for name, entry in kept.get("stores", {}).items() if isinstance(entry, dict)}
         flag, default = data.get("auto_create"), data.get("default_store")
-        return _Top.model_construct(
+        return _FileModel.model_construct(
             **kept,
             auto_create=flag if isinstance(flag, bool) else False,
             default_store=default if isinstance(default, str) else None,

@@ -8,7 +8,7 @@ from ..auth import AuthSettings
 from ..stores.partitioned import PartitionedSettings
 from ..telemetry import LogSettings, TraceSettings
 from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
-from .tables import Place, TableSettings
+from .tables import TableLocation, TableSettings
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
@@ -45,11 +45,11 @@ class Settings(msgspec.Struct, frozen=True):
         options = self.stores[store].options if store in self.stores else None
         return len(options.partitions) if isinstance(options, PartitionedSettings) else 0
 
-    def places(self, store: str, name: str) -> frozenset[Place]:
+    def locations(self, store: str, name: str) -> frozenset[TableLocation]:
         """Return where a table of that name in a store has its records: of a partitioned one, in each of its stores."""
-        return frozenset((part, name) for part in parts_of(self.stores.get(store), store))
+        return frozenset((part, name) for part in partition_stores(self.stores.get(store), store))
 
-    def refusal_of(self, workers: int) -> str | None:
+    def workers_fault(self, workers: int) -> str | None:
         """Return why so many processes cannot serve this together, if they cannot."""
         if workers > 1 and self.single_process:
             return "several workers need stores that they can share; one process owns RocksDB or memory"
@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
         return None
 
 
-def parts_of(settings: StoreSettings | None, store: str) -> tuple[str, ...]:
+def partition_stores(settings: StoreSettings | None, store: str) -> tuple[str, ...]:
     """Return the names of the stores that hold what is in a store: its own, if it is not partitioned."""
     options = settings.options if settings is not None else None
     return options.partitions if isinstance(options, PartitionedSettings) else (store,)

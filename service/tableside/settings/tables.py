@@ -54,7 +54,7 @@ class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
         return self
 
     @property
-    def tries_again(self) -> bool:
+    def retries_configured(self) -> bool:
         """Whether the file says how often to try."""
         return "attempts_max" in self.model_fields_set and self.attempts_max > 1
 
@@ -118,5 +118,5 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
         )
 
 
-Place: TypeAlias = tuple[str, str]
+TableLocation: TypeAlias = tuple[str, str]
 """Where records of a table are: the name of a store, and the table's name in it."""

@@ -12,7 +12,7 @@ from .faults import Fault, SettingsError
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def read(file: str | Path, path: str) -> Any:
+def read_yaml(file: str | Path, path: str) -> Any:
     """Return the data in a YAML file. Raise SettingsError, with that path, if there is none that can be read."""
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ def read(file: str | Path, path: str) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError([Fault(path, f"{file} cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
-        raise SettingsError([Fault(path, f"{file} is not YAML: {_problem(error)}")]) from None
+        raise SettingsError([Fault(path, f"{file} is not YAML: {_yaml_problem(error)}")]) from None
     except (ValueError, RecursionError):  # a date that there is not, say; or mappings in mappings without end
         raise SettingsError(
             [Fault(path, f"{file} has a value that cannot be read, such as a date that there is not")]
@@ -44,28 +44,28 @@ class _UniqueLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _problem(error: yaml.YAMLError) -> str:
+def _yaml_problem(error: yaml.YAMLError) -> str:
     """Say in one line what is wrong and where, and nothing of what stands there."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        problem = _NAMED.sub(r"\1", error.problem or "")
+        problem = _QUOTED_NAME.sub(r"\1", error.problem or "")
         return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
     return " ".join(str(error).split())
 
 
-_NAMED = re.compile(r"\b(alias|anchor|the tag|tag handle) .*", re.DOTALL)
+_QUOTED_NAME = re.compile(r"\b(alias|anchor|the tag|tag handle) .*", re.DOTALL)
 """What is named where text is taken for YAML's own: a password without quotes may begin with `*` or `!`."""
 
 
-def expanded(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
+def expand_variables(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
     """Return the data with `${NAME}` replaced in every text."""
     if isinstance(data, dict):
         return {
-            str(name): expanded(member, environment, f"{path}.{name}".strip("."), faults)
+            str(name): expand_variables(member, environment, f"{path}.{name}".strip("."), faults)
             for name, member in data.items()
         }
     if isinstance(data, list):
-        return [expanded(member, environment, f"{path}.{index}", faults) for index, member in enumerate(data)]
+        return [expand_variables(member, environment, f"{path}.{index}", faults) for index, member in enumerate(data)]
     if not isinstance(data, str):
         return data
     missing = [name for name in _VARIABLE.findall(data) if name not in environment]

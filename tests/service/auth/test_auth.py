@@ -17,7 +17,7 @@ from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidde
 from tableside.catalog.reloader import beyond_reloading
 from tableside.core.errors import InvalidOperation, TableError
 from tableside.core.operations import Delete, Get, Operation, Put, Update
-from tableside.settings import Settings, SettingsError, checked, load
+from tableside.settings import Settings, SettingsError, load, validate
 
 DOCUMENTATION = ROOT / "docs"
 STORES = {"stores": {"local": {"kind": "memory"}}}
@@ -31,7 +31,7 @@ A, B = digest("a"), digest("b")
 
 
 def settings(**auth: Any) -> Settings:
-    return checked({**STORES, "auth": auth})
+    return validate({**STORES, "auth": auth})
 
 
 def auth_settings(**auth: Any) -> AuthSettings:
@@ -43,7 +43,7 @@ def auth_settings(**auth: Any) -> AuthSettings:
 def faults(auth: object, **more: Any) -> dict[str, str]:
     """Return what is wrong, by path; no digest is in it, nor in what a traceback would show."""
     with pytest.raises(SettingsError) as refusal:
-        checked({**STORES, "auth": auth, **more})
+        validate({**STORES, "auth": auth, **more})
     told = "".join(traceback.format_exception(refusal.value)).lower()
     assert not any(secret in told for secret in (A, B, A[:20], B[:20]))
     return {fault.path: fault.message for fault in refusal.value.faults}
@@ -150,7 +150,7 @@ def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
 
 
 def test_without_auth_anybody_is_known() -> None:
-    assert checked(STORES).auth is None
+    assert validate(STORES).auth is None
     assert Auth(None, CollectorRegistry()).known(b"") is UNRESTRICTED
 
 
@@ -283,7 +283,7 @@ def test_digests_are_in_no_repr() -> None:
 
 
 def test_only_a_restart_begins_or_ends_asking_for_tokens() -> None:
-    open_to_all, guarded = checked(STORES), settings(tokens=[{"name": "a", "sha256": A}])
+    open_to_all, guarded = validate(STORES), settings(tokens=[{"name": "a", "sha256": A}])
     changed = settings(tokens=[{"name": "b", "sha256": B}], metrics="admin")
     assert [fault.path for fault in beyond_reloading(guarded, open_to_all)] == ["auth"]
     assert [fault.path for fault in beyond_reloading(open_to_all, guarded)] == ["auth"]

@@ -19,7 +19,7 @@ from support.running import Service, running
 from support.waiting import until
 from tableside.auth import AuthSettings
 from tableside.auth.claim_rules import Rules
-from tableside.settings import checked
+from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 RECORD = "/v1/tables/t/records/a"
@@ -165,7 +165,7 @@ def examples(containing: str) -> list[Any]:
 
 
 def test_the_documented_issuers_give_what_the_page_says() -> None:
-    first, kubernetes = (checked(example).auth for example in examples("issuers:"))
+    first, kubernetes = (validate(example).auth for example in examples("issuers:"))
     assert first is not None
     assert kubernetes is not None
 

@@ -6,7 +6,7 @@ import pytest
 
 from tableside.auth import ALGORITHMS, ISSUERS_MAX, PATTERNS_MAX, RULES_MAX, AuthSettings
 from tableside.auth.settings import CLAIM_PATTERNS_MAX
-from tableside.settings import SettingsError, checked, load
+from tableside.settings import SettingsError, load, validate
 
 STORES = {"stores": {"local": {"kind": "memory"}}}
 RULE: dict[str, Any] = {"claims": {"sub": "*"}, "read": ["*"]}
@@ -14,7 +14,7 @@ ISSUER: dict[str, Any] = {"issuer": "https://id.example", "audience": "tableside
 
 
 def auth(*issuers: object, **more: Any) -> AuthSettings:
-    found = checked({**STORES, "auth": {"issuers": list(issuers), **more}}).auth
+    found = validate({**STORES, "auth": {"issuers": list(issuers), **more}}).auth
     assert found is not None
     return found
 

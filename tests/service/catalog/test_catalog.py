@@ -16,7 +16,7 @@ from tableside.catalog.stack import StackMetrics
 from tableside.core.errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import Capabilities, Store, TableSpec
-from tableside.settings import checked
+from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend, MemoryStore
 
 MEMORY = {"fast": {"kind": "memory"}}
@@ -24,7 +24,7 @@ MEMORY = {"fast": {"kind": "memory"}}
 
 @asynccontextmanager
 async def opened(data: dict[str, Any], registry: CollectorRegistry | None = None) -> AsyncIterator[Catalog]:
-    catalog = await Catalog.open(checked(data), Environment(StackMetrics(registry or CollectorRegistry())))
+    catalog = await Catalog.open(validate(data), Environment(StackMetrics(registry or CollectorRegistry())))
     try:
         yield catalog
     finally:
@@ -174,7 +174,7 @@ class Sleeping(MemoryBackend):
 
 
 async def sleeping(backend: Sleeping, **top: Any) -> Catalog:
-    settings = checked({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}, **top})
+    settings = validate({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}, **top})
     catalog = Catalog(settings, {"fast": backend}, Environment(StackMetrics(CollectorRegistry())))
     await catalog._open_tables()
     return catalog

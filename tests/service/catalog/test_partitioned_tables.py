@@ -26,7 +26,7 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Get, Operation, Outcome, Record, Token, Written
 from tableside.core.partitioner import default_partition
-from tableside.settings import checked
+from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend
 
 STORES: dict[str, Any] = {
@@ -44,7 +44,7 @@ async def opened(
 ) -> AsyncIterator[Catalog]:
     operations = None if in_flight is None else in_flight.operations
     environment = Environment(StackMetrics(registry or CollectorRegistry()), operations=operations)
-    catalog = await Catalog.open(checked(data), environment)
+    catalog = await Catalog.open(validate(data), environment)
     try:
         yield catalog
     finally:
@@ -228,7 +228,7 @@ async def test_policies_change_around_every_partition_and_records_stay() -> None
         token = Token("w", 1)
         increment = update("x", {"$inc": {"n": 1}}, {"n": 0}, token=token, partitions=(0, 1))
         await table.one(increment)
-        await catalog.change(checked(settings({"cache": CACHE, "deadline_s": 3})))
+        await catalog.change(validate(settings({"cache": CACHE, "deadline_s": 3})))
         changed = await catalog.table("t")
         assert changed is not table
         assert changed.deadline_s == 3
@@ -239,10 +239,10 @@ async def test_policies_change_around_every_partition_and_records_stay() -> None
         for _ in range(3):
             assert [await n(changed, "x", 0), await n(changed, "x", 1)] == [1, 1]
         assert registry.get_sample_value("tableside_cache_gets_total", {"table": "t", "outcome": "hit"}) == 4
-        await catalog.change(checked({"stores": STORES}))
+        await catalog.change(validate({"stores": STORES}))
         with pytest.raises(TableNotFound):
             await catalog.table("t")
-        await catalog.change(checked(settings()))
+        await catalog.change(validate(settings()))
         assert await n(await catalog.table("t"), "x", 1) == 1
 
 
@@ -251,7 +251,7 @@ async def test_a_table_that_takes_the_place_of_others_keeps_nothing_until_they_h
     async with opened(mine) as catalog:
         for name in ("a", "b"):
             await (await catalog.table(name)).one(put("x", {"n": name}))
-        await catalog.change(checked(settings({"cache": CACHE})))
+        await catalog.change(validate(settings({"cache": CACHE})))
         table = await catalog.table("t")
         assert [await n(table, "x", 0), await n(table, "x", 1)] == ["a", "b"]
 
@@ -267,7 +267,7 @@ async def test_a_write_makes_a_table_in_every_partition() -> None:
         assert [await n(table, "x", 0), await n(table, "x", 1)] == [1, 1]
         [entry] = catalog.entries()
         assert (entry.store, entry.kind, entry.spec.partitions) == ("shards", "partitioned", 2)
-        assert entry.places == {("a", "made"), ("b", "made")}
+        assert entry.locations == {("a", "made"), ("b", "made")}
 
 
 async def test_a_write_makes_no_table_where_a_partition_of_another_is() -> None:

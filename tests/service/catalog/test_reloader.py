@@ -27,7 +27,7 @@ from tableside.catalog.table import Table
 from tableside.core.errors import StoreUnavailable, TableNotFound
 from tableside.core.operations import Get, Put, Record, Written
 from tableside.core.store import Store, TableSpec
-from tableside.settings import Settings, SettingsError, checked, load
+from tableside.settings import Settings, SettingsError, load, validate
 
 pytestmark = pytest.mark.server
 
@@ -35,7 +35,7 @@ MEMORY = {"local": {"kind": "memory"}}
 
 
 def settings(tables: Mapping[str, Any], **top: Any) -> Settings:
-    return checked(
+    return validate(
         {"stores": MEMORY, "tables": {name: {"store": "local", **table} for name, table in tables.items()}, **top}
     )
 
@@ -60,7 +60,7 @@ def test_what_needs_a_restart_is_named(tables: dict[str, Any], top: dict[str, An
 
 
 def test_another_store_needs_a_restart() -> None:
-    other = checked({"stores": {"local": {"kind": "memory"}, "more": {"kind": "memory"}}, "default_store": "local"})
+    other = validate({"stores": {"local": {"kind": "memory"}, "more": {"kind": "memory"}}, "default_store": "local"})
     assert [fault.path for fault in beyond_reloading(settings({}), other)] == ["stores"]
 
 
@@ -258,7 +258,7 @@ async def test_a_file_is_read_when_it_changes_and_not_before(tmp_path: Path) -> 
     async def apply(changed: Settings) -> None:
         applied.append(changed)
 
-    reloader = Reloader(file, checked({"stores": MEMORY, "tables": {"t": {"store": "local"}}}), apply, registry, 0.01)
+    reloader = Reloader(file, validate({"stores": MEMORY, "tables": {"t": {"store": "local"}}}), apply, registry, 0.01)
     task = asyncio.create_task(reloader.run())
     await asyncio.sleep(0.1)
     assert applied == []

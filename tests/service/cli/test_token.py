@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from support.running import Service, running
 from tableside.auth.authenticator import Auth
 from tableside.cli.main import app
-from tableside.settings import checked
+from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 Command = Callable[..., Result]
@@ -50,7 +50,7 @@ def test_a_new_token_is_known_by_the_entry_that_comes_with_it() -> None:
     made = [new("etl", "--read", "*", "--read", "a?", "--write", "profile*") for _ in range(2)]
     [token, line], [other, _] = (one.stdout.splitlines() for one in made)
     entries = yaml.safe_load(line)
-    auth = checked({"stores": {"s": {"kind": "memory"}}, "auth": {"tokens": entries}}).auth
+    auth = validate({"stores": {"s": {"kind": "memory"}}, "auth": {"tokens": entries}}).auth
     caller = Auth(auth, CollectorRegistry()).known(token.encode())
     assert caller is not None
     assert (caller.name, caller.admin) == ("etl", False)

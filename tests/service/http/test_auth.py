@@ -27,7 +27,7 @@ from tableside.core.caller_context import CALLER
 from tableside.core.operations import Operation, Outcome
 from tableside.core.store import Policy, Store
 from tableside.http.request_context import Notes
-from tableside.settings import checked
+from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
@@ -505,7 +505,7 @@ class Site:
 
 @asynccontextmanager
 async def site(auth: dict[str, Any] | None, **limits: int) -> AsyncIterator[Site]:
-    app = create_app(checked({**DATA, "limits": limits} | ({} if auth is None else {"auth": auth})))
+    app = create_app(validate({**DATA, "limits": limits} | ({} if auth is None else {"auth": auth})))
     transport = ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
         yield Site(app, client)
@@ -578,7 +578,7 @@ async def test_exchanged_callers_hold_from_the_next_request_on() -> None:
         running.store.waits = asyncio.Event()
         held = asyncio.create_task(running.ask("reader"))
         await asyncio.wait_for(running.store.reached.wait(), 10)
-        changed = checked({**DATA, "auth": {"tokens": [{**TOKENS[2], "read": ["t"]}]}}).auth
+        changed = validate({**DATA, "auth": {"tokens": [{**TOKENS[2], "read": ["t"]}]}}).auth
         running.app.state.auth.change(changed)
         running.store.waits.set()
         assert (await held).status_code == 404

@@ -14,7 +14,7 @@ from tableside.app import create_app
 from tableside.catalog.table import Table
 from tableside.core.operations import Operation
 from tableside.policies.cache import Cache
-from tableside.settings import checked
+from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 
@@ -59,7 +59,7 @@ class Site:
 
 @asynccontextmanager
 async def running_site(**given: Any) -> AsyncIterator[Site]:
-    app = create_app(checked({"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}}))
+    app = create_app(validate({"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}}))
     transport = ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
         site = Site(client, **given)

@@ -40,7 +40,7 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Operation, Outcome
 from tableside.core.store import Policy, Store
-from tableside.settings import checked
+from tableside.settings import validate
 
 T = "errors"
 
@@ -323,7 +323,7 @@ class Site:
 @asynccontextmanager
 async def running_site(**limits: int) -> AsyncIterator[Site]:
     data = {"stores": {"local": {"kind": "memory"}}, "tables": {"t": {"store": "local"}}, "limits": limits}
-    app = create_app(checked(data))
+    app = create_app(validate(data))
     transport = ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
         entry: CatalogEntry = app.state.catalog.entry("t")

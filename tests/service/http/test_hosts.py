@@ -11,7 +11,7 @@ import pytest
 
 from support.running import running
 from tableside.app import create_app
-from tableside.settings import SettingsError, checked
+from tableside.settings import SettingsError, validate
 
 pytestmark = pytest.mark.server
 
@@ -41,7 +41,7 @@ OTHERS = [
 
 @asynccontextmanager
 async def asked(*, local: bool = False, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(checked(MEMORY | more), local=local)
+    app = create_app(validate(MEMORY | more), local=local)
     transport = httpx.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),
@@ -99,7 +99,7 @@ async def test_a_wrong_name_is_refused_before_a_token_is_looked_at() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "http://a", "a:80", "*", "*.*", "a/*", "-a", "a" * 300])
 def test_what_is_no_name_is_a_fault(name: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        checked(MEMORY | {"hosts": [name]})
+        validate(MEMORY | {"hosts": [name]})
     assert [fault.path for fault in caught.value.faults] == ["hosts.0"]
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tableside.app import create_app
-from tableside.settings import checked
+from tableside.settings import validate
 
 STORES = {"a": {"kind": "memory"}, "b": {"kind": "memory"}, "ab": {"kind": "partitioned", "partitions": ["a", "b"]}}
 TABLES = {"t": {"store": "a"}, "both": {"store": "ab"}}
@@ -63,7 +63,7 @@ def only_new_objects() -> Iterator[None]:
 @pytest.mark.usefixtures("only_new_objects")
 @pytest.mark.parametrize("asked", ASKED)
 async def test_what_was_answered_is_forgotten(asked: str) -> None:
-    app = create_app(checked({"stores": STORES, "tables": TABLES, "console": {"enabled": False}}))
+    app = create_app(validate({"stores": STORES, "tables": TABLES, "console": {"enabled": False}}))
     transport = httpx.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),

@@ -22,7 +22,7 @@ from support.running import Service, running
 from tableside.app import create_app
 from tableside.http import openapi
 from tableside.http.wire.problems import STATUS
-from tableside.settings import checked
+from tableside.settings import validate
 
 pytestmark = pytest.mark.server
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
@@ -106,7 +106,7 @@ def test_every_answer_of_400_or_more_is_a_problem_and_every_answer_has_a_request
 
 
 def test_every_route_is_described_and_every_path_is_a_route() -> None:
-    app = create_app(checked({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
+    app = create_app(validate({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
     assert routed(app) == {(path, method.upper()) for path, method, _ in described()}
 
 

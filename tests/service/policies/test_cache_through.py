@@ -19,7 +19,7 @@ from tableside.core.errors import DeadlineExceeded, InvalidOperation, StoreUnava
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import TableSpec
 from tableside.policies.cache import Cache
-from tableside.settings import checked
+from tableside.settings import validate
 
 
 def n(number: int) -> bytes:
@@ -330,7 +330,7 @@ async def test_what_a_write_leaves_is_what_the_store_answers_then(
     used = kind(name, request, tmp_path)
     for variable, setting in used.environment.items():
         monkeypatch.setenv(variable, setting)
-    settings = checked(used.configuration())
+    settings = validate(used.configuration())
     backend = await stores.backend_type(settings.stores["s"].kind).open(settings.stores["s"].options)
     try:
         spec = settings.tables["t"].spec("t", settings.options.get("t"))

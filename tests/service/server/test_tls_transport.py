@@ -17,7 +17,7 @@ from tableside.app import create_app
 from tableside.server.connection import Protocol
 from tableside.server.server import Config, Place, Server
 from tableside.server.tls import Tls
-from tableside.settings import checked
+from tableside.settings import validate
 
 VALUE = json.dumps({"v": "x" * 2_000_000}).encode()
 ANSWER_BYTES_MIN = 16_000_000
@@ -29,7 +29,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 @asynccontextmanager
 async def serving(tls: Tls | None) -> AsyncIterator[Server]:
     """Run the service with a record of 2 MB."""
-    settings = checked(
+    settings = validate(
         {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
     )
     server = Server(Config(create_app(settings), settings.limits, Place("127.0.0.1", 0, None, tls)))

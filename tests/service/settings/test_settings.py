@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from scripts.bootstrap import ROOT
 from tableside.core.keys import KeyField
-from tableside.settings import LimitSettings, Settings, SettingsError, TableSettings, checked, default_settings, load
+from tableside.settings import LimitSettings, Settings, SettingsError, TableSettings, default_settings, load, validate
 from tableside.stores.rocksdb import RocksdbSettings
 
 DOCUMENTATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -230,7 +230,7 @@ def test_a_fault_does_not_show_what_was_written(tmp_path: Path) -> None:
 
 
 def test_the_first_store_is_the_default() -> None:
-    assert checked({"stores": {"one": {"kind": "memory"}}, "auto_create": True}).default_store == "one"
+    assert validate({"stores": {"one": {"kind": "memory"}}, "auto_create": True}).default_store == "one"
 
 
 def test_the_documented_configuration_has_no_faults(tmp_path: Path) -> None:
@@ -272,10 +272,10 @@ def test_a_store_may_be_made_of_others(tmp_path: Path) -> None:
     )
     assert list(settings.stores) == ["shards", "a", "b"]
     assert [settings.partitions(store) for store in ("shards", "a", "none")] == [2, 0, 0]
-    assert settings.places("shards", "kept") == {("a", "kept"), ("b", "kept")}
-    assert settings.places("a", "kept") == {("a", "kept")}
+    assert settings.locations("shards", "kept") == {("a", "kept"), ("b", "kept")}
+    assert settings.locations("a", "kept") == {("a", "kept")}
     assert settings.single_process
-    assert settings.refusal_of(2)
+    assert settings.workers_fault(2)
 
 
 def test_several_workers_serve_partitions_that_they_can_share(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_several_workers_serve_partitions_that_they_can_share(tmp_path: Path) ->
         tables: {t: {store: shards, prefix: "x:"}}
         """,
     )
-    assert settings.refusal_of(2) is None
+    assert settings.workers_fault(2) is None
     assert settings.options["t"].model_dump() == {"prefix": "x:"}
 
 

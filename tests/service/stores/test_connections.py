@@ -20,7 +20,7 @@ from tableside import stores
 from tableside.core.backend import Backend, Connections, connections_of
 from tableside.core.operations import Get, Record
 from tableside.core.store import Store
-from tableside.settings import checked
+from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend, MemorySettings
 
 pytestmark = pytest.mark.server
@@ -36,7 +36,7 @@ def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
 @asynccontextmanager
 async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, Store]]:
     """The store of a configuration's only table, with a record."""
-    settings = checked(configuration)
+    settings = validate(configuration)
     backend = await stores.backend_type(settings.stores["s"].kind).open(settings.stores["s"].options)
     try:
         store = await backend.store(settings.tables["t"].spec("t", settings.options.get("t")))

@@ -16,7 +16,7 @@ from tableside.core.errors import InvalidOperation, StoreUnavailable, TableError
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Get
 from tableside.core.store import Scan, TableSpec
-from tableside.settings import SettingsError, checked
+from tableside.settings import SettingsError, validate
 from tableside.stores.dynamodb.backend import DynamodbBackend, DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, DynamodbSettings
 
@@ -250,7 +250,7 @@ def test_options_of_a_table_stand_beside_what_every_table_has() -> None:
         "stores": {"aws": {"kind": "dynamodb", "region": "eu-west-1"}},
         "tables": {"aircraft": {"store": "aws", "ttl_attribute": "gone_at", "tokens": False}},
     }
-    checked(data)
+    validate(data)
     data["tables"]["aircraft"]["token"] = True
     with pytest.raises(SettingsError, match=r"tables.aircraft.token"):
-        checked(data)
+        validate(data)

@@ -23,7 +23,7 @@ from support.kinds import kind
 from support.running import Service, running
 from support.waiting import until
 from tableside.app import create_app
-from tableside.settings import checked
+from tableside.settings import validate
 from tableside.telemetry import exposition
 
 pytestmark = pytest.mark.server
@@ -250,7 +250,7 @@ def test_a_store_shows_its_connections_and_what_may_be_tried_again(
 
 def test_every_metric_is_documented() -> None:
     documentation = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    app = create_app(checked({"stores": {"m": {"kind": "memory"}}}), file=Path("tableside.yaml"))
+    app = create_app(validate({"stores": {"m": {"kind": "memory"}}}), file=Path("tableside.yaml"))
     made = {family.name for family in app.state.exposition.collect() if family.name.startswith("tableside_")}
     assert len(made) > 30
     assert {name for name in made if f"`{name}`" not in documentation} == set()

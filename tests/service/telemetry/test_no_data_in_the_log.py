@@ -13,7 +13,7 @@ from service.telemetry.lines import Lines, logged
 from support.running import running
 from tableside.app import create_app
 from tableside.core.operations import Operation
-from tableside.settings import checked
+from tableside.settings import validate
 from tableside.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.server
@@ -98,7 +98,7 @@ def test_no_line_of_a_service_has_data_in_it_whatever_its_stores_do(redis_url: s
 async def serving(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """The application in this process, as the service has it, on a store of its own."""
     data = {"stores": {"local": {"kind": "memory"}}, "logs": ALL, **settings}
-    app = create_app(checked(data))
+    app = create_app(validate(data))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://tables") as client:

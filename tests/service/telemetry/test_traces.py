@@ -235,8 +235,8 @@ def test_nothing_is_sent_and_nothing_imported_without_an_endpoint(tmp_path: Path
     program = """
 import asyncio, sys
 from tableside.app import create_app
-from tableside.settings import checked
-app = create_app(checked({"stores": {"local": {"kind": "memory"}}}))
+from tableside.settings import validate
+app = create_app(validate({"stores": {"local": {"kind": "memory"}}}))
 async def main():
     async with app.router.lifespan_context(app):
         print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
