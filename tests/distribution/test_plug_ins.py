@@ -91,9 +91,9 @@ def test_what_it_may_be_told_is_checked(python: Path, tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {small: {kind: files, folder: x}}\ntables: {t: {store: small, layout: wide}}\n")
     shown = run(python, "-m", "tableside", "check", config, code=1)
-    assert "stores.small.folder: is not known here" in shown
+    assert "stores.small.folder: is not a known option" in shown
     assert "stores.small.path: field required" in shown
-    assert "tables.t.layout: is not known here" in shown
+    assert "tables.t.layout: is not a known option" in shown
 
 
 def test_a_package_whose_class_is_no_kind_of_store_is_a_fault_of_the_file(python: Path, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_package_whose_class_is_no_kind_of_store_is_a_fault_of_the_file(python
     assert "stores.a.kind: stores of kind absent come with no_such_module:X, which cannot be imported" in shown
     assert "stores.b.kind: stores of kind wrong come with pathlib:Path, which has no Settings" in shown
     assert (
-        "stores.c.kind: is one of absent, dynamodb, files, memory, partitioned, postgres, redis, rocksdb, wrong"
+        "stores.c.kind: must be one of absent, dynamodb, files, memory, partitioned, postgres, redis, rocksdb, wrong"
         in shown
     )
 

@@ -31,5 +31,5 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_faulty_one_would_be_noticed() -> None:
-    with pytest.raises(Exception, match=r"tables\.t\.ttl: is not known here"):
+    with pytest.raises(Exception, match=r"tables\.t\.ttl: is not a known option"):
         validate(completed({"tables": {"t": {"store": "s", "ttl": 5}}}), {})

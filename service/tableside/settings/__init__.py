@@ -1,6 +1,7 @@
-"""The validated configuration: units, limits and defaults of every option, and every error of a file at once.
+"""The configuration: its members with their units, limits and defaults, and the validation of a whole file at once.
 
-Settings of stores, callers, logs and traces are in their own packages. Imports `core`, `telemetry`, `stores`, `auth`.
+The settings of stores, authentication, logs and traces are in their own packages. Imports `core`, `telemetry`,
+`stores` and `auth`.
 """
 
 from .faults import NAME, Fault, SettingsError

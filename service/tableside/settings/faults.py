@@ -1,4 +1,4 @@
-"""What is wrong in a configuration, and where; found all at once, so a fault is kept and the search goes on."""
+"""Faults in a configuration. Validation collects them and continues, so that one run reports all of them."""
 
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
@@ -7,13 +7,13 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
-"""What stores and tables may be called."""
+"""The pattern for names of stores and tables."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Fault(msgspec.Struct, frozen=True, order=True):
-    """Something wrong in a configuration, and where."""
+    """A fault in a configuration: the path of a member, and the message."""
 
     path: str
     message: str
@@ -23,7 +23,7 @@ class Fault(msgspec.Struct, frozen=True, order=True):
 
 
 class SettingsError(Exception):
-    """A configuration has faults; `faults` are all of them."""
+    """Raised for an invalid configuration; `faults` lists everything that is wrong with it."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -31,19 +31,19 @@ class SettingsError(Exception):
 
 
 class FaultCollector:
-    """Collects what is wrong; of members at the paths in `unset` it is not known what will stand there."""
+    """Collects faults. Ignores faults of members in `unset`: these use environment variables that are not set."""
 
     def __init__(self, unset: AbstractSet[str] = frozenset()) -> None:
         self.found: list[Fault] = []
         self._unset = unset
 
     def add(self, path: str, message: str) -> None:
-        """Keep a fault."""
+        """Add a fault, unless the member uses an environment variable that is not set."""
         if path not in self._unset:
             self.found.append(Fault(path, message))
 
-    def model(self, model: type[Model], data: object, path: str) -> Model | None:
-        """Return what the data are, or None, and keep what is wrong with them."""
+    def validate(self, model: type[Model], data: object, path: str) -> Model | None:
+        """Return the data as a model; if they are invalid, add their faults and return None."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
@@ -53,4 +53,4 @@ class FaultCollector:
 
 
 def _message(kind: str, message: str) -> str:
-    return "is not known here" if kind == "extra_forbidden" else message[:1].lower() + message[1:]
+    return "is not a known option" if kind == "extra_forbidden" else message[:1].lower() + message[1:]

@@ -1,22 +1,24 @@
-"""What an operator may set of the service as a whole: its limits, log, traces, and the page for people."""
+"""Settings of the service as a whole: limits, retry budget, console and host names."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 HostName = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$")]
-"""The name of a host as callers ask for it, without a port; with `*.` before it, whatever is below that name."""
+"""A host name as clients send it, without a port; `*.` in front matches every name below it."""
 
 Hosts = Annotated[tuple[HostName, ...], Field(max_length=100)]
-"""The names under which the service is asked; none is any, and where there is no `auth` only this machine's own."""
+"""The accepted host names. None accepts every name, or only the names of this machine if there is no `auth`."""
 
 
 class LimitSettings(BaseModel, frozen=True, extra="forbid"):
-    """What one request may be, and how much at once; sizes are counted after decompression.
+    """Limits for one request, and for all requests in flight.
 
-    In flight are requests (`in_flight_max`), their operations, and the bytes of their bodies; what comes above is
-    refused at once. On SIGTERM the service goes on for `drain_s` seconds with /readyz at 503 and connections that are
-    closed after the next answer, then accepts nothing more; it has ended `shutdown_s` after the signal at the latest.
+    Sizes are counted after decompression. The service immediately rejects a request that exceeds a limit on requests in
+    flight. `in_flight_max` limits the number of requests; `operations_in_flight_max` limits the number of their
+    operations; `bytes_in_flight_max` limits the bytes of their bodies. After SIGTERM the service continues for
+    `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next response. Then it accepts
+    no more connections. The process ends at most `shutdown_s` seconds after the signal.
     """
 
     body_bytes_max: int = Field(default=16 * 2**20, ge=1024)
@@ -30,14 +32,14 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class RetryBudgetSettings(BaseModel, frozen=True, extra="forbid"):
-    """How much may be tried again of what is asked of one store: a share of it, and so much a second beside that."""
+    """The limit on retries against one store: `share` of its operations, and `per_s` more each second."""
 
     share: float = Field(default=0.2, ge=0, le=10)
     per_s: float = Field(default=10.0, ge=0, le=1e6)
 
 
 class ConsoleSettings(BaseModel, frozen=True, extra="forbid"):
-    """The page for people, /console: whether there is one, and whether records can be changed on it."""
+    """The web console at /console: whether it is served, and whether it allows changing records."""
 
     enabled: bool = True
     edit: bool = False

@@ -1,4 +1,4 @@
-"""Reads who may ask: the tokens of the configuration and those of a file of their own, together."""
+"""Loads and validates a configuration, including the file with tokens that it may refer to."""
 
 import os
 import re
@@ -24,13 +24,13 @@ class _TokensFile(RootModel[Tokens], frozen=True):
 
 
 def read_auth(entry: object, faults: FaultCollector) -> AuthSettings | None:
-    """Return who may ask, with the tokens of the file among the others; None, and its faults, where it has some."""
+    """Return the authentication settings, including the tokens of `tokens_file`; None if they are invalid."""
     given = entry if isinstance(entry, dict) else {}
-    auth = faults.model(AuthSettings, entry, "auth")
+    auth = faults.validate(AuthSettings, entry, "auth")
     if isinstance(entry, dict) and not any(given.get(member) for member in ("tokens", "tokens_file", "issuers")):
-        faults.add("auth", "has tokens, a tokens_file or issuers: without them nobody could ask anything")
+        faults.add("auth", "needs tokens, a tokens_file or issuers: without them every request is rejected")
     listed = _read_tokens_file(given.get("tokens_file"), faults)
-    more = faults.model(_TokensFile, listed, "auth.tokens_file")
+    more = faults.validate(_TokensFile, listed, "auth.tokens_file")
     _check_unique({"auth.tokens": given.get("tokens"), "auth.tokens_file": listed}, faults)
     if auth:
         _check_audiences(auth, faults)
@@ -38,7 +38,7 @@ def read_auth(entry: object, faults: FaultCollector) -> AuthSettings | None:
 
 
 def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
-    """Return what the file of tokens lists."""
+    """Return the entries of the file with tokens; an empty list, and a fault, if it cannot be read."""
     if not isinstance(file, str):
         return []
     try:
@@ -54,7 +54,7 @@ def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
 
 
 def _check_unique(lists: Mapping[str, object], faults: FaultCollector) -> None:
-    """See to it that one token has one name, and one name one token."""
+    """Check that no two tokens have the same name, and no two names have the same token."""
     first: dict[tuple[str, str], str] = {}
     for path, tokens in lists.items():
         for index, token in enumerate(tokens if isinstance(tokens, list) else []):
@@ -67,17 +67,17 @@ def _check_unique(lists: Mapping[str, object], faults: FaultCollector) -> None:
 
 
 def _check_audiences(auth: AuthSettings, faults: FaultCollector) -> None:
-    """See to it that a token of one issuer for one audience is taken in one way."""
+    """Check that each pair of issuer and audience is configured once, so that one set of rules applies to a token."""
     first: dict[tuple[str, str], str] = {}
     for index, issuer in enumerate(auth.issuers):
         for audience in issuer.audience:
             where = f"auth.issuers.{index}.audience"
             if (before := first.setdefault((issuer.issuer, audience), where)) != where:
-                faults.add(where, f"has one in common with {before}, of the same issuer")
+                faults.add(where, f"repeats an audience of {before}, which has the same issuer")
 
 
 def default_settings(path: str = "./tableside-data") -> Settings:
-    """Return what holds where no configuration is given: RocksDB here, and tables made as they are written to."""
+    """Return the settings that apply without a configuration file: RocksDB, and tables created on first write."""
     return validate({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
 
 
@@ -87,11 +87,11 @@ def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Sett
 
 
 def validate(data: object, environment: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings that the data of a configuration file make. Raise SettingsError with every fault."""
+    """Return the settings for the data of a configuration file. Raise SettingsError with every fault."""
     unset: list[Fault] = []
     data = expand_variables(data, environment or {}, "", unset)
     if not isinstance(data, dict):
-        raise SettingsError([Fault("", "a configuration is a mapping that has stores and tables")])
+        raise SettingsError([Fault("", "the configuration must be a mapping with stores and tables")])
     faults = FaultCollector({fault.path for fault in unset})
     settings = _Builder(faults).settings(data)
     if found := {*unset, *faults.found}:
@@ -110,18 +110,18 @@ class _FileModel(BaseModel, extra="forbid"):
     traces: TraceSettings = TraceSettings()
     console: ConsoleSettings = ConsoleSettings()
     hosts: Hosts = ()
-    auth: Any = None  # read by itself, so that all its faults are found beside the others
+    auth: Any = None  # validated separately, so that its faults are reported together with the others
 
 
 class _Builder:
-    """Makes settings out of data and goes on after a fault, to find the others."""
+    """Builds settings from data. Continues after a fault, to find all of them."""
 
     def __init__(self, faults: FaultCollector) -> None:
         self._faults = faults
         self._options: dict[str, BaseModel] = {}
 
     def settings(self, data: dict[str, Any]) -> Settings:
-        top = self._faults.model(_FileModel, data, "") or self._without_the_rest(data)
+        top = self._faults.validate(_FileModel, data, "") or self._valid_parts(data)
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
         known = data.get("stores")
         tables = {
@@ -148,8 +148,8 @@ class _Builder:
             options=self._options,
         )
 
-    def _without_the_rest(self, data: dict[str, Any]) -> _FileModel:
-        """Keep what can be looked at further though something beside it is wrong."""
+    def _valid_parts(self, data: dict[str, Any]) -> _FileModel:
+        """Return the parts that can still be validated although other parts are invalid."""
         kept = {name: data[name] for name in ("stores", "tables") if isinstance(data.get(name), dict)}
         kept["stores"] = {name: entry for name, entry in kept.get("stores", {}).items() if isinstance(entry, dict)}
         flag, default = data.get("auto_create"), data.get("default_store")
@@ -164,42 +164,44 @@ class _Builder:
         self._check_name(name, path)
         kind = entry.get("kind")
         if kind not in stores.kinds():
-            self._faults.add(f"{path}.kind", f"is one of {', '.join(stores.kinds())}")
+            self._faults.add(f"{path}.kind", f"must be one of {', '.join(stores.kinds())}")
             return None
         try:
             model = stores.backend_type(str(kind)).Settings
         except ImportError as error:
             self._faults.add(f"{path}.kind", str(error))
             return None
-        options = self._faults.model(model, {key: value for key, value in entry.items() if key != "kind"}, path)
+        options = self._faults.validate(model, {key: value for key, value in entry.items() if key != "kind"}, path)
         return StoreSettings(str(kind), options) if options else None
 
     def _table(self, name: str, entry: object, known: dict[str, Any]) -> TableSettings | None:
         path = f"tables.{name}"
         self._check_name(name, path)
         if not isinstance(entry, dict):
-            return self._faults.model(TableSettings, entry, path)
+            return self._faults.validate(TableSettings, entry, path)
         store = entry.get("store")
         if isinstance(store, str) and store not in known:
-            self._faults.add(f"{path}.store", f"no store has the name {store!r}")
+            self._faults.add(f"{path}.store", f"there is no store {store!r}")
         options_type = _table_options(known.get(store), known) if isinstance(store, str) else None
         if options_type is None:
-            return self._faults.model(TableSettings, entry, path)
+            return self._faults.validate(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
         own = {member: value for member, value in entry.items() if member not in common}
-        if (options := self._faults.model(options_type, own, path)) is not None:
+        if (options := self._faults.validate(options_type, own, path)) is not None:
             self._options[name] = options
-        return self._faults.model(TableSettings, common, path)
+        return self._faults.validate(TableSettings, common, path)
 
     def _check_name(self, name: str, path: str) -> None:
         if not re.fullmatch(NAME, name):
-            self._faults.add(path, "a name has 1 to 128 of A-Z a-z 0-9 _ . - and begins with a letter or digit")
+            self._faults.add(
+                path, "a name has 1 to 128 characters of A-Z a-z 0-9 _ . - and begins with a letter or digit"
+            )
 
 
 def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] | None:
-    """Return what can be said of a table in a store of the file; None where the store is itself at fault.
+    """Return the model of the options that a table has because of its store; None if the store is invalid.
 
-    Of one in a partitioned store that is what can be said of it in every partition, if these are of one kind.
+    In a partitioned store, the options of the partitions' kind apply, if all partitions are of one kind.
     """
     kind = store.get("kind") if isinstance(store, dict) else None
     if isinstance(store, dict) and kind == "partitioned":

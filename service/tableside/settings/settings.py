@@ -1,4 +1,4 @@
-"""A whole configuration, as it is once checked."""
+"""The validated configuration."""
 
 import msgspec
 from pydantic import BaseModel
@@ -12,14 +12,14 @@ from .tables import TableLocation, TableSettings
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
-    """One store: its kind, and what that kind may be told."""
+    """One store: its kind, and the options of that kind."""
 
     kind: str
     options: BaseModel
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """A whole configuration, checked."""
+    """A validated configuration."""
 
     stores: dict[str, StoreSettings]
     tables: dict[str, TableSettings] = {}
@@ -33,32 +33,32 @@ class Settings(msgspec.Struct, frozen=True):
     hosts: Hosts = ()
     auth: AuthSettings | None = None
     options: dict[str, BaseModel] = {}
-    """By table, what only its kind of store can be told of it; in the file it stands among the table's members."""
+    """By table, the options that depend on its kind of store. In the file they are members of the table."""
 
     @property
     def single_process(self) -> bool:
-        """Whether some store can be owned by one process only."""
+        """Whether one of the stores can be opened by one process only."""
         return any(stores.backend_type(store.kind).single_process for store in self.stores.values())
 
     def partitions(self, store: str) -> int:
-        """Return how many partitions the tables of a store have, 0 where it is not partitioned."""
+        """Return the number of partitions of a store's tables, or 0 if the store is not partitioned."""
         options = self.stores[store].options if store in self.stores else None
         return len(options.partitions) if isinstance(options, PartitionedSettings) else 0
 
     def locations(self, store: str, name: str) -> frozenset[TableLocation]:
-        """Return where a table of that name in a store has its records: of a partitioned one, in each of its stores."""
+        """Return the locations of a table's records: one for each partition if the store is partitioned."""
         return frozenset((part, name) for part in partition_stores(self.stores.get(store), store))
 
     def workers_fault(self, workers: int) -> str | None:
-        """Return why so many processes cannot serve this together, if they cannot."""
+        """Return why this number of worker processes cannot serve the configuration, or None if it can."""
         if workers > 1 and self.single_process:
-            return "several workers need stores that they can share; one process owns RocksDB or memory"
+            return "several workers need stores that processes can share; RocksDB and memory belong to one process"
         if workers > 1 and any(table.cache for table in self.tables.values()):
-            return "several workers and a cache do not go together: one would not see at once what another writes"
+            return "a cache needs a single worker: a worker would not see immediately the writes of the others"
         return None
 
 
 def partition_stores(settings: StoreSettings | None, store: str) -> tuple[str, ...]:
-    """Return the names of the stores that hold what is in a store: its own, if it is not partitioned."""
+    """Return the names of the stores that keep a store's records: its partitions, or itself if it has none."""
     options = settings.options if settings is not None else None
     return options.partitions if isinstance(options, PartitionedSettings) else (store,)

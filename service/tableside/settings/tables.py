@@ -1,4 +1,4 @@
-"""What an operator may set of a table, and of its policies."""
+"""Settings of a table and its policies."""
 
 from typing import Literal, TypeAlias
 
@@ -9,9 +9,10 @@ from .faults import NAME
 
 
 class CostSettings(BaseModel, frozen=True, extra="forbid"):
-    """How many credits an operation of each kind costs, and beside that each KiB of values.
+    """The credits that an operation of each kind costs, and the credits for each KiB of values (`kib`).
 
-    A KiB counts in full once it is begun: of what is sent, and of what a get has found, which is paid afterwards.
+    A partial KiB counts as a full one. `kib` applies to the values that are sent, and to the values that a get finds,
+    which are paid afterwards.
     """
 
     get: float = Field(default=1.0, ge=0, le=1e6)
@@ -22,12 +23,13 @@ class CostSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
-    """What the reads, or the writes, of a table may do: credits per second, seconds, and calls of the store.
+    """Limits, timeouts and retries of a table's reads or writes. Rates are in credits per second.
 
-    `rate_per_s` is of one replica, or of all together where the table names a `limiter`; `burst` is how many credits
-    may be used at once, a second's worth if not given. `caller_rate_per_s` bounds each caller by name, in operations
-    as they are asked, before the cache; it is of one replica. `timeout_s` bounds one attempt; `attempts_max` 1 is no
-    retry, and attempts and their pauses end `retry_total_s` after the first began, at the deadline if not given.
+    `rate_per_s` limits one replica, or all replicas together if the table has a `limiter`. `burst` is the number of
+    credits that can be used at once; the default is the credits of one second. `caller_rate_per_s` limits the requested
+    operations of each caller, before the cache, on one replica. `timeout_s` limits one attempt. `attempts_max` 1
+    disables retries. Attempts and pauses end `retry_total_s` after the start of the first attempt; the default is
+    the deadline.
     """
 
     rate_per_s: float | None = Field(default=None, gt=0, le=1e9)
@@ -44,25 +46,26 @@ class DirectionSettings(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _consistent(self) -> "DirectionSettings":
         if self.burst is not None and self.rate_per_s is None:
-            raise ValueError("burst needs rate_per_s")
+            raise ValueError("burst requires rate_per_s")
         if self.caller_burst is not None and self.caller_rate_per_s is None:
-            raise ValueError("caller_burst needs caller_rate_per_s")
+            raise ValueError("caller_burst requires caller_rate_per_s")
         if self.pause_s > self.pause_max_s:
-            raise ValueError("pause_s is at most pause_max_s")
+            raise ValueError("pause_s must be at most pause_max_s")
         if self.backoff == "fixed" and self.retry_total_s is not None and self.pause_s >= self.retry_total_s:
-            raise ValueError("a fixed pause_s is below retry_total_s, else nothing is tried again")
+            raise ValueError("a fixed pause_s must be less than retry_total_s: otherwise there is no retry")
         return self
 
     @property
     def retries_configured(self) -> bool:
-        """Whether the file says how often to try."""
+        """Whether the configuration sets `attempts_max`, and above 1."""
         return "attempts_max" in self.model_fields_set and self.attempts_max > 1
 
 
 class BatchSettings(BaseModel, frozen=True, extra="forbid"):
-    """What one call of the store may hold, and whether single operations wait for each other to share one.
+    """Limits for one call of the store, and whether concurrent single operations are coalesced into one call.
 
-    `linger_s` 0 shares what arrives in one turn of the event loop; null shares nothing.
+    `linger_s` 0 coalesces the operations that arrive in the same iteration of the event loop; null disables
+    coalescing.
     """
 
     operations_max: int = Field(default=1000, ge=1, le=100_000)
@@ -71,10 +74,10 @@ class BatchSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class CacheSettings(BaseModel, frozen=True, extra="forbid"):
-    """How much of a table is kept here, and for how long: records, bytes, seconds.
+    """The size of a table's cache in this process, and how long records stay in it.
 
-    `writes` says what a write leaves in the cache: nothing ("around"), or what it wrote where that is known
-    ("through"). `channel` names a store of kind redis through which replicas tell each other what they wrote.
+    `writes` selects the effect of a write on the cache: "around" removes the record, "through" stores the written
+    value if it is known. `channel` names a store of kind redis that replicas use to invalidate each other's caches.
     """
 
     records_max: int = Field(ge=1, le=100_000_000)
@@ -86,7 +89,7 @@ class CacheSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class TableSettings(BaseModel, frozen=True, extra="forbid"):
-    """One table: where its records are, and how it answers; times in seconds."""
+    """One table: its store, its key, and its policies. Times are in seconds."""
 
     store: str
     name: str | None = Field(default=None, pattern=NAME)
@@ -104,7 +107,7 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     concurrency_max: int = Field(default=64, ge=1, le=100_000)
 
     def spec(self, name: str, options: BaseModel | None = None) -> TableSpec:
-        """Return what a store must know of this table; `options` are what only its kind of store can be told."""
+        """Return the table's description for its store. `options` are the options of that kind of store."""
         fields = tuple(KeyField(field, kind) for field, kind in self.key.items()) if self.key else (KeyField(),)
         return TableSpec(
             name,
@@ -119,4 +122,4 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 TableLocation: TypeAlias = tuple[str, str]
-"""Where records of a table are: the name of a store, and the table's name in it."""
+"""Where a table keeps records: the name of a store, and the table's name in that store."""

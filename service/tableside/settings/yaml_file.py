@@ -1,4 +1,4 @@
-"""A configuration file: YAML in which no member stands twice, and `${NAME}` is an environment variable."""
+"""Reads configuration files: YAML without duplicate members, in which `${NAME}` is an environment variable."""
 
 import re
 from collections.abc import Hashable, Mapping
@@ -13,7 +13,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def read_yaml(file: str | Path, path: str) -> Any:
-    """Return the data in a YAML file. Raise SettingsError, with that path, if there is none that can be read."""
+    """Return the data in a YAML file. Raise SettingsError, with a fault at `path`, if the file cannot be read."""
     try:
         text = Path(file).read_text(encoding="utf-8")
         return yaml.load(text, _UniqueLoader)  # noqa: S506  # a subclass of the safe loader
@@ -21,14 +21,14 @@ def read_yaml(file: str | Path, path: str) -> Any:
         raise SettingsError([Fault(path, f"{file} cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
         raise SettingsError([Fault(path, f"{file} is not YAML: {_yaml_problem(error)}")]) from None
-    except (ValueError, RecursionError):  # a date that there is not, say; or mappings in mappings without end
+    except (ValueError, RecursionError):  # such as an impossible date, or too deeply nested mappings
         raise SettingsError(
-            [Fault(path, f"{file} has a value that cannot be read, such as a date that there is not")]
+            [Fault(path, f"{file} has a value that cannot be read, such as an impossible date")]
         ) from None
 
 
 class _UniqueLoader(yaml.SafeLoader):
-    """Reads YAML, and refuses a mapping that names a member twice."""
+    """A safe YAML loader that rejects mappings with duplicate members."""
 
     # YAML 1.1 gives a plain `=` a type of its own, which PyYAML cannot construct. Helm writes the text "=" that way.
     yaml_constructors: ClassVar[dict[str | None, Any]] = {
@@ -40,12 +40,12 @@ class _UniqueLoader(yaml.SafeLoader):
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
         for name in names:
             if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} stands twice", node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
-    """Say in one line what is wrong and where, and nothing of what stands there."""
+    """Return the problem and its position in one line, without quoting the file, which may contain secrets."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         problem = _QUOTED_NAME.sub(r"\1", error.problem or "")
@@ -54,11 +54,11 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 
 
 _QUOTED_NAME = re.compile(r"\b(alias|anchor|the tag|tag handle) .*", re.DOTALL)
-"""What is named where text is taken for YAML's own: a password without quotes may begin with `*` or `!`."""
+"""Text that PyYAML quotes if it takes a value for an alias or a tag, such as a password that begins with `*` or `!`."""
 
 
 def expand_variables(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
-    """Return the data with `${NAME}` replaced in every text."""
+    """Return the data with `${NAME}` replaced in every string. Add a fault for each variable that is not set."""
     if isinstance(data, dict):
         return {
             str(name): expand_variables(member, environment, f"{path}.{name}".strip("."), faults)

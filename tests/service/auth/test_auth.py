@@ -214,7 +214,7 @@ def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:
     assert found["auth.tokens.1.name"] == "is the same as auth.tokens.0.name"
     assert found["auth.tokens.2.sha256"] == "is the SHA-256 digest of a token, in 64 hexadecimal digits"
     assert found["auth.tokens.5.sha256"] == "is the digest of an empty token"
-    assert found["auth.tokens.4.reed"] == "is not known here"
+    assert found["auth.tokens.4.reed"] == "is not a known option"
 
 
 def test_there_is_a_limit_to_tokens_and_patterns() -> None:
@@ -253,7 +253,7 @@ def test_faults_in_the_file_of_tokens_are_listed_with_the_others(tmp_path: Path)
         ("- {name: a, sha256: [", "is not YAML"),
         ("", "is not a YAML list of tokens"),
         (f"a: {A}", "is not a YAML list of tokens"),
-        (f"- {{name: a, sha256: {A}, sha256: {A}}}", "stands twice"),
+        (f"- {{name: a, sha256: {A}, sha256: {A}}}", "is given twice"),
     ],
 )
 def test_a_file_of_tokens_that_cannot_be_read_is_a_fault(tmp_path: Path, content: str | None, message: str) -> None:

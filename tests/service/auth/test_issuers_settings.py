@@ -72,7 +72,7 @@ def test_every_fault_is_listed_with_its_path() -> None:
         "auth.issuers.2.audience",
         "auth.issuers.2.rules",
     }
-    assert found["auth.issuers.0.keys"] == "is not known here"
+    assert found["auth.issuers.0.keys"] == "is not a known option"
 
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "HS384", "HS512", "ES256K", "rs256", "None", ""])

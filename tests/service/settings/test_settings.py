@@ -106,7 +106,7 @@ def test_unknown_members_are_refused_wherever_they_stand(tmp_path: Path) -> None
         """,
     )
     assert found.keys() == {"stores.fast.path", "tables.t.tll_s", "limits.operation_max", "servers"}
-    assert set(found.values()) == {"is not known here"}
+    assert set(found.values()) == {"is not a known option"}
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_a_fault_does_not_bring_others_that_are_none(tmp_path: Path) -> None:
 
 def test_names_that_stand_twice_are_refused(tmp_path: Path) -> None:
     found = faults(tmp_path, "stores:\n  a: {kind: memory}\n  a: {kind: rocksdb, path: x}\n")
-    assert "'a' stands twice" in found[""]
-    assert "stands twice" in faults(tmp_path, "{stores: {a: {kind: memory}}, tables: {t: {store: a, store: a}}}")[""]
+    assert "'a' is given twice" in found[""]
+    assert "is given twice" in faults(tmp_path, "{stores: {a: {kind: memory}}, tables: {t: {store: a, store: a}}}")[""]
 
 
 def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
@@ -312,16 +312,16 @@ def test_what_a_store_cannot_be_made_of_is_listed(tmp_path: Path) -> None:
           u: {{store: two, cache: {{records_max: 1, ttl_s: 1, channel: two}}, limiter: two}}
         """,
     )
-    assert found["stores.one.partitions.1"] == "no store has the name 'absent'"
-    assert found["stores.one.partitions.2"] == "'a' is partition 0 already"
-    assert found["stores.one.partitions.3"] == "'two' is partitioned itself"
+    assert found["stores.one.partitions.1"] == "there is no store 'absent'"
+    assert found["stores.one.partitions.2"] == "'a' is already partition 0"
+    assert found["stores.one.partitions.3"] == "'two' is itself partitioned"
     assert "string" in found["stores.one.partitions.4"]
-    assert found["stores.two.partitions.1"] == "'two' is partitioned itself"
+    assert found["stores.two.partitions.1"] == "'two' is itself partitioned"
     assert "at least 1 item" in found["stores.none.partitions"]
     assert "tuple" in found["stores.word.partitions"]
     assert "at most 256 items" in found["stores.many.partitions"]
     assert "required" in found["stores.nothing.partitions"]
-    assert found["tables.t.store"] == "no store has the name 'mixed'"
+    assert found["tables.t.store"] == "there is no store 'mixed'"
     assert "kind redis" in found["tables.u.cache.channel"]
     assert "kind redis" in found["tables.u.limiter"]
 
@@ -337,7 +337,7 @@ def test_tables_of_partitions_of_different_kinds_have_no_options_of_one(tmp_path
         tables: {t: {store: mixed, prefix: "x:"}}
         """,
     )
-    assert found == {"tables.t.prefix": "is not known here"}
+    assert found == {"tables.t.prefix": "is not a known option"}
 
 
 def test_two_tables_that_would_keep_the_same_records_are_found_across_partitions(tmp_path: Path) -> None:
@@ -358,6 +358,6 @@ def test_two_tables_that_would_keep_the_same_records_are_found_across_partitions
         """,
     )
     assert found == {
-        "tables.mine.name": "table 'orders' keeps its records there",
-        "tables.other.name": "table 'orders' keeps its records there",
+        "tables.mine.name": "table 'orders' already keeps its records under this name",
+        "tables.other.name": "table 'orders' already keeps its records under this name",
     }
