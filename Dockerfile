@@ -5,7 +5,7 @@ FROM ${BASE} AS builder
 WORKDIR /build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore \
     PYTHONHASHSEED=0
-COPY image/service.txt image/wheel.txt ./
+COPY requirements/image.txt requirements/image-build.txt ./
 # What the index needs of the builder's machine comes as secrets, which stay out of every layer.
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem set -eu; \
     export PIP_CONFIG_FILE=/run/secrets/pip.conf; \
@@ -13,10 +13,10 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem set -eu; \
     python3 -m venv tools; \
     python3 -m venv --without-pip /opt/tableside; \
     locked="--no-deps --require-hashes --only-binary=:all: --no-compile"; \
-    tools/bin/pip install $locked --requirement wheel.txt; \
-    tools/bin/pip --python /opt/tableside/bin/python3 install $locked --requirement service.txt
-COPY pyproject.toml hatch_build.py README.md LICENSE ./
-COPY scripts/state_jar.py scripts/
+    tools/bin/pip install $locked --requirement image-build.txt; \
+    tools/bin/pip --python /opt/tableside/bin/python3 install $locked --requirement image.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY scripts/hatch_build.py scripts/state_jar.py scripts/
 COPY service service
 COPY spark_client spark_client
 ARG VERSION=0+unknown
@@ -41,7 +41,7 @@ RUN set -eu; \
     echo 'tableside:x:10001:10001::/nonexistent:/usr/sbin/nologin' >> /etc/passwd; \
     install --directory --owner=10001 --group=10001 --mode=0750 /data
 COPY --from=builder /opt/tableside /opt/tableside
-COPY image/config.yaml /etc/tableside/config.yaml
+COPY examples/container.yaml /etc/tableside/config.yaml
 ENV PATH=/opt/tableside/bin:$PATH
 # Some bases come without the bytecode of the standard library: that of what the service imports is made here.
 RUN python3 -c 'import tableside.app, tableside.cli'

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Self
 
-from demo.service import running
+from examples.demo.service import running
 from rocksdict import Options, Rdict, WriteBatch
 
 from . import records

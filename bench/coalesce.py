@@ -14,7 +14,7 @@ from statistics import median
 
 import httpx
 import yaml
-from demo.service import Service, free_port, running
+from examples.demo.service import Service, free_port, running
 
 from servers.redis import redis
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
-from demo import flights
+from examples.demo import flights
 
 Values: TypeAlias = dict[str, dict[str, Any]]
 """Values by their keys."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import yaml
-from demo.service import HOST, free_port, running
-from demo.session import session
+from examples.demo.service import HOST, free_port, running
+from examples.demo.session import session
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table

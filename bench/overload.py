@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
-from demo.service import running
+from examples.demo.service import running
 
 from . import records
 from .load import send_all

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import yaml
-from demo.service import Service, running
+from examples.demo.service import Service, running
 
 from . import records, wrk
 from .load import Request, requests_per_second, send_all

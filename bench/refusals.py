@@ -25,7 +25,7 @@ from statistics import median
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
-from demo.service import HOST, free_port, running
+from examples.demo.service import HOST, free_port, running
 from jwt.algorithms import ECAlgorithm
 from prometheus_client import CollectorRegistry
 from rich.console import Console

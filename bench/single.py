@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
-from demo.service import free_port, running
+from examples.demo.service import free_port, running
 
 from . import records, wrk
 from .load import send_all

@@ -12,7 +12,7 @@ from statistics import median
 
 import httpx
 import psutil
-from demo.service import Service, running
+from examples.demo.service import Service, running
 
 from . import records
 from .load import send_all

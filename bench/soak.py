@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-from demo.service import running
+from examples.demo.service import running
 
 from . import records
 from .load import Request, requests_per_second

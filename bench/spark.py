@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from demo.service import running
-from demo.session import session
+from examples.demo.service import running
+from examples.demo.session import session
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 

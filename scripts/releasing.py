@@ -90,7 +90,7 @@ def build(tree: Path, folder: Path, version: Version, environment: Mapping[str, 
     [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
     if faults := distributions.faults(wheel, sdist, version):
         raise SetupError("\n".join(faults))
-    locked = (tree / "constraints.txt").read_text()
+    locked = (tree / "requirements" / "constraints.txt").read_text()
     for extra in EXTRAS:
         bill = bill_of_materials.bill(wheel, extra, locked, environment)
         (folder / f"tableside-{version}.{extra}.cdx.json").write_text(bill)

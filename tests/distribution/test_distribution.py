@@ -25,7 +25,7 @@ from support.trees import git, module
 
 pytestmark = pytest.mark.xdist_group("released")
 
-LOCKED = ROOT / "constraints.txt"
+LOCKED = ROOT / "requirements" / "constraints.txt"
 PACKAGES = (
     "service/tableside",
     "spark_client/tableside_client",
@@ -90,7 +90,12 @@ def test_the_sdist_holds_all_that_the_repository_does(released: Released) -> Non
     with tarfile.open(released.sdist) as archive:
         found = {name.partition("/")[2] for name in archive.getnames()}
     assert found == files(released.repository) | {f"spark_client/{JAR}", "PKG-INFO"}
-    assert {"constraints.txt", "scripts/run", ".ci/run", "tests/distribution/test_distribution.py"} <= found
+    assert {
+        "requirements/constraints.txt",
+        "scripts/run",
+        ".ci/run",
+        "tests/distribution/test_distribution.py",
+    } <= found
 
 
 def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path: Path) -> None:

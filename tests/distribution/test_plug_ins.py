@@ -17,7 +17,7 @@ from support.running import running
 
 pytestmark = pytest.mark.server
 
-EXAMPLE = ROOT / "docs" / "examples" / "tableside-files"
+EXAMPLE = ROOT / "examples" / "tableside-files"
 
 PAGE = (ROOT / "docs" / "writing-a-store.md").read_text(encoding="utf-8")
 

@@ -149,7 +149,7 @@ def test_a_bill_of_materials_says_what_the_extra_is_made_of(
 
 
 def test_packages_that_are_not_as_locked_are_not_described(released: Released) -> None:
-    locked = (ROOT / "constraints.txt").read_text()
+    locked = (ROOT / "requirements" / "constraints.txt").read_text()
     other = re.sub(r"(?m)^httpx==\S+", "httpx==0.0.1", locked)
     with pytest.raises(SetupError, match=r"not installed as locked: httpx==\d"):
         bill_of_materials.bill(released.wheel, "", other, {})

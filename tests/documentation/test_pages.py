@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import references
 from playwright.async_api import Page, async_playwright, expect
 
 import tableside_spark
 from scripts.bootstrap import ROOT
+from scripts.reference import references
 from servers import chromium
 from tableside import stores
 from tableside.http.openapi import document
@@ -203,7 +203,7 @@ def stale() -> list[str]:
 
 @pytest.mark.parametrize("name", references.PAGES)
 def test_a_generated_page_is_what_the_code_says(name: str, stale: list[str]) -> None:
-    assert name not in stale, f"{name} is out of date: renew it by `scripts/run python -m pages`"
+    assert name not in stale, f"{name} is out of date: renew it by `scripts/run python -m scripts.reference`"
 
 
 def test_a_generated_page_that_is_out_of_date_is_named_and_renewed(

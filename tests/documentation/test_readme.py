@@ -50,7 +50,7 @@ def demonstration() -> Iterator[Demonstration]:
     """Run the demonstration to its end, and leave its service running for the tests of this module."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, "-m", "demo", "--keep", "--port", str(free_port())],
+        [sys.executable, "-m", "examples.demo", "--keep", "--port", str(free_port())],
         cwd=ROOT,
         env=environment,
         capture_output=True,

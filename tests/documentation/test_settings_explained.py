@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pages.settings import top_model
 
 from scripts.bootstrap import ROOT
+from scripts.reference.settings import top_model
 from tableside import stores
 
 EXPLAINED = "".join(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts import bootstrap
+from scripts.bootstrap import ROOT
 
 from .install import ensure_command, ensure_folder, find_command
 from .maven import ensure_jars, plain_java
@@ -18,7 +19,7 @@ HERE = Path(__file__).parent
 DESCRIPTION = HERE / "dynamodb.xml"
 PACKAGE = HERE / "package.json"
 PACKAGE_LOCK = HERE / "package-lock.json"
-NODE = HERE / "node.txt"
+NODE = ROOT / "requirements" / "node.txt"
 ANSWER_MAX_S = 2.0
 
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")

@@ -21,7 +21,7 @@ from scripts.bootstrap import ROOT, SetupError, step
 from .install import ensure_command, ensure_folder, find_command
 from .process import HOST, Server, free_port, running
 
-SOURCE = ROOT / "servers" / "apiserver"
+SOURCE = ROOT / "tests" / "servers" / "apiserver"
 TOKEN = "admin"
 
 DEFINITIONS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from demo import flights
+from examples.demo import flights
 
 from support.kafka_topics import Received, create_topic, send
 from tableside_spark import TableClient

@@ -133,7 +133,7 @@ def test_no_secret_of_the_build_is_in_a_layer_or_in_what_is_said_of_it(tableside
     tableside_image.builder.export(NAME, tmp_path)
     exported = [file for file in tmp_path.iterdir() if file.is_file()]
     assert holds(exported, ARGUMENTS["REVISION"].encode())  # of what is said
-    assert holds(exported, (ROOT / "image" / "config.yaml").read_bytes())  # of a layer
+    assert holds(exported, (ROOT / "examples" / "container.yaml").read_bytes())  # of a layer
     assert not holds(exported, tableside_image.canary.encode())
 
 
@@ -177,7 +177,7 @@ def locked(tableside_image: Built) -> dict[str, str]:
     ask = "import json; from packaging.markers import default_environment; print(json.dumps(default_environment()))"
     asked = ran(tableside_image.image, Run(["-c", ask], entrypoint=["python3"]), RUN_MAX_S)
     there = json.loads(asked.stdout)
-    listed = requirements(ROOT / "image" / "service.txt")
+    listed = requirements(ROOT / "requirements" / "image.txt")
     chosen = [one for one in listed if one.marker is None or one.marker.evaluate(there)]
     return {one.name: str(one.specifier).removeprefix("==") for one in chosen}
 

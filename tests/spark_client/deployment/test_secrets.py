@@ -56,7 +56,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
     }
-    command = [sys.executable, "-m", "demo", "--master", cluster.url, "--token-file", str(secret)]
+    command = [sys.executable, "-m", "examples.demo", "--master", cluster.url, "--token-file", str(secret)]
     command += ["--flights", str(FLIGHTS), "--port", str(free_port()), "--data", str(folder / "data")]
     command += [f"--conf={name}={value}" for name, value in settings.items()]
     commands: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`python -m pages` writes the generated pages; with `--check` it names those that are out of date, and writes none."""
+"""`python -m scripts.reference` writes the generated pages; `--check` only lists outdated ones."""
 
 import sys
 
@@ -10,10 +10,10 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         names = stale()
         for name in names:
-            print(f"{name} is out of date: renew it by `scripts/run python -m pages`", file=sys.stderr)
+            print(f"{name} is out of date: renew it by `scripts/run python -m scripts.reference`", file=sys.stderr)
         return int(bool(names))
     if arguments:
-        print("usage: python -m pages [--check]", file=sys.stderr)
+        print("usage: python -m scripts.reference [--check]", file=sys.stderr)
         return 2
     for name in write():
         print(name)

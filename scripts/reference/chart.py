@@ -5,7 +5,7 @@ from pathlib import Path
 
 CHART = Path(__file__).resolve().parent.parent / "helm" / "README.md"
 
-NOTE = "This page is `helm/README.md`: `scripts/run python -m pages` renews it.\n"
+NOTE = "This page is `helm/README.md`: `scripts/run python -m scripts.reference` renews it.\n"
 
 
 def page() -> str:

@@ -20,7 +20,7 @@ Every member of a configuration: its type and bounds, its default, and what the 
 [Configuration](../configuration.md) explains the file as a whole, [Policies](../policies.md) and [Stores](../stores.md)
 what the members mean together. A member without a default has to be given.
 
-This page is generated: `scripts/run python -m pages` renews it.
+This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
 
 NOT_IN_THE_FILE = {"options"}

@@ -16,7 +16,7 @@ HEAD = """\
 Every request that the service takes, as `/openapi.json` of a running service describes it.
 [The HTTP interface](../http.md) says what such a description cannot.
 
-This page is generated: `scripts/run python -m pages` renews it.
+This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
 
 Described = Mapping[str, Any]

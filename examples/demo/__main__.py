@@ -10,14 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from examples.demo import check, flights, job, stores
+from examples.demo.progress import Progress
+from examples.demo.service import Service, running
+from examples.demo.session import HERE, session
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from rich.table import Table
-
-from demo import check, flights, job, stores
-from demo.progress import Progress
-from demo.service import Service, running
-from demo.session import HERE, session
 
 AIRCRAFT_SHOWN = "N725MQ"
 PLAIN_WIDTH = 120

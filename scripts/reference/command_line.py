@@ -10,7 +10,7 @@ HEAD = """\
 What every verb takes, as `tableside VERB --help` says it; [Quick start](../quick-start.md) shows them at work. The exit
 code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
 
-This page is generated: `scripts/run python -m pages` renews it.
+This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
 
 

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.demo.job import Flights
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.functions import col, lit
-
-from demo.job import Flights
 
 SHOWN_MAX = 5
 
