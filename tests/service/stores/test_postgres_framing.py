@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tableside.stores.postgres.framing import MESSAGE_BYTES_MAX, Framing
+from tableside.stores.postgres.framing import MESSAGE_BYTES_MAX, MessageFrames
 
 pytestmark = pytest.mark.server
 
@@ -23,9 +23,9 @@ STREAM = b"".join(
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 1000, 10_000])
 def test_messages_are_sound_however_they_are_cut(size: int) -> None:
-    framing = Framing()
-    assert all(framing.sound(STREAM[start : start + size]) for start in range(0, len(STREAM), size))
-    assert not framing.sound(b"\0" * 5)
+    frames = MessageFrames()
+    assert all(frames.accepts(STREAM[start : start + size]) for start in range(0, len(STREAM), size))
+    assert not frames.accepts(b"\0" * 5)
 
 
 @pytest.mark.parametrize(
@@ -43,24 +43,24 @@ def test_messages_are_sound_however_they_are_cut(size: int) -> None:
 )
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_what_is_no_message_is_not(head: bytes, size: int) -> None:
-    framing, data = Framing(), STREAM + head
-    assert not all(framing.sound(data[start : start + size]) for start in range(0, len(data), size))
+    frames, data = MessageFrames(), STREAM + head
+    assert not all(frames.accepts(data[start : start + size]) for start in range(0, len(data), size))
 
 
 def test_any_cut_of_many_messages_is_sound() -> None:
     chance = random.Random(5)
     data = b"".join(message(b"D", chance.randbytes(chance.choice([0, 1, 7, 300]))) for _ in range(300))
-    framing, position = Framing(), 0
+    frames, position = MessageFrames(), 0
     while position < len(data):
         size = chance.choice([1, 3, 5, 50, 700])
-        assert framing.sound(data[position : position + size])
+        assert frames.accepts(data[position : position + size])
         position += size
 
 
 GARBAGE = """
 import asyncio, contextlib, random
 import asyncpg
-from tableside.stores.postgres.framing import watched_loop
+from tableside.stores.postgres.framing import frame_checking_loop
 
 class Garbage(asyncio.Protocol):
     def connection_made(self, transport):
@@ -74,7 +74,8 @@ async def main():
     for index in range(600):
         with contextlib.suppress(Exception):
             ssl = (False, "prefer")[index % 2]
-            await asyncpg.connect(f"postgresql://u@127.0.0.1:{port}/d", timeout=0.05, ssl=ssl, loop=watched_loop())
+            loop = frame_checking_loop()
+            await asyncpg.connect(f"postgresql://u@127.0.0.1:{port}/d", timeout=0.05, ssl=ssl, loop=loop)
     server.close()
 
 chance = random.Random(1)

@@ -1,6 +1,7 @@
-"""PostgreSQL: tables of documents, and tables of columns.
+"""PostgreSQL store for tables of JSON documents and for tables of typed columns.
 
-`backend` opens it, and `store` says which statement an operation goes into. `shape` finds out what a table is, `forms`
-and `types` how it keeps values, `sql` the statements; `writes` and `scan` carry them out in the `attempts` of a
-connection of the `pool`, whose stream `framing` looks after; `records` and `text` make records of what comes back.
+`backend` opens the database and `store` chooses the statements for each operation. `schema` reads table definitions
+from the catalog, `value_columns` and `column_types` map values to columns, and `statements` builds the SQL. `writes`
+and `scans` run the SQL on connections of `pool`; `deadline_retry` repeats and splits that work, and `framing` checks
+what the server sends. `rows` and `json_text` convert the results to records.
 """

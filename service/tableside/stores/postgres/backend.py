@@ -1,7 +1,7 @@
-"""Records in tables of a PostgreSQL database: as documents (one `jsonb` column) or as columns of an existing table.
+"""Opens PostgreSQL databases, whose tables store documents (one `jsonb` column) or typed columns.
 
-Opening needs no network: connections are made as they are asked for, at most so many, and a table is looked at when
-its store is first asked for.
+Opening a backend needs no network. Connections are opened on demand, up to `connections_max`. The backend reads a
+table's definition when it opens the table's store.
 """
 
 import asyncio
@@ -14,31 +14,31 @@ import msgspec
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
 from ...core import Clock, Connections, InvalidOperation, StoreUnavailable, TableError, TableNotFound, TableSpec, now_ms
-from .errors import DRIVER_ERRORS, translated
-from .framing import watched_loop
+from .errors import DRIVER_ERRORS, translate_error
+from .framing import frame_checking_loop
 from .pool import Connection, Pool
 from .schema import (
     EXPIRES,
     VALUE,
     WRITERS,
-    Shape,
+    TableDefinition,
     checked_name,
-    document_table,
-    find,
+    create_table,
+    document_table_ddl,
+    find_table,
     key_schema,
-    make,
-    side_name,
-    side_table,
+    side_table_ddl,
+    side_table_name,
 )
 from .store import PostgresStore
-from .value_columns import ColumnsForm, DocumentForm, ValueForm
+from .value_columns import ColumnsLayout, DocumentLayout, ValueLayout
 
 log = logging.getLogger(__name__)
 
-TEND_EVERY_S = 10.0
-"""How often idle connections are let go of, and the least number is seen to."""
+POOL_MAINTENANCE_EVERY_S = 10.0
+"""How often the pool closes idle connections and opens connections up to the minimum."""
 
-APPLICATION = "tableside"
+APPLICATION_NAME = "tableside"
 
 _SESSION = """
 SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, YMD', false),
@@ -46,12 +46,12 @@ SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, YMD',
        set_config('extra_float_digits', '1', false), set_config('array_nulls', 'on', false),
        set_config('default_transaction_isolation', 'read committed', false)
 """
-_LEAVE_WITH_CLIENT = "SELECT set_config('client_connection_check_interval', '1s', false)"
-"""A statement whose client has gone is ended, so that it holds no lock; PostgreSQL 14 and later know it."""
+_CLIENT_CHECK = "SELECT set_config('client_connection_check_interval', '1s', false)"
+"""Ends statements whose client has disconnected, so that they release their locks. Requires PostgreSQL 14."""
 
 
 class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
-    """Where the database is, and how many connections it may have from one process; times in seconds."""
+    """The database's address, and the connection limits of one process; times in seconds."""
 
     dsn: SecretStr
     connections_max: int = Field(default=10, ge=1, le=1000)
@@ -62,20 +62,20 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
 
     @field_validator("dsn")
     @classmethod
-    def _is_a_dsn(cls, dsn: SecretStr) -> SecretStr:
+    def _check_scheme(cls, dsn: SecretStr) -> SecretStr:
         if not dsn.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("begins with postgresql://")
         return dsn
 
 
 class PostgresTableOptions(BaseModel, frozen=True, extra="forbid"):
-    """How a table keeps values."""
+    """How a table stores values: as documents or as columns."""
 
     layout: Literal["document", "columns"] = "document"
 
 
 class PostgresBackend:
-    """One database."""
+    """Opens the tables of one database."""
 
     Settings = PostgresSettings
     TableOptions = PostgresTableOptions
@@ -84,55 +84,57 @@ class PostgresBackend:
     def __init__(self, settings: PostgresSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._pool = Pool(self._connected, settings.connections_max, settings.connections_min)
+        self._pool = Pool(self._connect, settings.connections_max, settings.connections_min)
         self._stores: dict[tuple[str, str], PostgresStore] = {}
-        self._tasks = [asyncio.create_task(self._tend_forever()), asyncio.create_task(self._sweep_forever())]
+        self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
 
     @classmethod
     async def open(cls, settings: PostgresSettings, clock: Clock = now_ms) -> "PostgresBackend":
-        """Return a backend; whether the database can be reached shows when it is asked."""
+        """Return a backend. It connects to the database when it is first used."""
         return cls(settings, clock)
 
     async def store(self, spec: TableSpec) -> PostgresStore:
-        """Return the records of one table, made now if it is absent and may be.
+        """Return the store of one table; create the table if it is absent and the configuration allows it.
 
-        Raise StoreUnavailable, TableNotFound, or Unsupported if the table is not what the configuration says.
+        Raise StoreUnavailable, TableNotFound, or Unsupported if the table differs from the configuration.
         """
         options = spec.options if isinstance(spec.options, PostgresTableOptions) else PostgresTableOptions()
         name = checked_name(spec.name_in_store)
         try:
             async with self._pool.connection() as connection:
                 schema = await self._schema(connection)
-                shape, form = await _opened(connection, schema, name, spec, options)
+                table, layout = await _open_table(connection, schema, name, spec, options)
         except DRIVER_ERRORS as error:
-            raise translated(error, spec.name, applied="no") from error
-        spec = msgspec.structs.replace(spec, key=key_schema(shape, spec))
-        store = PostgresStore(self._pool, spec, shape, form, self._clock)
-        self._stores[shape.schema, shape.name] = store
+            raise translate_error(error, spec.name, applied="no") from error
+        spec = msgspec.structs.replace(spec, key=key_schema(table, spec))
+        store = PostgresStore(self._pool, spec, table, layout, self._clock)
+        self._stores[table.schema, table.name] = store
         return store
 
     async def tables(self) -> list[str]:
-        """Return the names of the tables of documents that have one string as their key, as `create` makes them."""
+        """Return the names of the document tables with one string key, the kind that `create` creates."""
         try:
             async with self._pool.connection() as connection:
-                rows = await connection.fetch(_OUR_TABLES, await self._schema(connection), [VALUE, EXPIRES, WRITERS])
+                rows = await connection.fetch(
+                    _DOCUMENT_TABLES, await self._schema(connection), [VALUE, EXPIRES, WRITERS]
+                )
         except DRIVER_ERRORS as error:
-            raise translated(error, "", applied="no") from error
+            raise translate_error(error, "", applied="no") from error
         return [row["name"] for row in rows]
 
     async def ping(self) -> None:
-        """Return if the database answers, raise StoreUnavailable if not."""
+        """Raise StoreUnavailable if the database does not respond."""
         try:
             async with self._pool.connection() as connection:
                 await connection.execute("SELECT 1")
         except DRIVER_ERRORS as error:
-            failed = translated(error, "", applied="no")
+            failed = translate_error(error, "", applied="no")
             raise failed if isinstance(failed, StoreUnavailable) else StoreUnavailable(failed.detail) from error
         except TableError as error:
             raise StoreUnavailable(error.detail) from error
 
     def connections(self) -> Connections:
-        """Return how many connections there are now."""
+        """Return the current connection counts."""
         return self._pool.connections()
 
     async def close(self) -> None:
@@ -145,32 +147,32 @@ class PostgresBackend:
     async def _schema(self, connection: Connection) -> str:
         found: str | None = self._settings.table_schema or await connection.fetchval("SELECT current_schema()::text")
         if found is None:
-            raise TableNotFound("PostgreSQL's search_path names no schema that exists: set the store's `schema`")
+            raise TableNotFound("PostgreSQL's search_path contains no existing schema: set the store's `schema`")
         return found
 
-    async def _connected(self) -> Connection:
-        """Return a new connection. Raise a TableError if there is none to be had."""
+    async def _connect(self) -> Connection:
+        """Open a connection. Raise a TableError if that fails."""
         timeout_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await asyncpg.connect(
                     self._settings.dsn.get_secret_value(),
                     timeout=timeout_s,
-                    loop=watched_loop(),
-                    server_settings={"application_name": APPLICATION},
+                    loop=frame_checking_loop(),
+                    server_settings={"application_name": APPLICATION_NAME},
                 )
-                await _settle_in(connection)
+                await _configure_session(connection)
                 return connection
         except TimeoutError:
-            raise StoreUnavailable(f"PostgreSQL does not answer within {timeout_s:g} s") from None
+            raise StoreUnavailable(f"PostgreSQL did not respond within {timeout_s:g} s") from None
         except (*DRIVER_ERRORS, ValueError) as error:
-            raise translated(error, "", applied="no") from error
+            raise translate_error(error, "", applied="no") from error
 
-    async def _tend_forever(self) -> None:
+    async def _maintain_pool_forever(self) -> None:
         while True:
             with contextlib.suppress(TableError, *DRIVER_ERRORS):
-                await self._pool.tend()
-            await asyncio.sleep(TEND_EVERY_S)
+                await self._pool.maintain()
+            await asyncio.sleep(POOL_MAINTENANCE_EVERY_S)
 
     async def _sweep_forever(self) -> None:
         while True:
@@ -179,53 +181,53 @@ class PostgresBackend:
                 try:
                     await store.sweep()
                 except TableError as error:
-                    log.info("table %s: what has expired is removed later: %s", store.spec.name, error.detail)
+                    log.info("table %s: expired records are deleted later: %s", store.spec.name, error.detail)
 
 
-async def _settle_in(connection: Connection) -> None:
-    """Set what our statements rely on; the rest is the role's and the database's to say."""
+async def _configure_session(connection: Connection) -> None:
+    """Set the session parameters that the statements rely on; all others keep the defaults of role and database."""
     try:
         await connection.execute(_SESSION)
         if connection.get_server_version() >= (14,):
-            await connection.execute(_LEAVE_WITH_CLIENT)
+            await connection.execute(_CLIENT_CHECK)
     except BaseException:
         connection.terminate()
         raise
 
 
-async def _opened(
+async def _open_table(
     connection: Connection, schema: str, name: str, spec: TableSpec, options: PostgresTableOptions
-) -> tuple[Shape, ValueForm]:
-    """Return what a table is and how it keeps values, made where that is allowed."""
+) -> tuple[TableDefinition, ValueLayout]:
+    """Return a table's definition and value layout; create the table if it is absent and the options allow it."""
     document = options.layout == "document"
-    shape = await find(connection, schema, name, spec)
-    if shape is None and document and spec.create:
-        await make(connection, document_table(schema, name, spec.key))
-        shape = await find(connection, schema, name, spec)
-    if shape is None:
+    table = await find_table(connection, schema, name, spec)
+    if table is None and document and spec.create:
+        await create_table(connection, document_table_ddl(schema, name, spec.key))
+        table = await find_table(connection, schema, name, spec)
+    if table is None:
         raise TableNotFound(f"PostgreSQL has no table {name!r} in schema {schema!r}")
     if document:
-        return shape, DocumentForm(shape)
+        return table, DocumentLayout(table)
     if any(field.name is None for field in spec.key.fields) and spec.key_given:
-        raise InvalidOperation("the key of a table of columns has names")
-    return await _with_side(connection, shape, spec), ColumnsForm(shape)
+        raise InvalidOperation("the key fields of a table with layout columns need names")
+    return await _with_side_table(connection, table, spec), ColumnsLayout(table)
 
 
-async def _with_side(connection: Connection, shape: Shape, spec: TableSpec) -> Shape:
-    name = side_name(shape.name)
-    found = await _side_found(connection, shape, name)
-    if not found and spec.create:
-        await make(connection, side_table(shape))
-        found = await _side_found(connection, shape, name)
-    return msgspec.structs.replace(shape, side=found)
+async def _with_side_table(connection: Connection, table: TableDefinition, spec: TableSpec) -> TableDefinition:
+    name = side_table_name(table.name)
+    exists = await _side_table_exists(connection, table, name)
+    if not exists and spec.create:
+        await create_table(connection, side_table_ddl(table))
+        exists = await _side_table_exists(connection, table, name)
+    return msgspec.structs.replace(table, has_side_table=exists)
 
 
-async def _side_found(connection: Connection, shape: Shape, name: str) -> bool:
+async def _side_table_exists(connection: Connection, table: TableDefinition, name: str) -> bool:
     query = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = $2"
-    return await connection.fetchval(query, shape.schema, name) is not None
+    return await connection.fetchval(query, table.schema, name) is not None
 
 
-_OUR_TABLES = """
+_DOCUMENT_TABLES = """
 SELECT c.relname::text AS name
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary AND i.indnkeyatts = 1

@@ -1,6 +1,7 @@
-"""Work on a connection, within a deadline: tried again where nothing was applied, halved where some rows are refused.
+"""Runs work on a connection within a deadline, and retries it if nothing was applied.
 
-Knows nothing of what the work is: it takes items and answers one thing for each.
+Work takes a sequence of items and returns one result for each. If the server rejects some rows, the items are split in
+half, so that only the rejected ones fail.
 """
 
 import asyncio
@@ -12,93 +13,93 @@ from typing import Any, TypeAlias, TypeVar
 import asyncpg
 
 from ...core import Applied, Contended, DeadlineExceeded, TableError, exponential_backoff_s
-from .errors import DRIVER_ERRORS, connection_lost, of_one_row, rolled_back, translated
+from .errors import DRIVER_ERRORS, is_connection_error, is_rolled_back, is_row_error, translate_error
 from .pool import Connection, Pool
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 ATTEMPTS_MAX = 64
-"""How often a transaction that the server rolled back is tried."""
+"""How often a transaction is tried that the server rolls back each time."""
 
 PAUSE_S = 0.002
 PAUSE_MAX_S = 0.25
 
 
-class Sent:
-    """How far work has come: whether a write was sent whose answer is not known, and the rows it has."""
+class Progress:
+    """The progress of one attempt: whether a write was sent whose response is unknown, and the rows it contains."""
 
     def __init__(self) -> None:
         self.applied: Applied = "no"
         self.rows: Sequence[Any] = ()
 
 
-Work: TypeAlias = Callable[[Connection, Sequence[Item], Sent], Awaitable[Sequence[Answer]]]
-Explain: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Any], float], Awaitable[TableError]]
+Work: TypeAlias = Callable[[Connection, Sequence[Item], Progress], Awaitable[Sequence[Result]]]
+ExplainError: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Any], float], Awaitable[TableError]]
 
 
-class _Refused(Exception):
-    """The server refuses some row of the work's."""
+class _RowsRejected(Exception):
+    """The server rejected some of the rows that the work sent."""
 
-    def __init__(self, error: asyncpg.PostgresError, sent: Sent) -> None:
+    def __init__(self, error: asyncpg.PostgresError, progress: Progress) -> None:
         super().__init__()
         self.error = error
-        self.rows = sent.rows
+        self.rows = progress.rows
 
 
-class Attempts:
-    """Does work for one table."""
+class DeadlineRetry:
+    """Runs work on the connections of a pool for one table."""
 
     def __init__(
-        self, pool: Pool, table: str, explain: Explain, *, jitter: Callable[[], float] = random.random
+        self, pool: Pool, table: str, explain: ExplainError, *, jitter: Callable[[], float] = random.random
     ) -> None:
         self._pool = pool
         self._table = table
         self._explain = explain
         self._jitter = jitter
 
-    async def each(
-        self, work: Work[Item, Answer], items: Sequence[Item], until: float
-    ) -> Sequence[Answer | TableError]:
-        """Return an answer for each item; where the server refuses some, the others are done without them."""
+    async def run_each(
+        self, work: Work[Item, Result], items: Sequence[Item], until: float
+    ) -> Sequence[Result | TableError]:
+        """Return a result or an error for each item; items that the server rejects do not affect the others."""
         try:
-            return await self.whole(work, items, until)
+            return await self.run_together(work, items, until)
         except TableError as error:
             return [error] * len(items)
-        except _Refused as refused:
+        except _RowsRejected as rejected:
             if len(items) == 1:
-                return [await self._explain(refused.error, refused.rows, until)]
+                return [await self._explain(rejected.error, rejected.rows, until)]
         middle = len(items) // 2
-        return [*await self.each(work, items[:middle], until), *await self.each(work, items[middle:], until)]
+        return [*await self.run_each(work, items[:middle], until), *await self.run_each(work, items[middle:], until)]
 
-    async def whole(self, work: Work[Item, Answer], items: Sequence[Item], until: float) -> Sequence[Answer]:
-        """Do all the work in one go. Raise a TableError if that fails."""
+    async def run_together(self, work: Work[Item, Result], items: Sequence[Item], until: float) -> Sequence[Result]:
+        """Run the work for all items together. Raise a TableError if it fails."""
         fresh = False
         for attempt in range(ATTEMPTS_MAX):
-            sent = Sent()
+            progress = Progress()
             try:
                 async with asyncio.timeout_at(until if until < math.inf else None):
                     async with self._pool.connection(fresh=fresh) as connection:
-                        return await work(connection, items, sent)
+                        return await work(connection, items, progress)
             except DRIVER_ERRORS as error:
                 if isinstance(error, TimeoutError) and asyncio.get_running_loop().time() >= until:
-                    raise self._too_late(sent.applied) from None
-                if isinstance(error, asyncpg.PostgresError) and of_one_row(error):
-                    raise _Refused(error, sent) from error
-                again = connection_lost(error) and sent.applied == "no" and not fresh
-                if not again and not rolled_back(error):
-                    raise translated(error, self._table, applied=sent.applied) from error
-                fresh = again
+                    raise self._deadline_exceeded(progress.applied) from None
+                if isinstance(error, asyncpg.PostgresError) and is_row_error(error):
+                    raise _RowsRejected(error, progress) from error
+                reconnect = is_connection_error(error) and progress.applied == "no" and not fresh
+                if not reconnect and not is_rolled_back(error):
+                    raise translate_error(error, self._table, applied=progress.applied) from error
+                fresh = reconnect
             if not fresh:
                 await self.pause(attempt, until)
-        raise Contended(f"table {self._table!r}: PostgreSQL rolled it back each of {ATTEMPTS_MAX} times")
+        raise Contended(f"table {self._table!r}: PostgreSQL rolled back the transaction {ATTEMPTS_MAX} times")
 
     async def pause(self, attempt: int, until: float) -> None:
-        """Wait a little, longer the more often. Raise DeadlineExceeded if that is too long."""
+        """Wait with exponential backoff. Raise DeadlineExceeded if the deadline comes first."""
         pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, self._jitter)
         if asyncio.get_running_loop().time() + pause_s >= until:
-            raise self._too_late("no")
+            raise self._deadline_exceeded("no")
         await asyncio.sleep(pause_s)
 
-    def _too_late(self, applied: Applied) -> DeadlineExceeded:
-        return DeadlineExceeded(f"table {self._table!r}: the deadline was over", applied=applied)
+    def _deadline_exceeded(self, applied: Applied) -> DeadlineExceeded:
+        return DeadlineExceeded(f"table {self._table!r}: the deadline was exceeded", applied=applied)

@@ -1,14 +1,14 @@
-"""What PostgreSQL and its driver raise, as errors of ours; details have names and codes, never a value.
+"""Translates errors of PostgreSQL and its driver; details contain names and codes, never values.
 
-code    what                                     becomes
-40001, 40P01   serialization failure, deadlock   tried again, then Contended
-22 23 44 54 P0 the statement's data              InvalidOperation (54: TooLarge) of the operation that is at fault
-42501   permission denied                        Unsupported
-42P01   no such table                            TableNotFound
-53300   too many connections                     Throttled
-55P03   a lock was not to be had                 Contended
-57014   cancelled, by a limit of the server's    StoreUnavailable
-others  shutdown, start, read-only, disk …       StoreUnavailable
+SQLSTATE        meaning                                  translation
+40001, 40P01    serialization failure, deadlock          retried, then Contended
+22 23 44 54 P0  invalid data in the statement            InvalidOperation (54: TooLarge) for the operation at fault
+42501           permission denied                        Unsupported
+42P01           undefined table                          TableNotFound
+53300           too many connections                     Throttled
+55P03           lock not available                       Contended
+57014           statement cancelled by a server limit    StoreUnavailable
+others          shutdown, startup, read-only, disk …     StoreUnavailable
 """
 
 import asyncio
@@ -36,61 +36,63 @@ DRIVER_ERRORS = (
 )
 
 _ROLLED_BACK = frozenset({"40001", "40P01"})
-_OF_ONE_ROW = ("22", "23", "44", "54", "P0")
-_CONNECTION_GONE = ("08", "57P")
+_ROW_ERRORS = ("22", "23", "44", "54", "P0")
+_CONNECTION_ERRORS = ("08", "57P")
 
 
-def rolled_back(error: BaseException) -> bool:
-    """Whether the server undid a transaction that may do better when it is tried again."""
+def is_rolled_back(error: BaseException) -> bool:
+    """Return whether the server rolled back a transaction that may succeed when it is retried."""
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in _ROLLED_BACK
 
 
-def of_one_row(error: BaseException) -> bool:
-    """Whether the server refused what some rows of a statement hold, so that the others may do without them."""
-    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_OF_ONE_ROW)
+def is_row_error(error: BaseException) -> bool:
+    """Return whether the server rejected the data of some rows, so that the other rows may succeed without them."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_ROW_ERRORS)
 
 
-def connection_lost(error: BaseException) -> bool:
-    """Whether the connection broke, so that what was sent on it may have been done or not."""
+def is_connection_error(error: BaseException) -> bool:
+    """Return whether the connection failed, so that a statement sent on it may or may not have been applied."""
     if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_CONNECTION_GONE)
+        return (error.sqlstate or "").startswith(_CONNECTION_ERRORS)
     return True
 
 
-def refusal(error: asyncpg.PostgresError) -> TableError:
-    """Return what a row that the server refused is answered with."""
+def rejected_row_error(error: asyncpg.PostgresError) -> TableError:
+    """Return the outcome of a write whose row the server rejected."""
     code = error.sqlstate or ""
     constraint, column = getattr(error, "constraint_name", None), getattr(error, "column_name", None)
     if code.startswith("54"):
-        return TooLarge("PostgreSQL's own limit for a key, a row or a value is exceeded")
+        return TooLarge("a key, row or value exceeds a limit of PostgreSQL")
     if code == "23502" and column:
         return InvalidOperation(f"column {column!r} may not be null")
     if constraint:
-        return InvalidOperation(f"constraint {constraint!r} of the table refuses the write")
+        return InvalidOperation(f"the write violates constraint {constraint!r} of the table")
     if code.startswith("P0"):
-        return InvalidOperation("a trigger or function of the table refuses the write")
-    return InvalidOperation(f"PostgreSQL refuses the write (SQLSTATE {code})")
+        return InvalidOperation("a trigger or function of the table rejects the write")
+    return InvalidOperation(f"PostgreSQL rejects the write (SQLSTATE {code})")
 
 
-def translated(error: BaseException, table: str, *, applied: Applied) -> TableError:
-    """Return what every operation of a failed statement is answered with.
+def translate_error(error: BaseException, table: str, *, applied: Applied) -> TableError:
+    """Return the outcome of every operation of a failed statement.
 
-    `applied` is that of a write which was sent and not answered; a server that answers with an error has undone it.
+    `applied` describes a write that was sent without a response. If the server responds with an error, it has rolled
+    the write back.
     """
-    place = f"table {table!r}: " if table else ""
+    prefix = f"table {table!r}: " if table else ""
     if not isinstance(error, asyncpg.PostgresError):
-        return StoreUnavailable(f"{place}the connection to PostgreSQL failed ({type(error).__name__})", applied=applied)
+        detail = f"{prefix}the connection to PostgreSQL failed ({type(error).__name__})"
+        return StoreUnavailable(detail, applied=applied)
     code = error.sqlstate or ""
     match code:
         case "42501":
-            return Unsupported(f"{place}PostgreSQL does not permit this role to do that")
+            return Unsupported(f"{prefix}PostgreSQL denies permission to this role")
         case "42P01" | "3F000":
-            return TableNotFound(f"{place}PostgreSQL has no such table")
+            return TableNotFound(f"{prefix}PostgreSQL has no such table")
         case "53300":
-            return Throttled(f"{place}PostgreSQL has too many connections")
+            return Throttled(f"{prefix}PostgreSQL has too many connections")
         case "55P03":
-            return Contended(f"{place}others held the record's lock for longer than PostgreSQL was told to wait")
+            return Contended(f"{prefix}another transaction held the record's lock for longer than lock_timeout")
         case "57014":
-            return StoreUnavailable(f"{place}PostgreSQL cancelled the statement")
-    detail = f"{place}PostgreSQL cannot do that now (SQLSTATE {code})"
-    return StoreUnavailable(detail, applied=applied if connection_lost(error) else "no")
+            return StoreUnavailable(f"{prefix}PostgreSQL cancelled the statement")
+    detail = f"{prefix}PostgreSQL cannot execute the statement now (SQLSTATE {code})"
+    return StoreUnavailable(detail, applied=applied if is_connection_error(error) else "no")

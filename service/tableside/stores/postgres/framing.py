@@ -1,8 +1,8 @@
-"""Connections that end when what the server sends is not PostgreSQL's protocol.
+"""Checks the frame of each message that a server sends, and closes connections that break PostgreSQL's protocol.
 
-The driver takes a message's length on trust, and with a negative one it goes round for ever within one call, which no
-deadline can end. So the frame of every message is looked at before the driver sees it. Knows nothing of what messages
-mean. https://www.postgresql.org/docs/current/protocol-message-formats.html
+The driver trusts a message's length. A negative length sends it into an endless loop within one call, which no deadline
+can end. This module therefore checks the type and length of every message before the driver reads it.
+https://www.postgresql.org/docs/current/protocol-message-formats.html
 """
 
 import asyncio
@@ -12,46 +12,46 @@ from typing import Any, cast
 
 from asyncpg.protocol import Protocol
 
-TYPES = frozenset(b"123ACDEGHIKNRSTVWZcdnstv")
-"""The first byte of each message that a server may send."""
+MESSAGE_TYPES = frozenset(b"123ACDEGHIKNRSTVWZcdnstv")
+"""The type bytes of the messages that a server may send."""
 
 MESSAGE_BYTES_MAX = 2**30
-"""PostgreSQL makes no longer one."""
+"""PostgreSQL sends no longer message."""
 
-_HEAD = Struct(">BI")
+_HEADER = Struct(">BI")
 
 
-class Framing:
-    """Follows the frames of a stream of messages, however it is cut."""
+class MessageFrames:
+    """Parses the frames of a message stream that arrives in chunks of any size."""
 
     def __init__(self) -> None:
-        self._begun = b""
-        self._left = 0
+        self._partial = b""
+        self._remaining_bytes = 0
 
-    def sound(self, data: bytes) -> bool:
-        """Whether the stream is one of messages so far."""
-        if self._left >= len(data):
-            self._left -= len(data)
+    def accepts(self, data: bytes) -> bool:
+        """Return whether the stream consists of valid frames so far."""
+        if self._remaining_bytes >= len(data):
+            self._remaining_bytes -= len(data)
             return True
-        position = self._left
-        if self._begun:
-            data, position = self._begun + data, 0
-        while len(data) - position >= _HEAD.size:
-            kind, length = _HEAD.unpack_from(data, position)
-            if kind not in TYPES or not 4 <= length <= MESSAGE_BYTES_MAX:
+        position = self._remaining_bytes
+        if self._partial:
+            data, position = self._partial + data, 0
+        while len(data) - position >= _HEADER.size:
+            kind, length = _HEADER.unpack_from(data, position)
+            if kind not in MESSAGE_TYPES or not 4 <= length <= MESSAGE_BYTES_MAX:
                 return False
             position += 1 + length
-        self._begun, self._left = bytes(data[position:]), max(0, position - len(data))
+        self._partial, self._remaining_bytes = bytes(data[position:]), max(0, position - len(data))
         return True
 
 
-def watched_loop() -> asyncio.AbstractEventLoop:
-    """Return the running loop as the driver is to see it: what it connects is looked after."""
-    return cast("asyncio.AbstractEventLoop", _Loop(asyncio.get_running_loop()))
+def frame_checking_loop() -> asyncio.AbstractEventLoop:
+    """Return a proxy of the running loop for the driver; connections made through it have their frames checked."""
+    return cast("asyncio.AbstractEventLoop", _FrameCheckingLoop(asyncio.get_running_loop()))
 
 
-class _Loop:
-    """A loop that looks after its connections; all else is another's."""
+class _FrameCheckingLoop:
+    """A proxy of an event loop that adds the frame check to new connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -59,52 +59,56 @@ class _Loop:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
-    async def create_connection(self, factory: Callable[[], Any], *place: Any, **options: Any) -> tuple[Any, Any]:
-        """Connect, as the loop does."""
-        return await self._watched(self._loop.create_connection, factory, *place, **options)
+    async def create_connection(self, factory: Callable[[], Any], *address: Any, **options: Any) -> tuple[Any, Any]:
+        """Connect as the wrapped loop does."""
+        return await self._connect(self._loop.create_connection, factory, *address, **options)
 
-    async def create_unix_connection(self, factory: Callable[[], Any], *place: Any, **options: Any) -> tuple[Any, Any]:
-        """Connect to a Unix socket, as the loop does."""
-        return await self._watched(self._loop.create_unix_connection, factory, *place, **options)
+    async def create_unix_connection(
+        self, factory: Callable[[], Any], *address: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        """Connect to a Unix socket as the wrapped loop does."""
+        return await self._connect(self._loop.create_unix_connection, factory, *address, **options)
 
     async def start_tls(self, transport: Any, *rest: Any, **options: Any) -> Any:
-        """Go on encrypted, as the loop does."""
-        return await self._loop.start_tls(getattr(transport, "plain", transport), *rest, **options)
+        """Start TLS as the wrapped loop does."""
+        return await self._loop.start_tls(getattr(transport, "wrapped", transport), *rest, **options)
 
-    async def _watched(self, connect: Callable[..., Any], factory: Any, *place: Any, **options: Any) -> tuple[Any, Any]:
-        made: list[Any] = []
+    async def _connect(
+        self, connect: Callable[..., Any], factory: Any, *address: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        protocols: list[Any] = []
 
-        def watched() -> Any:
-            made.append(factory())
-            return _watched(made[0])
+        def checked_factory() -> Any:
+            protocols.append(factory())
+            return _with_frame_check(protocols[0])
 
-        transport, _ = await connect(watched, *place, **options)
-        return _Transport(transport), made[0]
+        transport, _ = await connect(checked_factory, *address, **options)
+        return _FrameCheckingTransport(transport), protocols[0]
 
 
-class _Transport:
-    """A transport that looks after whichever protocol it is given."""
+class _FrameCheckingTransport:
+    """A proxy of a transport that adds the frame check to every protocol it is given."""
 
-    def __init__(self, plain: Any) -> None:
-        self.plain = plain
+    def __init__(self, wrapped: Any) -> None:
+        self.wrapped = wrapped
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.plain, name)
+        return getattr(self.wrapped, name)
 
     def set_protocol(self, protocol: Any) -> None:
-        """Hand what arrives to a protocol from now on."""
-        watched = _watched(protocol)
-        if isinstance(watched, _Watched):
-            watched.transport = self.plain
-        self.plain.set_protocol(watched)
+        """Pass received data to another protocol from now on."""
+        checked = _with_frame_check(protocol)
+        if isinstance(checked, _FrameCheckingProtocol):
+            checked.transport = self.wrapped
+        self.wrapped.set_protocol(checked)
 
 
-class _Watched(asyncio.Protocol):
-    """Hands everything on to the driver's protocol, until the server talks nonsense."""
+class _FrameCheckingProtocol(asyncio.Protocol):
+    """Passes events to the driver's protocol, and aborts the connection at the first invalid frame."""
 
     def __init__(self, driver: Protocol) -> None:
         self._driver = driver
-        self._framing = Framing()
+        self._frames = MessageFrames()
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,7 +116,7 @@ class _Watched(asyncio.Protocol):
         self._driver.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._framing.sound(data):
+        if self._frames.accepts(data):
             self._driver.data_received(data)
         else:
             self.transport.abort()
@@ -130,5 +134,5 @@ class _Watched(asyncio.Protocol):
         self._driver.resume_writing()
 
 
-def _watched(protocol: Any) -> Any:
-    return _Watched(protocol) if isinstance(protocol, Protocol) else protocol
+def _with_frame_check(protocol: Any) -> Any:
+    return _FrameCheckingProtocol(protocol) if isinstance(protocol, Protocol) else protocol

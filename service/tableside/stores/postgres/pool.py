@@ -1,8 +1,8 @@
-"""A bounded number of connections to one PostgreSQL, made as they are needed.
+"""A bounded pool of connections to one PostgreSQL server, opened on demand.
 
-asyncpg's own pool resets each connection with a round trip before it is used again, and waits on a network that hangs;
-nothing here changes a session, so there is nothing to reset, and a connection whose answer was not waited for is
-closed aside. Knows nothing of tables.
+asyncpg's own pool resets each connection with a round trip before it reuses it, and waits on a hanging network. This
+store never changes session state, so it needs no reset. A connection abandoned before its response arrived is closed
+in the background.
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from typing import TypeAlias
 import asyncpg
 
 from ...core import Connections
-from .errors import connection_lost
+from .errors import is_connection_error
 
 Connection: TypeAlias = asyncpg.Connection
 Connect: TypeAlias = Callable[[], Awaitable[Connection]]
 
-CLOSE_MAX_S = 1.0
-"""How long a connection that is given up may take to cancel its statement and to say goodbye; then it is cut."""
+CLOSE_TIMEOUT_S = 1.0
+"""The time a discarded connection has to cancel its statement and close; after it, the connection is terminated."""
 
 IDLE_MAX_S = 300.0
-"""How long a connection beyond the least number is kept without work."""
+"""How long an idle connection above the minimum stays open."""
 
-TRUSTED_S = 30.0
-"""A connection that has rested longer is asked whether it still is one: firewalls drop what is quiet."""
+UNPROBED_IDLE_MAX_S = 30.0
+"""A connection idle for longer is probed before use, because firewalls drop quiet connections."""
 
-PROBE_MAX_S = 1.0
+PROBE_TIMEOUT_S = 1.0
 
 
 class Pool:
-    """Lends out connections, at most `maximum` at once; who asks when all are lent waits in turn."""
+    """Lends at most `maximum` connections at a time; further borrowers wait in order of arrival."""
 
     def __init__(self, connect: Connect, maximum: int, minimum: int = 0) -> None:
         self._connect = connect
@@ -43,53 +43,54 @@ class Pool:
         self._free = asyncio.Semaphore(maximum)
         self._idle: list[tuple[float, Connection]] = []
         self._open: set[Connection] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @asynccontextmanager
     async def connection(self, *, fresh: bool = False) -> AsyncIterator[Connection]:
-        """Lend a connection; a fresh one was made for the purpose.
+        """Lend a connection; with `fresh`, a newly opened one.
 
-        It is kept if it is fit to be used again: what raised may have left it in the middle of a statement.
+        The pool keeps the connection if the block succeeds or only a statement fails. Another exception may have left
+        the connection in the middle of a statement, so the pool closes it.
         """
         await self._free.acquire()
-        lent = None
-        fit = False
+        connection = None
+        reusable = False
         try:
-            lent = await self._opened() if fresh else (await self._rested() or await self._opened())
+            connection = await self._connect_new() if fresh else (await self._take_idle() or await self._connect_new())
             try:
-                yield lent
-                fit = True
+                yield connection
+                reusable = True
             except asyncpg.PostgresError as error:
-                fit = not connection_lost(error)  # only the statement failed
+                reusable = not is_connection_error(error)  # only the statement failed
                 raise
         finally:
-            self._returned(lent, fit=fit)
+            self._release(connection, reusable=reusable)
 
     def connections(self) -> Connections:
-        """Return how many there are; in use are also those that are being made, or are on their way out."""
-        now = self._connecting + sum(not one.is_closed() for one in self._open)
-        idle = sum(not one.is_closed() for _, one in self._idle)
-        return Connections(now - idle, now, self._maximum)
+        """Return the connection counts; connections that are being opened or closed count as in use."""
+        count = self._connecting + sum(not connection.is_closed() for connection in self._open)
+        idle = sum(not connection.is_closed() for _, connection in self._idle)
+        return Connections(count - idle, count, self._maximum)
 
-    async def tend(self) -> None:
-        """Let go of what has not been used for long, and keep the least number open."""
-        before = time.monotonic() - IDLE_MAX_S
-        while self._idle and self._idle[0][0] < before and len(self._open) > self._minimum:
-            self._give_up(self._idle.pop(0)[1])
+    async def maintain(self) -> None:
+        """Close connections that were idle for too long, and open connections up to the minimum."""
+        idle_before = time.monotonic() - IDLE_MAX_S
+        while self._idle and self._idle[0][0] < idle_before and len(self._open) > self._minimum:
+            self._discard(self._idle.pop(0)[1])
         while len(self._open) < self._minimum and not self._free.locked():
             async with self.connection(fresh=True):
                 pass
 
     async def close(self) -> None:
-        """Close every connection; what is lent is closed when it comes back."""
+        """Close all connections; a lent connection is closed when it is returned."""
         self._closed = True
         while self._idle:
-            self._give_up(self._idle.pop()[1])
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+            self._discard(self._idle.pop()[1])
+        if self._closing:
+            await asyncio.wait(self._closing)
 
-    async def _opened(self) -> Connection:
+    async def _connect_new(self) -> Connection:
         self._connecting += 1
         try:
             connection = await self._connect()
@@ -98,48 +99,48 @@ class Pool:
         self._open.add(connection)
         return connection
 
-    async def _rested(self) -> Connection | None:
-        """Return the connection that rested shortest and still is one."""
+    async def _take_idle(self) -> Connection | None:
+        """Return the most recently used idle connection that still works."""
         while self._idle:
-            since, connection = self._idle.pop()
+            idle_since, connection = self._idle.pop()
             try:
-                sound = time.monotonic() - since < TRUSTED_S or await _answers(connection)
-                if sound and not connection.is_closed():
+                alive = time.monotonic() - idle_since < UNPROBED_IDLE_MAX_S or await _responds(connection)
+                if alive and not connection.is_closed():
                     return connection
             except BaseException:
-                self._give_up(connection)
+                self._discard(connection)
                 raise
-            self._give_up(connection)
+            self._discard(connection)
         return None
 
-    def _returned(self, connection: Connection | None, *, fit: bool) -> None:
+    def _release(self, connection: Connection | None, *, reusable: bool) -> None:
         if connection is None:
             self._free.release()
-        elif fit and not self._closed and not connection.is_closed() and not connection.is_in_transaction():
+        elif reusable and not self._closed and not connection.is_closed() and not connection.is_in_transaction():
             self._idle.append((time.monotonic(), connection))
             self._free.release()
         else:
-            self._give_up(connection).add_done_callback(lambda _: self._free.release())
+            self._discard(connection).add_done_callback(lambda _: self._free.release())
 
-    def _give_up(self, connection: Connection) -> "asyncio.Task[None]":
-        task = asyncio.get_running_loop().create_task(self._leave(connection))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+    def _discard(self, connection: Connection) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(self._close(connection))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
         return task
 
-    async def _leave(self, connection: Connection) -> None:
-        """Cancel what the connection still does and close it; cut it if that takes long."""
+    async def _close(self, connection: Connection) -> None:
+        """Cancel the running statement and close the connection; terminate it after CLOSE_TIMEOUT_S."""
         try:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(connection.close(timeout=CLOSE_MAX_S), CLOSE_MAX_S)
+                await asyncio.wait_for(connection.close(timeout=CLOSE_TIMEOUT_S), CLOSE_TIMEOUT_S)
         finally:
             connection.terminate()
             self._open.discard(connection)
 
 
-async def _answers(connection: Connection) -> bool:
+async def _responds(connection: Connection) -> bool:
     try:
-        async with asyncio.timeout(PROBE_MAX_S):
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
             await connection.execute("SELECT 1")
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return False

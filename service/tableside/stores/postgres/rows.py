@@ -1,4 +1,4 @@
-"""Rows to records and back: what PostgreSQL answers, and what it is sent. Knows nothing of connections."""
+"""Converts the rows that PostgreSQL returns to records, and records to the arrays that statements take."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from ...core import Key, Outcome, Record, RecordUnreadable, Stored
-from .json_text import LINE, canonical, canonical_or_error, suspect
+from .json_text import LINE_SEPARATOR, canonical, canonical_or_error, needs_parsing
 from .schema import EXPIRES, WRITERS
 from .value_columns import Texts
 
@@ -15,8 +15,8 @@ Writers = tuple[tuple[str, int], ...]
 _decode_writers = msgspec.json.Decoder(Writers).decode
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """What a side table has of a record: the version that it is about, when that expires, and who wrote it."""
+class SideRow(msgspec.Struct, frozen=True):
+    """A row of a side table: the record's version, the expiry of that version, and the record's last writers."""
 
     version: int | None = None
     expires_ms: int = 0
@@ -24,7 +24,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A record to write: its columns' texts, its expiry, its writers."""
+    """A record to write: its key, the texts of its columns, its expiry and its writers."""
 
     key: Key
     texts: Texts
@@ -32,47 +32,47 @@ class Row(msgspec.Struct, frozen=True):
     writers: Writers = ()
 
 
-def records(answer: Any, parts: int) -> dict[Key, Outcome]:
-    """Return the records of a `read` by key."""
-    keys, (together, objects, etags, expires) = answer[:parts], answer[parts:]
-    if together is None:
+def outcomes_by_key(result: Any, parts: int) -> dict[Key, Outcome]:
+    """Return the outcomes of a `read` statement by key; `parts` is the number of key columns."""
+    keys, (lines, all_objects, etags, expires) = result[:parts], result[parts:]
+    if lines is None:
         return {}
     found: Iterable[Outcome]
-    if objects and expires is None and not suspect(together, len(keys[0])):
-        found = map(Record, together.split(LINE), etags.split(","))
+    if all_objects and expires is None and not needs_parsing(lines, len(keys[0])):
+        found = map(Record, lines.split(LINE_SEPARATOR), etags.split(","))
     else:
-        texts = map(canonical_or_error, together.split(LINE))
-        found = map(_record, texts, etags.split(","), expires or [0] * len(keys[0]))
-    return dict(zip(_keys(keys), found, strict=True))
+        texts = map(canonical_or_error, lines.split(LINE_SEPARATOR))
+        found = map(_outcome, texts, etags.split(","), expires or [0] * len(keys[0]))
+    return dict(zip(_zip_keys(keys), found, strict=True))
 
 
-def key_of(row: Any, parts: int) -> Key:
-    """Return the key that a row begins with."""
+def row_key(row: Any, parts: int) -> Key:
+    """Return the key in the first columns of a row."""
     return cast("Key", row[0] if parts == 1 else tuple(row[:parts]))
 
 
-def stored(row: Any, parts: int) -> Stored | RecordUnreadable:
-    """Return what a `lock` found in a row."""
+def stored_record(row: Any, parts: int) -> Stored | RecordUnreadable:
+    """Return the stored record from a row of a `lock` statement."""
     text, etag, expires, writers = row[parts:]
     try:
         value = None if text is None else canonical(text)
     except RecordUnreadable as error:
         return error
-    return Stored(value, etag, expires or 0, read_writers(writers))
+    return Stored(value, etag, expires or 0, parse_writers(writers))
 
 
-def with_side(found: Stored | RecordUnreadable | None, side: Remembered) -> Stored | RecordUnreadable | None:
-    """Return what is stored, with what a side table remembers: an expiry only of the version that it was set for."""
-    if found is None:
+def with_side_row(stored: Stored | RecordUnreadable | None, side: SideRow) -> Stored | RecordUnreadable | None:
+    """Return a stored record with its side row's metadata; an expiry applies only to the version it was set for."""
+    if stored is None:
         return Stored(None, "", side.expires_ms, side.writers) if side.writers else None
-    if isinstance(found, RecordUnreadable):
-        return found
-    expires_ms = side.expires_ms if found.etag == str(side.version) else 0
-    return Stored(found.value, found.etag, expires_ms, side.writers)
+    if isinstance(stored, RecordUnreadable):
+        return stored
+    expires_ms = side.expires_ms if stored.etag == str(side.version) else 0
+    return Stored(stored.value, stored.etag, expires_ms, side.writers)
 
 
-def read_writers(text: str | None) -> Writers:
-    """Return the writers that a text names; what another tool wrote there names none."""
+def parse_writers(text: str | None) -> Writers:
+    """Return the writers in a column's text, or none if another tool wrote an invalid text."""
     if text is None:
         return ()
     try:
@@ -81,37 +81,37 @@ def read_writers(text: str | None) -> Writers:
         return ()
 
 
-def writers_text(writers: Writers) -> str | None:
-    """Return writers as they are kept."""
+def format_writers(writers: Writers) -> str | None:
+    """Return the text that is stored for writers; None if there are none."""
     return msgspec.json.encode(writers).decode() if writers else None
 
 
 def key_arrays(keys: Sequence[Key], parts: int) -> list[list[Any]]:
-    """Return an array for each part of the keys."""
+    """Return one array for each part of the keys."""
     if parts == 1:
         return [list(keys)]
     return [list(column) for column in zip(*cast("Sequence[tuple[Any, ...]]", keys), strict=True)]
 
 
-def row_arrays(rows: Sequence[Row], parts: int, memory: Collection[str]) -> list[list[Any]]:
-    """Return an array for each column of rows to write."""
+def row_arrays(rows: Sequence[Row], parts: int, metadata: Collection[str]) -> list[list[Any]]:
+    """Return one array for each column to write: key parts, data columns, and the `metadata` columns."""
     arrays = key_arrays([row.key for row in rows], parts)
     arrays += [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
-    if EXPIRES in memory:
+    if EXPIRES in metadata:
         arrays.append([row.expires_ms or None for row in rows])
-    if WRITERS in memory:
-        arrays.append([writers_text(row.writers) for row in rows])
+    if WRITERS in metadata:
+        arrays.append([format_writers(row.writers) for row in rows])
     return arrays
 
 
-def answers(rows: Iterable[Any], parts: int) -> Mapping[Key, tuple[str, bytes | None]]:
-    """Return, by key, the etag and perhaps the value that a writing statement answered."""
-    return {key_of(row, parts): (row[parts], row[parts + 1] if len(row) > parts + 1 else None) for row in rows}
+def etags_and_values(rows: Iterable[Any], parts: int) -> Mapping[Key, tuple[str, bytes | None]]:
+    """Return, by key, the etag and the value that a write statement returned; the value is None if it returned none."""
+    return {row_key(row, parts): (row[parts], row[parts + 1] if len(row) > parts + 1 else None) for row in rows}
 
 
-def _record(text: bytes | RecordUnreadable, etag: str, expires: int | None) -> Outcome:
+def _outcome(text: bytes | RecordUnreadable, etag: str, expires: int | None) -> Outcome:
     return text if isinstance(text, RecordUnreadable) else Record(text, etag, expires or 0)
 
 
-def _keys(columns: Sequence[list[Any]]) -> Iterable[Key]:
+def _zip_keys(columns: Sequence[list[Any]]) -> Iterable[Key]:
     return columns[0] if len(columns) == 1 else zip(*columns, strict=True)

@@ -1,18 +1,19 @@
-"""Pages of a table in the order of its keys, and its division into ranges of keys.
+"""Reads pages of a table in key order, and splits a table into key ranges.
 
-A page goes on after the key that the one before ended with, so it costs the same wherever it is.
+A page starts after the last key of the page before it, so every page costs the same.
 """
 
-# ruff: noqa: S608  # the SQL is put together from names, which `quoted` quotes; values are parameters
+# ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
 
 from typing import Any
 
 from ...core import Key, KeySchema, MalformedRequest, Page, Part, Range, Record, RecordUnreadable, Scan, ranges_between
 from .json_text import canonical
+from .key_sql import bytewise, key_parameter
 from .pool import Connection
-from .rows import key_of
-from .schema import Column, Shape, quoted
-from .statements import Statements, Writer, by_bytes, one
+from .rows import row_key
+from .schema import Column, TableDefinition, quoted
+from .statements import StatementBuilder, Statements
 
 SAMPLED_PAGES = 256
 SAMPLED_ROWS_MAX = 20_000
@@ -20,18 +21,20 @@ CODE_POINT_MAX = 0x10FFFF
 
 
 class Scanner:
-    """Reads pages of one table; each method is one piece of work on one connection."""
+    """Reads pages of one table; each method runs on one connection."""
 
-    def __init__(self, shape: Shape, key: KeySchema, writer: Writer, statements: Statements) -> None:
-        self._columns = shape.keys
+    def __init__(
+        self, table: TableDefinition, key: KeySchema, builder: StatementBuilder, statements: Statements
+    ) -> None:
+        self._columns = table.key_columns
         self._key = key
-        self._writer = writer
+        self._builder = builder
         self._statements = statements
 
     async def page(self, connection: Connection, scan: Scan, now_ms: int) -> Page:
-        """Read a page. Raise RecordUnreadable if there is something in it that is no record."""
+        """Read a page. Raise RecordUnreadable if a row of it is not a valid record."""
         where = _Conditions(self._columns)
-        where.live(self._writer, now_ms)
+        where.live(self._builder, now_ms)
         if scan.partition is not None:
             where.part(0, "=", scan.partition)
         where.prefix(self._key, scan)
@@ -42,21 +45,21 @@ class Scanner:
         return Page(records, self._key.encode(records[-1][0]) if more else None)
 
     async def boundaries(self, connection: Connection, count_max: int) -> list[bytes]:
-        """Return where to divide the table, by keys from some of its pages on the disk."""
-        pages = await connection.fetchval(self._statements.count)
-        share = min(100.0, 100.0 * SAMPLED_PAGES / pages)
-        rows = await connection.fetch(self._statements.sample, share, SAMPLED_ROWS_MAX)
+        """Return the keys that split the table, from a sample of its disk pages."""
+        pages = await connection.fetchval(self._statements.page_count)
+        percentage = min(100.0, 100.0 * SAMPLED_PAGES / pages)
+        rows = await connection.fetch(self._statements.sample, percentage, SAMPLED_ROWS_MAX)
         keys = sorted({self._key.encode(self._key_of(row)) for row in rows})
         count = max(1, min(count_max, len(keys)))
         return [keys[len(keys) * index // count] for index in range(1, count)]
 
     def splits(self, boundaries: list[bytes]) -> list[bytes]:
-        """Return the parts between boundaries."""
+        """Return the splits between boundaries."""
         return [part.to_split() for part in ranges_between(boundaries)]
 
     def _page_sql(self, where: "_Conditions") -> str:
-        """Return SQL for a page, cut after the row that is the first beyond the bytes."""
-        order = self._writer.ordered("t")
+        """Return SQL for a page that ends with the first row beyond the size limit."""
+        order = self._builder.key_order()
         limit, size = len(where.parameters) + 1, len(where.parameters) + 2
         names = ", ".join(f"k{index}" for index in range(len(self._columns)))
         inner = (
@@ -83,72 +86,73 @@ class Scanner:
             where.compare(">", self._decoded(scan.position, "position"))
 
     def _decoded(self, text: bytes, word: str) -> tuple[Part, ...]:
-        """Return the parts of an encoded key. Raise MalformedRequest for what this store has not given out."""
+        """Return the parts of an encoded key. Raise MalformedRequest for a key that this store did not encode."""
         try:
             key = self._key.decode(text)
         except UnicodeDecodeError:
             key = ""
         parts = key if isinstance(key, tuple) else (key,)
         if self._key.encode(key) != text or any(isinstance(part, str) and "\0" in part for part in parts):
-            raise MalformedRequest(f"no {word} of this table")
+            raise MalformedRequest(f"not a {word} of this table")
         return parts
 
     def _key_of(self, row: Any) -> Key:
-        return key_of(row, len(self._columns))
+        return row_key(row, len(self._columns))
 
     def _record(self, row: Any) -> Record:
         try:
             return Record(canonical(row["value"]), row["etag"], row["expires"] or 0)
         except RecordUnreadable as error:
-            raise RecordUnreadable(f"{error.detail}; the scan cannot go on") from None
+            raise RecordUnreadable(f"{error.detail}; the scan cannot continue") from None
 
 
 class _Conditions:
-    """What the rows of a page have to be, and the parameters that say it."""
+    """The conditions on the rows of a page, with their parameters."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._columns = columns
         self.texts: list[str] = []
         self.parameters: list[Part] = []
 
-    def live(self, writer: Writer, now_ms: int) -> None:
+    def live(self, builder: StatementBuilder, now_ms: int) -> None:
+        """Select live records."""
         self.parameters.append(now_ms)
-        self.texts.append(writer.live(1))
+        self.texts.append(builder.live(1))
 
     def part(self, index: int, comparison: str, part: Part) -> None:
         """Compare one part of the key."""
         column = self._columns[index]
-        place = by_bytes(f"t.{quoted(column.name)}", column)
-        self.texts.append(f"{place} {comparison} {self._parameter(part, column)}")
+        reference = bytewise(f"t.{quoted(column.name)}", column)
+        self.texts.append(f"{reference} {comparison} {self._parameter(part, column)}")
 
     def prefix(self, key: KeySchema, scan: Scan) -> None:
-        """Keep to what begins so: the first part, or with a partition the second."""
-        key.bounds(scan.partition, scan.prefix)  # whether there can be one at all
+        """Select the keys with the prefix, in the first part, or in the second part within a partition."""
+        key.bounds(scan.partition, scan.prefix)  # rejects a prefix that the key cannot have
         if not scan.prefix:
             return
         index = 0 if scan.partition is None else min(1, len(self._columns) - 1)
         if self._columns[index].type == "uuid":
-            place = f"t.{quoted(self._columns[index].name)}::text"
+            reference = f"t.{quoted(self._columns[index].name)}::text"
             self.parameters.append(scan.prefix)
-            self.texts.append(f"starts_with({place}, ${len(self.parameters)}::text)")
+            self.texts.append(f"starts_with({reference}, ${len(self.parameters)}::text)")
             return
         self.part(index, ">=", scan.prefix)
-        if (end := _after_all_with(scan.prefix)) is not None:
+        if (end := _prefix_end(scan.prefix)) is not None:
             self.part(index, "<", end)
 
     def compare(self, comparison: str, parts: tuple[Part, ...]) -> None:
         """Compare the whole key."""
-        own = ", ".join(by_bytes(f"t.{quoted(column.name)}", column) for column in self._columns)
-        given = [self._parameter(part, column) for part, column in zip(parts, self._columns, strict=True)]
-        self.texts.append(f"({own}) {comparison} ({', '.join(given)})")
+        columns = ", ".join(bytewise(f"t.{quoted(column.name)}", column) for column in self._columns)
+        parameters = [self._parameter(part, column) for part, column in zip(parts, self._columns, strict=True)]
+        self.texts.append(f"({columns}) {comparison} ({', '.join(parameters)})")
 
     def _parameter(self, part: Part, column: Column) -> str:
         self.parameters.append(part)
-        return one(len(self.parameters), column)
+        return key_parameter(len(self.parameters), column)
 
 
-def _after_all_with(prefix: str) -> str | None:
-    """Return the least text that follows everything which begins with the prefix; None if nothing does."""
+def _prefix_end(prefix: str) -> str | None:
+    """Return the least text greater than every text with the prefix; None if there is none."""
     stem = prefix.rstrip(chr(CODE_POINT_MAX))
     if not stem:
         return None

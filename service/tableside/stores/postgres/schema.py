@@ -1,7 +1,4 @@
-"""What a table in PostgreSQL is: asked of the catalogue, and made where the configuration says so.
-
-Knows names, types and keys, and nothing of records.
-"""
+"""Reads table definitions from PostgreSQL's system catalogs, and creates tables if the configuration allows it."""
 
 from collections.abc import Sequence
 
@@ -12,7 +9,7 @@ from ...core import InvalidOperation, KeyField, KeySchema, PartType, StoreUnavai
 from .pool import Connection
 
 NAME_BYTES_MAX = 63
-"""PostgreSQL cuts longer names off."""
+"""PostgreSQL truncates longer names."""
 
 KEY, VALUE, EXPIRES, WRITERS, VERSION = "key", "value", "_ts_expires", "_ts_writers", "_ts_version"
 SIDE_PREFIX = "_ts_"
@@ -21,12 +18,15 @@ _PART_TYPES: dict[str, PartType] = {
     **dict.fromkeys(("text", "varchar", "uuid"), "string"),
     **dict.fromkeys(("int2", "int4", "int8"), "integer"),
 }
-_MADE_ALREADY = (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError, asyncpg.DuplicateObjectError)
-_MAKE_ATTEMPTS = 5
+_CREATED_CONCURRENTLY = (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError, asyncpg.DuplicateObjectError)
+_CREATE_ATTEMPTS = 5
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: `type` is its type's name (of a domain, that of the type below), `cast` how SQL names the type."""
+    """A column.
+
+    `type` is the name of its type, or of the base type for a domain; `cast` is the type's qualified name in SQL.
+    """
 
     name: str
     type: str
@@ -36,18 +36,18 @@ class Column(msgspec.Struct, frozen=True):
     length: int | None
     not_null: bool
     generated: bool
-    bytewise: bool
-    """Whether two values are equal only if their bytes are."""
+    deterministic: bool
+    """Whether values are equal only if their bytes are equal (a deterministic collation)."""
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """A table: its columns, those that are its key in order, and whether a side table remembers for it."""
+class TableDefinition(msgspec.Struct, frozen=True):
+    """A table: its columns, its key columns in key order, and whether a side table stores its metadata."""
 
     schema: str
     name: str
     columns: tuple[Column, ...]
-    keys: tuple[Column, ...]
-    side: bool = False
+    key_columns: tuple[Column, ...]
+    has_side_table: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -55,76 +55,76 @@ class Shape(msgspec.Struct, frozen=True):
         return frozenset(column.name for column in self.columns)
 
     def column(self, name: str) -> Column | None:
-        """Return the column of that name."""
+        """Return the column with a name."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes it."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL writes it."""
+    """Return a text as an SQL string literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'" if "\\" not in escaped else "E'" + escaped.replace("\\", "\\\\") + "'"
 
 
 def checked_name(name: str) -> str:
-    """Return a table's name. Raise Unsupported if PostgreSQL would cut it off."""
+    """Return the name. Raise Unsupported if PostgreSQL would truncate it."""
     if len(name.encode()) > NAME_BYTES_MAX:
         raise Unsupported(f"a name in PostgreSQL has at most {NAME_BYTES_MAX} bytes: give the table a shorter `name`")
     return name
 
 
-async def find(connection: Connection, schema: str, name: str, spec: TableSpec) -> Shape | None:
-    """Return what a table is; None if there is none. Raise Unsupported if its rows have no key that can be used."""
+async def find_table(connection: Connection, schema: str, name: str, spec: TableSpec) -> TableDefinition | None:
+    """Return a table's definition, or None if it does not exist. Raise Unsupported if it has no usable key."""
     found = await connection.fetchrow(_RELATION, schema, name)
     if found is None:
         return None
     if found["kind"] not in ("r", "p"):
-        raise Unsupported("it is no table in PostgreSQL, but a view, a foreign table or the like")
+        raise Unsupported("the name belongs to a view, a foreign table or another relation that is not a table")
     columns = tuple(_column(row) for row in await connection.fetch(_COLUMNS, found["oid"]))
-    indexes = await connection.fetch(_UNIQUES, found["oid"])
+    indexes = await connection.fetch(_UNIQUE_INDEXES, found["oid"])
     uniques = [tuple(row["names"]) for row in indexes]
-    keys = _keys(columns, uniques, spec, primary=any(row["primary"] for row in indexes))
+    keys = _key_columns(columns, uniques, spec, primary=any(row["primary"] for row in indexes))
     for key in keys:
-        if key.type not in _PART_TYPES or not key.bytewise or not key.not_null:
+        if key.type not in _PART_TYPES or not key.deterministic or not key.not_null:
             kinds = ", ".join(_PART_TYPES)
-            raise Unsupported(f"key column {key.name!r} is not NOT NULL, of {kinds}, with a deterministic collation")
-    return Shape(schema, name, columns, keys)
+            raise Unsupported(f"key column {key.name!r} must be NOT NULL, of {kinds}, with a deterministic collation")
+    return TableDefinition(schema, name, columns, keys)
 
 
-def key_schema(shape: Shape, spec: TableSpec) -> KeySchema:
-    """Return the keys of a table. Raise Unsupported if they are not what the configuration says."""
-    types = {column.name: _PART_TYPES[column.type] for column in shape.keys}
+def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
+    """Return a table's key schema. Raise Unsupported if it differs from the configuration."""
+    types = {column.name: _PART_TYPES[column.type] for column in table.key_columns}
     if not spec.key_given:
         if [*types] == [KEY]:
             return KeySchema((KeyField(None, types[KEY]),))
         return KeySchema(tuple(KeyField(name, kind) for name, kind in types.items()))
-    for field, column in zip(spec.key.fields, shape.keys, strict=True):
+    for field, column in zip(spec.key.fields, table.key_columns, strict=True):
         if types[column.name] != field.type:
-            raise Unsupported(f"key column {column.name!r} holds {types[column.name]}s, not {field.type}s")
+            raise Unsupported(f"key column {column.name!r} has type {types[column.name]}, not {field.type}")
     return spec.key
 
 
-async def make(connection: Connection, statements: Sequence[str]) -> None:
-    """Make a table with what belongs to it; another replica may be about to do the same."""
-    for _ in range(_MAKE_ATTEMPTS):
+async def create_table(connection: Connection, statements: Sequence[str]) -> None:
+    """Create a table and its index; another replica may do the same concurrently."""
+    for _ in range(_CREATE_ATTEMPTS):
         try:
             async with connection.transaction():
                 for statement in statements:
                     await connection.execute(statement)
         except asyncpg.DuplicateTableError:
             return
-        except _MADE_ALREADY:
+        except _CREATED_CONCURRENTLY:
             continue
         return
-    raise StoreUnavailable("others are making the table")
+    raise StoreUnavailable("other replicas are creating the table")
 
 
-def document_table(schema: str, name: str, key: KeySchema) -> list[str]:
-    """Return the statements that make a table for documents."""
+def document_table_ddl(schema: str, name: str, key: KeySchema) -> list[str]:
+    """Return the statements that create a table of documents."""
     table = f"{quoted(schema)}.{quoted(name)}"
     fields = [(field.name or KEY, field.type) for field in key.fields]
     if taken := {field for field, _ in fields} & {VALUE, EXPIRES, WRITERS}:
@@ -138,42 +138,42 @@ def document_table(schema: str, name: str, key: KeySchema) -> list[str]:
     ]
 
 
-def side_table(shape: Shape) -> list[str]:
-    """Return the statements that make the table which remembers for a table of columns."""
-    table = f"{quoted(shape.schema)}.{quoted(side_name(shape.name))}"
-    keys = ", ".join(quoted(column.name) for column in shape.keys)
-    columns = [f"{quoted(key.name)} {_side_type(key)} NOT NULL" for key in shape.keys]
+def side_table_ddl(table: TableDefinition) -> list[str]:
+    """Return the statements that create the side table of a table of columns."""
+    name = f"{quoted(table.schema)}.{quoted(side_table_name(table.name))}"
+    keys = ", ".join(quoted(column.name) for column in table.key_columns)
+    columns = [f"{quoted(key.name)} {_side_key_type(key)} NOT NULL" for key in table.key_columns]
     rest = f"{quoted(VERSION)} bigint, {quoted(EXPIRES)} bigint, {quoted(WRITERS)} jsonb"
     return [
-        f"CREATE TABLE {table} ({', '.join(columns)}, {rest}, PRIMARY KEY ({keys}))",
-        f"CREATE INDEX ON {table} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL",
+        f"CREATE TABLE {name} ({', '.join(columns)}, {rest}, PRIMARY KEY ({keys}))",
+        f"CREATE INDEX ON {name} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL",
     ]
 
 
-def side_name(name: str) -> str:
-    """Return the name of the table that remembers for a table of columns."""
+def side_table_name(name: str) -> str:
+    """Return the name of a table's side table."""
     return SIDE_PREFIX + name
 
 
 _KEY_TYPES = {"string": 'text COLLATE "C"', "integer": "bigint"}
 
 
-def _side_type(column: Column) -> str:
+def _side_key_type(column: Column) -> str:
     return _KEY_TYPES["string"] if column.type in ("text", "varchar") else column.type
 
 
-def _keys(
+def _key_columns(
     columns: tuple[Column, ...], uniques: list[tuple[str, ...]], spec: TableSpec, *, primary: bool
 ) -> tuple[Column, ...]:
-    """Return the key's columns: those that are named if they are unique, else the primary key, or the only one."""
+    """Return the key's columns: the configured ones if they are unique, else the primary key or the only index."""
     by_name = {column.name: column for column in columns}
     if spec.key_given:
         wanted = [field.name or KEY for field in spec.key.fields]
         if not any(set(unique) == set(wanted) for unique in uniques):
-            raise Unsupported(f"the columns {', '.join(map(repr, wanted))} have no primary key or unique index")
+            raise Unsupported(f"no primary key or unique index has the columns {', '.join(map(repr, wanted))}")
         return tuple(by_name[name] for name in wanted)
     if len(uniques) != 1 and not primary:
-        raise Unsupported("the table has no primary key: name its `key`, columns that have a unique index")
+        raise Unsupported("the table has no primary key: set its `key` to columns with a unique index")
     return tuple(by_name[name] for name in uniques[0])
 
 
@@ -187,7 +187,7 @@ def _column(row: asyncpg.Record) -> Column:
         length=row["typmod"] - 4 if row["type"] in ("varchar", "bpchar") and row["typmod"] > 4 else None,
         not_null=row["not_null"],
         generated=row["generated"],
-        bytewise=row["bytewise"],
+        deterministic=row["bytewise"],
     )
 
 
@@ -213,7 +213,7 @@ WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
-_UNIQUES = """
+_UNIQUE_INDEXES = """
 SELECT ARRAY(SELECT a.attname::text
              FROM unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) WITH ORDINALITY AS k(number, place)
              JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number

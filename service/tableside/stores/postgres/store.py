@@ -1,4 +1,4 @@
-"""The records of one table in PostgreSQL: which statement an operation goes into, and what the table can do."""
+"""The store of one PostgreSQL table: chooses the statements for operations, and reports the table's capabilities."""
 
 import asyncio
 import math
@@ -30,57 +30,57 @@ from ...core import (
     chunks_of,
     is_unconditional,
 )
-from .column_types import KEPT
-from .deadline_retry import Attempts, Sent, Work
-from .errors import DRIVER_ERRORS, refusal
+from .column_types import UNCHANGED
+from .deadline_retry import DeadlineRetry, Progress, Work
+from .errors import DRIVER_ERRORS, rejected_row_error
 from .pool import Connection, Pool
-from .rows import Row, key_arrays, records
+from .rows import Row, key_arrays, outcomes_by_key
 from .scans import Scanner
-from .schema import EXPIRES, WRITERS, Shape
-from .statements import Writer
-from .value_columns import ValueForm
-from .writes import Again, Step, Writes
+from .schema import EXPIRES, WRITERS, TableDefinition
+from .statements import StatementBuilder
+from .value_columns import ValueLayout
+from .writes import DecidedWrite, InsertConflict, RecordWriter
 
-KEYS_PER_READ = 1000
-WRITES_PER_STATEMENT = 1000
-BYTES_PER_STATEMENT = 8 * 2**20
-"""Of the values that one statement writes."""
+READ_KEYS_MAX = 1000
+STATEMENT_WRITES_MAX = 1000
+STATEMENT_BYTES_MAX = 8 * 2**20
+"""Limits the total size of the values that one statement writes."""
 
 ROUNDS_MAX = 16
-"""How often a write is decided anew because another made or removed its record meanwhile."""
+"""How often a write is decided because another writer inserted or deleted its record in the meantime."""
 
-SWEPT_AT_ONCE = 1000
-SWEEPS_IN_A_ROW = 10
+SWEEP_ROWS_MAX = 1000
+SWEEP_STATEMENTS_MAX = 10
 SWEEP_MAX_S = 60.0
-"""How long a sweep is waited for: nobody else's deadline would end one that is never answered."""
+"""The deadline of a sweep, which has no caller whose deadline could end it."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class PostgresStore:
-    """The records of one table."""
+    """Stores the records of one table."""
 
-    def __init__(self, pool: Pool, spec: TableSpec, shape: Shape, form: ValueForm, clock: Clock) -> None:
-        writer = Writer(shape, form.sql)
+    def __init__(self, pool: Pool, spec: TableSpec, table: TableDefinition, layout: ValueLayout, clock: Clock) -> None:
+        builder = StatementBuilder(table, layout.sql)
         self.spec = spec
-        self.capabilities = _capabilities(shape, form)
-        self._shape = shape
-        self._form = form
+        self.capabilities = _capabilities(table, layout)
+        self._table = table
+        self._layout = layout
         self._clock = clock
-        self._statements = writer.statements()
-        self._attempts = Attempts(pool, spec.name, self._explained)
-        self._writes = Writes(spec, form, self._statements, clock)
-        self._scanner = Scanner(shape, spec.key, writer, self._statements)
+        self._statements = builder.statements()
+        self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
+        self._writer = RecordWriter(spec, layout, self._statements, clock)
+        self._scanner = Scanner(table, spec.key, builder, self._statements)
         self._parts = len(spec.key.fields)
-        self._uuids = [index for index, column in enumerate(shape.keys) if column.type == "uuid"]
+        self._uuids = [index for index, column in enumerate(table.key_columns) if column.type == "uuid"]
         if spec.ttl_s is not None and not self.capabilities.ttl:
             raise Unsupported(_NO_TTL)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations: each kind together, in statements of a bounded size."""
+        """Apply operations; those of a kind share statements of bounded size."""
         if not self._uuids and set(map(type, operations)) == {Get}:
             return await self._get(cast("Sequence[Get]", operations), until)
-        outcomes: list[Outcome] = [self._refused(operation) for operation in operations]
+        outcomes: list[Outcome] = [self._unsupported(operation) for operation in operations]
         kinds: dict[Callable[..., Any], list[int]] = {}
         for index, operation in enumerate(operations):
             if outcomes[index] is None:
@@ -92,31 +92,31 @@ class PostgresStore:
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page in the order of keys."""
-        page: Page = await self._looked_up(lambda connection: self._scanner.page(connection, scan, self._clock()))
+        """Read a page in key order."""
+        page: Page = await self._run(lambda connection: self._scanner.page(connection, scan, self._clock()))
         return page
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Divide the table into ranges of its keys that have about as many records."""
-        boundaries = await self._looked_up(lambda connection: self._scanner.boundaries(connection, count_max))
+        """Split the table into key ranges with similar numbers of records."""
+        boundaries = await self._run(lambda connection: self._scanner.boundaries(connection, count_max))
         return self._scanner.splits(boundaries)
 
     async def sweep(self) -> None:
-        """Remove some of what has expired. Raise a TableError if that fails or takes long."""
+        """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
         if not self.capabilities.ttl:
             return
         until = asyncio.get_running_loop().time() + SWEEP_MAX_S
-        for _ in range(SWEEPS_IN_A_ROW):
-            done = await self._looked_up(
-                lambda connection: connection.execute(self._statements.sweep, self._clock(), SWEPT_AT_ONCE), until
+        for _ in range(SWEEP_STATEMENTS_MAX):
+            done = await self._run(
+                lambda connection: connection.execute(self._statements.sweep, self._clock(), SWEEP_ROWS_MAX), until
             )
-            if int(done.rpartition(" ")[2]) < SWEPT_AT_ONCE:
+            if int(done.rpartition(" ")[2]) < SWEEP_ROWS_MAX:
                 return
 
     def _kind(self, operation: Operation) -> Callable[..., Any]:
         if isinstance(operation, Get):
             return self._get
-        if operation.token is None and is_unconditional(operation) and not self._shape.side:
+        if operation.token is None and is_unconditional(operation) and not self._table.has_side_table:
             if isinstance(operation, Put):
                 return self._put
             if isinstance(operation, Delete):
@@ -127,69 +127,69 @@ class PostgresStore:
 
     async def _get(self, gets: Sequence[Get], until: float) -> list[Outcome]:
         keys = [get.key for get in gets]
-        if len(keys) <= KEYS_PER_READ:
-            return [*await self._attempts.each(self._read, keys, until)]
+        if len(keys) <= READ_KEYS_MAX:
+            return [*await self._retry.run_each(self._read, keys, until)]
         outcomes: list[Outcome] = []
-        for part in chunks_of(keys, KEYS_PER_READ):
-            outcomes += await self._attempts.each(self._read, part, until)
+        for chunk in chunks_of(keys, READ_KEYS_MAX):
+            outcomes += await self._retry.run_each(self._read, chunk, until)
         return outcomes
 
-    async def _read(self, connection: Connection, keys: Sequence[Key], sent: Sent) -> list[Outcome]:
-        answer = await connection.fetchrow(self._statements.read, *key_arrays(keys, self._parts), self._clock())
-        return [*map(records(answer, self._parts).get, keys)]
+    async def _read(self, connection: Connection, keys: Sequence[Key], progress: Progress) -> list[Outcome]:
+        row = await connection.fetchrow(self._statements.read, *key_arrays(keys, self._parts), self._clock())
+        return [*map(outcomes_by_key(row, self._parts).get, keys)]
 
     async def _put(self, puts: Sequence[Put], until: float) -> list[Outcome]:
-        return await self._in_parts(self._writes.put, puts, until)
+        return await self._run_in_chunks(self._writer.put, puts, until)
 
     async def _delete(self, deletes: Sequence[Delete], until: float) -> list[Outcome]:
-        return await self._in_parts(self._writes.remove, deletes, until)
+        return await self._run_in_chunks(self._writer.delete, deletes, until)
 
-    async def _in_parts(self, work: Work[Any, Outcome], items: Sequence[Any], until: float) -> list[Outcome]:
+    async def _run_in_chunks(self, work: Work[Any, Outcome], items: Sequence[Any], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for part in chunks_of(items, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
-            outcomes += await self._attempts.each(work, part, until)
+        for chunk in chunks_of(items, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _size_bytes):
+            outcomes += await self._retry.run_each(work, chunk, until)
         return outcomes
 
     async def _decide(self, writes: Sequence[Write], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for part in chunks_of(writes, WRITES_PER_STATEMENT, BYTES_PER_STATEMENT, _size_bytes):
-            outcomes += await self._in_rounds(part, until)
+        for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, _size_bytes):
+            outcomes += await self._decide_in_rounds(chunk, until)
         return outcomes
 
-    async def _in_rounds(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        """Decide and write, and again what another made meanwhile."""
+    async def _decide_in_rounds(self, writes: Sequence[Write], until: float) -> list[Outcome]:
+        """Decide and write; repeat the writes that conflict with other writers."""
         outcomes: list[Outcome] = [None] * len(writes)
         waiting = list(range(len(writes)))
         for attempt in range(ROUNDS_MAX):
-            answers = await self._round([writes[index] for index in waiting], until)
-            again = []
-            for index, answer in zip(waiting, answers, strict=True):
-                if isinstance(answer, Again):
-                    again.append(index)
+            results = await self._round([writes[index] for index in waiting], until)
+            conflicts = []
+            for index, result in zip(waiting, results, strict=True):
+                if isinstance(result, InsertConflict):
+                    conflicts.append(index)
                 else:
-                    outcomes[index] = answer
-            waiting = again
+                    outcomes[index] = result
+            waiting = conflicts
             if not waiting:
                 return outcomes
             try:
-                await self._attempts.pause(attempt, until)
+                await self._retry.pause(attempt, until)
             except TableError as error:
-                return _filled(outcomes, waiting, error)
-        return _filled(outcomes, waiting, Contended(f"others changed the record each of {ROUNDS_MAX} times"))
+                return _fill(outcomes, waiting, error)
+        return _fill(outcomes, waiting, Contended(f"other writers changed the record in each of {ROUNDS_MAX} attempts"))
 
-    async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | Again]:
-        decided = await self._attempts.each(self._writes.decide, writes, until)
-        steps = {index: answer for index, answer in enumerate(decided) if isinstance(answer, Step)}
-        inserted = await self._attempts.each(self._writes.insert, list(steps.values()), until) if steps else []
-        settled = dict(zip(steps, inserted, strict=True))
-        return [settled[index] if isinstance(answer, Step) else answer for index, answer in enumerate(decided)]
+    async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | InsertConflict]:
+        decided = await self._retry.run_each(self._writer.lock_and_write, writes, until)
+        to_insert = {index: result for index, result in enumerate(decided) if isinstance(result, DecidedWrite)}
+        inserted = await self._retry.run_each(self._writer.insert, list(to_insert.values()), until) if to_insert else []
+        final = dict(zip(to_insert, inserted, strict=True))
+        return [final[index] if isinstance(result, DecidedWrite) else result for index, result in enumerate(decided)]
 
-    # What is refused
+    # Rejected operations
 
-    def _refused(self, operation: Operation) -> TableError | None:
-        """Say why an operation cannot be sent at all."""
-        if self._uuids and not self._uuids_legal(operation.key):
-            return InvalidOperation("a key of this table is a uuid, in lower case with its hyphens")
+    def _unsupported(self, operation: Operation) -> TableError | None:
+        """Return the error of an operation that the table does not support, or None."""
+        if self._uuids and not self._uuids_valid(operation.key):
+            return InvalidOperation("a key of this table is a UUID in lower case with hyphens")
         if isinstance(operation, Get):
             return None
         if operation.token is not None and not self.capabilities.tokens:
@@ -198,30 +198,30 @@ class PostgresStore:
             return Unsupported(_NO_TTL)
         return None
 
-    def _uuids_legal(self, key: Key) -> bool:
+    def _uuids_valid(self, key: Key) -> bool:
         parts = key if isinstance(key, tuple) else (key,)
         return all(_UUID.fullmatch(str(parts[index])) for index in self._uuids)
 
-    async def _explained(self, error: asyncpg.PostgresError, rows: Sequence[Any], until: float) -> TableError:
-        """Say what was wrong with one row that the server refused: if a text does not fit its column, which.
+    async def _explain_rejection(self, error: asyncpg.PostgresError, rows: Sequence[Any], until: float) -> TableError:
+        """Return the error for one row that the server rejected; it names the column whose type rejects its text.
 
-        Where no row was sent, it is what is there.
+        If no row was sent, the error concerns the stored record.
         """
         if (error.sqlstate or "").startswith("22"):
             if not rows:
-                return RecordUnreadable(f"PostgreSQL cannot write the record as JSON (SQLSTATE {error.sqlstate})")
+                return RecordUnreadable(f"PostgreSQL cannot convert the record to JSON (SQLSTATE {error.sqlstate})")
             for row in rows:
-                name = await self._culprit(row, until)
+                name = await self._rejected_column(row, until)
                 if name is not None:
                     return InvalidOperation(
-                        f"column {name!r}: PostgreSQL refuses the member (SQLSTATE {error.sqlstate})"
+                        f"column {name!r}: PostgreSQL rejects the member (SQLSTATE {error.sqlstate})"
                     )
-        return refusal(error)
+        return rejected_row_error(error)
 
-    async def _culprit(self, row: Row, until: float) -> str | None:
-        async def probe(connection: Connection, texts: Sequence[str], sent: Sent) -> list[str | None]:
-            for column, text in zip(self._form.sql.data, texts, strict=False):
-                if text == KEPT and column.name in self._form.sql.kept:
+    async def _rejected_column(self, row: Row, until: float) -> str | None:
+        async def probe(connection: Connection, texts: Sequence[str], progress: Progress) -> list[str | None]:
+            for column, text in zip(self._layout.sql.data, texts, strict=False):
+                if text == UNCHANGED and column.name in self._layout.sql.accepting_unchanged:
                     continue
                 try:
                     await connection.fetchval(f"SELECT ($1::text::{column.full_type}) IS NULL", text)
@@ -230,37 +230,39 @@ class PostgresStore:
             return [None]
 
         try:
-            [name] = await self._attempts.whole(probe, row.texts, until)  # type: ignore[arg-type]  # texts or None
+            [name] = await self._retry.run_together(probe, row.texts, until)  # type: ignore[arg-type]  # texts or None
         except (TableError, *DRIVER_ERRORS):
             return None
         return name
 
-    async def _looked_up(self, look: Callable[[Connection], Any], until: float = math.inf) -> Any:
-        async def work(connection: Connection, items: Sequence[None], sent: Sent) -> list[Any]:
-            return [await look(connection)]
+    async def _run(self, query: Callable[[Connection], Any], until: float = math.inf) -> Any:
+        async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Any]:
+            return [await query(connection)]
 
-        [answer] = await self._attempts.each(work, [None], until)
-        if isinstance(answer, TableError):
-            raise answer
-        return answer
-
-
-_NO_TOKENS = f"tokens: the table has no column {WRITERS}, and no side table, to remember them in"
-_NO_TTL = f"ttl: the table has no column {EXPIRES}, and no side table, to remember when a record expires"
+        [result] = await self._retry.run_each(work, [None], until)
+        if isinstance(result, TableError):
+            raise result
+        return result
 
 
-def _capabilities(shape: Shape, form: ValueForm) -> Capabilities:
-    if shape.side:
+_NO_TOKENS = f"tokens: the table has neither a column {WRITERS} nor a side table to store them"
+_NO_TTL = f"ttl: the table has neither a column {EXPIRES} nor a side table to store when a record expires"
+
+
+def _capabilities(table: TableDefinition, layout: ValueLayout) -> Capabilities:
+    if table.has_side_table:
         return Capabilities(any_value=False)
-    ttl = EXPIRES in shape.names and form.exact
-    return Capabilities(ttl=ttl, tokens=ttl and WRITERS in shape.names and form.absent is not None, any_value=False)
+    ttl = EXPIRES in table.names and layout.preserves_text
+    return Capabilities(
+        ttl=ttl, tokens=ttl and WRITERS in table.names and layout.absent_texts is not None, any_value=False
+    )
 
 
 def _size_bytes(item: object) -> int:
     return len(item.value) if isinstance(item, Put) else 0
 
 
-def _filled(outcomes: list[Outcome], indices: Sequence[int], outcome: Outcome) -> list[Outcome]:
+def _fill(outcomes: list[Outcome], indices: Sequence[int], outcome: Outcome) -> list[Outcome]:
     for index in indices:
         outcomes[index] = outcome
     return outcomes

@@ -1,6 +1,6 @@
-"""How a table keeps values: as one `jsonb` column (a document), or as a column for each top-level member.
+"""Maps values to columns: to one `jsonb` column (a document), or to one column for each top-level member.
 
-A form says in SQL what a value's text is, and turns a value into what the written columns get.
+A layout provides the SQL that yields a value's JSON text, and converts a value to the texts of the columns to write.
 """
 
 from typing import Protocol
@@ -8,86 +8,91 @@ from typing import Protocol
 import orjson
 
 from ...core import InvalidOperation, Unsupported, values
-from .column_types import KEPT, keeps, member_sql, to_text
-from .schema import VALUE, Column, Shape
-from .statements import Form
+from .column_types import UNCHANGED, accepts_unchanged, member_sql, to_text
+from .schema import VALUE, Column, TableDefinition
+from .statements import ValueSql
 
 Texts = tuple[str | None, ...]
-"""What the written columns of a row get."""
+"""The texts of a row's written columns, in their order; None is NULL."""
 
 _MEMBERS_PER_CALL = 45
-"""How many parts are joined at once; a function takes a hundred arguments."""
+"""How many members one `concat_ws` call joins; PostgreSQL functions take at most 100 arguments."""
 
 
-class ValueForm(Protocol):
-    """What the store must know of how values are kept."""
+class ValueLayout(Protocol):
+    """How a table maps values to columns."""
 
-    sql: Form
-    exact: bool
-    """Whether a value is read as it was written, to the byte of its canonical text."""
-    absent: Texts | None
-    """What the columns get where there is no value; None where a row is always a record."""
+    sql: ValueSql
+    preserves_text: bool
+    """Whether reads return exactly the canonical text that was written."""
+    absent_texts: Texts | None
+    """The column texts of a row without a value; None if every row is a record."""
 
-    def texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return what the columns get; `before` is the value that they hold.
+    def column_texts(self, value: bytes, before: bytes | None) -> Texts:
+        """Return the column texts of a value; `before` is the value that the columns hold now.
 
-        Raise InvalidOperation if they cannot hold it.
+        Raise InvalidOperation if the columns cannot store the value.
         """
         ...
 
 
-class DocumentForm:
-    """One `jsonb` column."""
+class DocumentLayout:
+    """Stores a value in one `jsonb` column."""
 
-    exact = True
+    preserves_text = True
 
-    def __init__(self, shape: Shape) -> None:
-        column = shape.column(VALUE)
+    def __init__(self, table: TableDefinition) -> None:
+        column = table.column(VALUE)
         if column is None or column.type != "jsonb" or column.generated:
             raise Unsupported(f"layout document needs a column {VALUE!r} of type jsonb")
-        self.sql = Form(
+        self.sql = ValueSql(
             (column,), f't."{VALUE}"::text', f't."{VALUE}" IS NOT NULL', f"jsonb_typeof(t.\"{VALUE}\") = 'object'"
         )
-        self.absent: Texts | None = None if column.not_null else (None,)
+        self.absent_texts: Texts | None = None if column.not_null else (None,)
 
-    def texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return the text itself."""
+    def column_texts(self, value: bytes, before: bytes | None) -> Texts:
+        """Return the value's text."""
         return (value.decode(),)
 
 
-class ColumnsForm:
-    """A column for each member, but for the key's, and those that are not ours to show."""
+class ColumnsLayout:
+    """Stores each top-level member in a column of its own; except the key and reserved names."""
 
-    exact = False
-    absent: Texts | None = None
+    preserves_text = False
+    absent_texts: Texts | None = None
 
-    def __init__(self, shape: Shape) -> None:
-        keys = {key.name for key in shape.keys}
-        shown = [
+    def __init__(self, table: TableDefinition) -> None:
+        keys = {key.name for key in table.key_columns}
+        member_columns = [
             column
-            for column in shape.columns
+            for column in table.columns
             if column.name not in keys and not column.name.startswith(values.RESERVED_PREFIX)
         ]
-        self._written = tuple(column for column in shown if not column.generated)
-        self._read_only = frozenset(column.name for column in shown if column.generated)
+        self._written = tuple(column for column in member_columns if not column.generated)
+        self._read_only = frozenset(column.name for column in member_columns if column.generated)
         self._names = frozenset(column.name for column in self._written)
         self._required = frozenset(column.name for column in self._written if column.not_null)
-        kept = frozenset(column.name for column in self._written if keeps(column))
-        self.sql = Form(self._written, _value_sql(shown), "true", "true", kept)
+        accepting_unchanged = frozenset(column.name for column in self._written if accepts_unchanged(column))
+        self.sql = ValueSql(self._written, _value_sql(member_columns), "true", "true", accepting_unchanged)
 
-    def texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return each column's text, NULL where the value has no such member, or a null that is no JSON column's.
+    def column_texts(self, value: bytes, before: bytes | None) -> Texts:
+        """Return each column's text: None for a missing member, and for a null unless the column's type is JSON.
 
-        What is as it was is kept, for a column may hold what its member does not tell.
+        An unchanged member becomes UNCHANGED if the column accepts it, because the column may hold more than the
+        member shows.
         """
         members = values.decode(value)
         if not members.keys() <= self._names:
-            self._take_read_only(members, before)
-        held = values.decode(before) if before and self.sql.kept else {}
-        known = self.sql.kept & held.keys() & members.keys()
-        kept = {name for name in known if orjson.dumps(held[name]) == orjson.dumps(members[name])}
+            self._remove_read_only(members, before)
+        previous = values.decode(before) if before and self.sql.accepting_unchanged else {}
+        candidates = self.sql.accepting_unchanged & previous.keys() & members.keys()
+        unchanged = {name for name in candidates if orjson.dumps(previous[name]) == orjson.dumps(members[name])}
         texts = tuple(
-            KEPT if column.name in kept else to_text(column, members[column.name]) if column.name in members else None
+            UNCHANGED
+            if column.name in unchanged
+            else to_text(column, members[column.name])
+            if column.name in members
+            else None
             for column in self._written
         )
         for column, text in zip(self._written, texts, strict=True):
@@ -95,22 +100,22 @@ class ColumnsForm:
                 raise InvalidOperation(f"column {column.name!r} may not be null")
         return texts
 
-    def _take_read_only(self, members: values.JsonObject, before: bytes | None) -> None:
-        """Take out what the database itself writes, if it is as it was.
+    def _remove_read_only(self, members: values.JsonObject, before: bytes | None) -> None:
+        """Remove the members that only the database writes.
 
-        Raise InvalidOperation if it is not, and for what has no column.
+        Raise InvalidOperation if one of them was changed, or if a member has no column.
         """
-        held = values.decode(before) if before else {}
+        previous = values.decode(before) if before else {}
         if unknown := sorted(members.keys() - self._names - self._read_only):
             raise InvalidOperation(f"the table has no column {', '.join(map(repr, unknown))}")
         for name in self._read_only & members.keys():
-            if name not in held or held[name] != members[name]:
-                raise InvalidOperation(f"column {name!r} is written by the database")
+            if name not in previous or previous[name] != members[name]:
+                raise InvalidOperation(f"column {name!r} is generated by the database")
             del members[name]
 
 
-def _value_sql(shown: list[Column]) -> str:
-    parts = [member_sql(column) for column in shown]
+def _value_sql(columns: list[Column]) -> str:
+    parts = [member_sql(column) for column in columns]
     while len(parts) > _MEMBERS_PER_CALL:
         groups = [parts[start : start + _MEMBERS_PER_CALL] for start in range(0, len(parts), _MEMBERS_PER_CALL)]
         parts = [f"nullif(concat_ws(',', {', '.join(group)}), '')" for group in groups]

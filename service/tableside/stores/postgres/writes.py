@@ -1,12 +1,12 @@
-"""Writes: in one statement where nothing must be known of the record, else decided while its row is locked.
+"""Writes records: unconditional writes in one statement, all others in a transaction that locks the rows.
 
-The rows of a batch are locked in the order of their keys, read, decided by `transition`, written and committed. For
-keys that have no row nothing can be locked: those are inserted afterwards in a statement of their own, in order too,
-and where another was faster the write is decided anew. So no transaction waits for a key while it holds a greater one,
-and none waits in a circle.
+The transaction locks the rows of a batch in key order, reads them, decides each write with `transition`, writes, and
+commits. A key without a row cannot be locked. Such records are inserted afterwards by a statement of their own, also in
+key order; if another writer inserts the record first, the write is decided again. No transaction waits for a key while
+it locks a greater one, so deadlocks cannot occur.
 
-A side table has a row for every key that was written, made or locked in order before anything else: there all that
-Tableside writes is kept apart, and what is new is inserted in the same transaction.
+With a side table, every key to write first gets a row there, created or locked in key order. These rows serialize all
+of Tableside's writes, so new records are inserted in the same transaction.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -33,142 +33,150 @@ from ...core import (
     transition,
     with_etag,
 )
-from .deadline_retry import Sent
-from .errors import connection_lost
+from .deadline_retry import Progress
+from .errors import is_connection_error
 from .json_text import canonical_or_error
 from .pool import Connection
 from .rows import (
-    Remembered,
     Row,
-    answers,
+    SideRow,
+    etags_and_values,
+    format_writers,
     key_arrays,
-    key_of,
-    read_writers,
+    parse_writers,
     row_arrays,
-    stored,
-    with_side,
-    writers_text,
+    row_key,
+    stored_record,
+    with_side_row,
 )
 from .statements import Statements
-from .value_columns import ValueForm
+from .value_columns import ValueLayout
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
-class Step(msgspec.Struct, frozen=True):
-    """A record that is decided and to be written: the decision, and the row that it makes."""
+class DecidedWrite(msgspec.Struct, frozen=True):
+    """A decided write that is not yet executed: the write, the decision, and the resulting row."""
 
     write: Write
     changed: Changed
     row: Row
 
 
-class Again(msgspec.Struct, frozen=True):
-    """Another has made the record meanwhile: decide anew."""
+class InsertConflict(msgspec.Struct, frozen=True):
+    """Another writer has inserted the record in the meantime, so the write must be decided again."""
 
 
-AGAIN = Again()
+INSERT_CONFLICT = InsertConflict()
 
 
-class _Plan:
-    """What the writes of one transaction come to."""
+class _TransactionPlan:
+    """The changes of one transaction, and the outcomes of its writes."""
 
     def __init__(self, count: int) -> None:
-        self.outcomes: list[Outcome | Step | Again] = [None] * count
-        self.updates: dict[int, Step] = {}
-        self.inserts: dict[int, Step] = {}
+        self.outcomes: list[Outcome | DecidedWrite | InsertConflict] = [None] * count
+        self.updates: dict[int, DecidedWrite] = {}
+        self.inserts: dict[int, DecidedWrite] = {}
         self.deletes: list[Key] = []
-        self.memory: dict[Key, Stored | None] = {}
-        self.made: Collection[Key] = ()
+        self.side_rows: dict[Key, Stored | None] = {}
+        self.created_keys: Collection[Key] = ()
 
     @property
     def changes_anything(self) -> bool:
-        """Whether the transaction does more than to look."""
-        return bool(self.updates or self.inserts or self.deletes or self.memory)
+        """Whether the transaction writes anything."""
+        return bool(self.updates or self.inserts or self.deletes or self.side_rows)
 
-    def settle(self, index: int, step: Step, told: Outcome | Again) -> None:
-        """Take note of what became of a write."""
-        self.outcomes[index] = told
-        if isinstance(told, Written) and step.changed.stored is not None:
-            self.memory[step.row.key] = msgspec.structs.replace(step.changed.stored, etag=told.etag or "")
+    def set_outcome(self, index: int, decision: DecidedWrite, outcome: Outcome | InsertConflict) -> None:
+        """Store the outcome of a write, and the new etag for its side row."""
+        self.outcomes[index] = outcome
+        if isinstance(outcome, Written) and decision.changed.stored is not None:
+            self.side_rows[decision.row.key] = msgspec.structs.replace(decision.changed.stored, etag=outcome.etag or "")
 
 
-class Writes:
-    """Does the writes of one table; each method is one piece of work on one connection."""
+class RecordWriter:
+    """Executes the writes of one table; each method runs on one connection."""
 
-    def __init__(self, spec: TableSpec, form: ValueForm, statements: Statements, clock: Clock) -> None:
+    def __init__(self, spec: TableSpec, layout: ValueLayout, statements: Statements, clock: Clock) -> None:
         self._spec = spec
-        self._form = form
+        self._layout = layout
         self._statements = statements
         self._clock = clock
         self._parts = len(spec.key.fields)
 
-    async def put(self, connection: Connection, puts: Sequence[Put], sent: Sent) -> list[Outcome]:
-        """Put without a condition or a token."""
+    async def put(self, connection: Connection, puts: Sequence[Put], progress: Progress) -> list[Outcome]:
+        """Put records without a condition or a token."""
         now = self._clock()
         outcomes: list[Outcome] = [None] * len(puts)
-        steps: dict[int, Step] = {}
+        decisions: dict[int, DecidedWrite] = {}
         for index, put in enumerate(puts):
-            decided = self._decided(None, put, now)
-            if isinstance(decided, Step):
-                steps[index] = decided
+            decided = self._decide(None, put, now)
+            if isinstance(decided, DecidedWrite):
+                decisions[index] = decided
             else:
                 outcomes[index] = decided
-        if steps:
-            more = [now] if self._statements.put_takes_time else []
-            sent.applied = "unknown"
-            found = await self._written(connection, self._statements.put, list(steps.values()), sent, *more)
-            for index, step in steps.items():
-                outcomes[index] = self._told(step, found)
+        if decisions:
+            time = [now] if self._statements.put_takes_time else []
+            progress.applied = "unknown"
+            found = await self._send_rows(connection, self._statements.put, list(decisions.values()), progress, *time)
+            for index, decision in decisions.items():
+                outcomes[index] = self._outcome(decision, found)
         return outcomes
 
-    async def remove(self, connection: Connection, deletes: Sequence[Delete], sent: Sent) -> list[Outcome]:
-        """Delete without a condition or a token."""
-        sent.applied = "unknown"
-        await connection.execute(self._statements.remove, *self._keys([delete.key for delete in deletes]))
+    async def delete(self, connection: Connection, deletes: Sequence[Delete], progress: Progress) -> list[Outcome]:
+        """Delete records without a condition or a token."""
+        progress.applied = "unknown"
+        await connection.execute(
+            self._statements.unconditional_delete, *self._key_arrays([delete.key for delete in deletes])
+        )
         return [Written(None)] * len(deletes)
 
-    async def decide(self, connection: Connection, writes: Sequence[Write], sent: Sent) -> list[Outcome | Step | Again]:
-        """Lock what is there, decide, write; a Step answers for a record that is still to be inserted."""
+    async def lock_and_write(
+        self, connection: Connection, writes: Sequence[Write], progress: Progress
+    ) -> list[Outcome | DecidedWrite | InsertConflict]:
+        """Lock the existing rows, decide, and write; a DecidedWrite in the result must still be inserted."""
         keys = [write.key for write in writes]
         async with _transaction(connection):
-            side = await self._side_locked(connection, keys) if self._statements.side_lock else None
-            locked = await connection.fetch(self._statements.lock, *self._keys(keys))
-            found = {key_of(row, self._parts): stored(row, self._parts) for row in locked}
-            plan = self._planned(writes, found, side)
-            await self._carry_out(connection, plan, sent)
+            side = await self._lock_side_rows(connection, keys) if self._statements.side_lock else None
+            locked = await connection.fetch(self._statements.lock, *self._key_arrays(keys))
+            found = {row_key(row, self._parts): stored_record(row, self._parts) for row in locked}
+            plan = self._make_plan(writes, found, side)
+            await self._execute(connection, plan, progress)
             if side is not None:
-                await self._remember(connection, plan, found)
-            sent.applied = "unknown" if plan.changes_anything else "no"
+                await self._update_side_rows(connection, plan, found)
+            progress.applied = "unknown" if plan.changes_anything else "no"
             await connection.execute("COMMIT")
         return plan.outcomes
 
-    async def insert(self, connection: Connection, steps: Sequence[Step], sent: Sent) -> list[Outcome | Again]:
-        """Insert what had no row; Again where there is one now."""
-        sent.applied = "unknown"
-        found = await self._written(connection, self._statements.insert, steps, sent)
-        return [self._told(step, found) if step.row.key in found else AGAIN for step in steps]
+    async def insert(
+        self, connection: Connection, decisions: Sequence[DecidedWrite], progress: Progress
+    ) -> list[Outcome | InsertConflict]:
+        """Insert records that had no row; return InsertConflict for those that have one now."""
+        progress.applied = "unknown"
+        found = await self._send_rows(connection, self._statements.insert, decisions, progress)
+        return [
+            self._outcome(decision, found) if decision.row.key in found else INSERT_CONFLICT for decision in decisions
+        ]
 
     # Deciding
 
-    def _planned(
+    def _make_plan(
         self,
         writes: Sequence[Write],
         found: Mapping[Key, Stored | RecordUnreadable],
-        side: Mapping[Key, Remembered] | None,
-    ) -> _Plan:
-        now, plan = self._clock(), _Plan(len(writes))
+        side: Mapping[Key, SideRow] | None,
+    ) -> _TransactionPlan:
+        now, plan = self._clock(), _TransactionPlan(len(writes))
         if side is not None:
-            plan.made = [key for key, remembered in side.items() if remembered == Remembered()]
+            plan.created_keys = [key for key, side_row in side.items() if side_row == SideRow()]
         for index, write in enumerate(writes):
-            held: Stored | RecordUnreadable | None = found.get(write.key)
+            stored: Stored | RecordUnreadable | None = found.get(write.key)
             if side is not None:
-                held = with_side(held, side[write.key])
-            decided = self._decided(held, write, now)
-            if not isinstance(decided, Step):
+                stored = with_side_row(stored, side[write.key])
+            decided = self._decide(stored, write, now)
+            if not isinstance(decided, DecidedWrite):
                 plan.outcomes[index] = decided
             elif decided.changed.stored is None or (side is not None and decided.changed.stored.value is None):
-                self._plan_removal(plan, index, decided, there=write.key in found)
+                self._plan_delete(plan, index, decided, exists=write.key in found)
             elif write.key in found:
                 plan.updates[index] = decided
             elif side is not None:
@@ -177,100 +185,116 @@ class Writes:
                 plan.outcomes[index] = decided
         return plan
 
-    def _plan_removal(self, plan: _Plan, index: int, step: Step, *, there: bool) -> None:
-        plan.outcomes[index] = step.changed.outcome
-        plan.memory[step.row.key] = step.changed.stored
-        if there:
-            plan.deletes.append(step.row.key)
+    def _plan_delete(self, plan: _TransactionPlan, index: int, decision: DecidedWrite, *, exists: bool) -> None:
+        plan.outcomes[index] = decision.changed.outcome
+        plan.side_rows[decision.row.key] = decision.changed.stored
+        if exists:
+            plan.deletes.append(decision.row.key)
 
-    def _decided(self, held: Stored | RecordUnreadable | None, write: Write, now_ms: int) -> Outcome | Step:
-        decided: Transition = transition(held, write, self._spec, now_ms=now_ms, etag="")
+    def _decide(self, stored: Stored | RecordUnreadable | None, write: Write, now_ms: int) -> Outcome | DecidedWrite:
+        decided: Transition = transition(stored, write, self._spec, now_ms=now_ms, etag="")
         if not isinstance(decided, Changed):
             return decided.outcome
         if decided.stored is None:
-            return Step(write, decided, Row(write.key, ()))
-        before = held.value if isinstance(held, Stored) else None
+            return DecidedWrite(write, decided, Row(write.key, ()))
+        before = stored.value if isinstance(stored, Stored) else None
         try:
             value = decided.stored.value
-            texts = (self._form.absent or ()) if value is None else self._form.texts(value, before)
+            texts = (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, before)
         except InvalidOperation as error:
             return error
-        return Step(write, decided, Row(write.key, texts, decided.stored.expires_ms, decided.stored.writers))
+        return DecidedWrite(write, decided, Row(write.key, texts, decided.stored.expires_ms, decided.stored.writers))
 
-    # Carrying out
+    # Executing
 
-    async def _carry_out(self, connection: Connection, plan: _Plan, sent: Sent) -> None:
+    async def _execute(self, connection: Connection, plan: _TransactionPlan, progress: Progress) -> None:
         if plan.deletes:
-            await connection.execute(self._statements.delete, *self._keys(plan.deletes))
-        updated = await self._written(connection, self._statements.update, list(plan.updates.values()), sent)
-        for index, step in plan.updates.items():
-            plan.settle(index, step, self._told(step, updated))
-        inserted = await self._written(connection, self._statements.insert, list(plan.inserts.values()), sent)
-        for index, step in plan.inserts.items():
-            plan.settle(index, step, self._told(step, inserted) if step.row.key in inserted else AGAIN)
+            await connection.execute(self._statements.delete, *self._key_arrays(plan.deletes))
+        updated = await self._send_rows(connection, self._statements.update, list(plan.updates.values()), progress)
+        for index, decision in plan.updates.items():
+            plan.set_outcome(index, decision, self._outcome(decision, updated))
+        inserted = await self._send_rows(connection, self._statements.insert, list(plan.inserts.values()), progress)
+        for index, decision in plan.inserts.items():
+            plan.set_outcome(
+                index, decision, self._outcome(decision, inserted) if decision.row.key in inserted else INSERT_CONFLICT
+            )
 
-    async def _written(
-        self, connection: Connection, statements: tuple[str, str], steps: Sequence[Step], sent: Sent, *more: Any
+    async def _send_rows(
+        self,
+        connection: Connection,
+        statements: tuple[str, str],
+        decisions: Sequence[DecidedWrite],
+        progress: Progress,
+        *time: int,
     ) -> Mapping[Key, tuple[str, bytes | None]]:
-        """Send rows; return etags, and values where they are asked for and may not be what was sent."""
-        if not steps:
-            return {}
-        sent.rows = [step.row for step in steps]
-        statement = statements[not self._form.exact and any(_returning(step.write) for step in steps)]
-        arrays = row_arrays(sent.rows, self._parts, self._statements.memory)
-        return answers(await connection.fetch(statement, *arrays, *more), self._parts)
+        """Execute a statement with rows.
 
-    def _told(self, step: Step, found: Mapping[Key, tuple[str, bytes | None]]) -> Outcome:
-        if step.row.key not in found:
-            return InvalidOperation(f"table {self._spec.name!r}: a trigger or policy of it kept the record as it was")
-        etag, value = found[step.row.key]
-        outcome = with_etag(step.changed, etag).outcome
+        Return the etags by key, and the values if a write requests them and the columns may not preserve the text.
+        """
+        if not decisions:
+            return {}
+        progress.rows = [decision.row for decision in decisions]
+        statement = statements[
+            not self._layout.preserves_text and any(_returns_value(decision.write) for decision in decisions)
+        ]
+        arrays = row_arrays(progress.rows, self._parts, self._statements.metadata)
+        return etags_and_values(await connection.fetch(statement, *arrays, *time), self._parts)
+
+    def _outcome(self, decision: DecidedWrite, found: Mapping[Key, tuple[str, bytes | None]]) -> Outcome:
+        if decision.row.key not in found:
+            return InvalidOperation(
+                f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
+            )
+        etag, value = found[decision.row.key]
+        outcome = with_etag(decision.changed, etag).outcome
         if value is None or not isinstance(outcome, Written) or outcome.value is None:
             return outcome
-        kept = canonical_or_error(value)
-        return outcome if isinstance(kept, RecordUnreadable) else msgspec.structs.replace(outcome, value=kept)
+        canonical = canonical_or_error(value)
+        return outcome if isinstance(canonical, RecordUnreadable) else msgspec.structs.replace(outcome, value=canonical)
 
     # The side table
 
-    async def _side_locked(self, connection: Connection, keys: Sequence[Key]) -> dict[Key, Remembered]:
-        rows = await connection.fetch(self._statements.side_lock, *self._keys(keys))
-        return {key_of(row, self._parts): _remembered(*row[self._parts :]) for row in rows}
+    async def _lock_side_rows(self, connection: Connection, keys: Sequence[Key]) -> dict[Key, SideRow]:
+        rows = await connection.fetch(self._statements.side_lock, *self._key_arrays(keys))
+        return {row_key(row, self._parts): _side_row(*row[self._parts :]) for row in rows}
 
-    async def _remember(self, connection: Connection, plan: _Plan, there: Collection[Key]) -> None:
-        """Keep what each changed record is to be remembered by, and no row for a key that has neither."""
-        kept = {key: memory for key, memory in plan.memory.items() if memory is not None}
-        if kept:
-            rows = [(memory, writers_text(memory.writers)) for memory in kept.values()]
-            versions = [None if memory.value is None else int(memory.etag) for memory, _ in rows]
-            expiries = [memory.expires_ms or None for memory, _ in rows]
-            keys = self._keys(list(kept))
+    async def _update_side_rows(
+        self, connection: Connection, plan: _TransactionPlan, existing: Collection[Key]
+    ) -> None:
+        """Write the metadata of changed records, and delete the rows of keys without record and metadata."""
+        written = {key: stored for key, stored in plan.side_rows.items() if stored is not None}
+        if written:
+            rows = [(stored, format_writers(stored.writers)) for stored in written.values()]
+            versions = [None if stored.value is None else int(stored.etag) for stored, _ in rows]
+            expiries = [stored.expires_ms or None for stored, _ in rows]
+            keys = self._key_arrays(list(written))
             await connection.execute(
                 self._statements.side_update, *keys, versions, expiries, [text for _, text in rows]
             )
-        gone = [key for key, memory in plan.memory.items() if memory is None]
-        gone += [key for key in plan.made if key not in plan.memory and key not in there]
-        if gone:
-            await connection.execute(self._statements.side_delete, *self._keys(gone))
+        removed = [key for key, stored in plan.side_rows.items() if stored is None]
+        removed += [key for key in plan.created_keys if key not in plan.side_rows and key not in existing]
+        if removed:
+            await connection.execute(self._statements.side_delete, *self._key_arrays(removed))
 
-    def _keys(self, keys: Sequence[Key]) -> list[list[Any]]:
+    def _key_arrays(self, keys: Sequence[Key]) -> list[list[Any]]:
         return key_arrays(keys, self._parts)
 
 
 @asynccontextmanager
 async def _transaction(connection: Connection) -> AsyncIterator[None]:
-    """Undo what is done within if the server refuses it; who leaves it commits first."""
+    """Begin a transaction, and roll it back if the server rejects a statement; the block itself must commit."""
     await connection.execute(BEGIN)
     try:
         yield
     except asyncpg.PostgresError as error:
-        if not connection_lost(error):
+        if not is_connection_error(error):
             await connection.execute("ROLLBACK")
         raise
 
 
-def _remembered(version: int | None, expires_ms: int | None, writers: str | None) -> Remembered:
-    return Remembered(version, expires_ms or 0, read_writers(writers))
+def _side_row(version: int | None, expires_ms: int | None, writers: str | None) -> SideRow:
+    return SideRow(version, expires_ms or 0, parse_writers(writers))
 
 
-def _returning(write: Write) -> bool:
+def _returns_value(write: Write) -> bool:
     return not isinstance(write, Delete) and write.returning
