@@ -1,4 +1,4 @@
-"""The service's address."""
+"""The address of the service."""
 
 import os
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ URL_VARIABLE = "TABLESIDE_URL"
 
 
 def service_url(given: str) -> str:
-    """The service's address: as given, or from the environment of the driver. Never with a password in it."""
+    """Return `given`, or the value of `TABLESIDE_URL`. Raises `ValueError` if it is not a URL or has a password."""
     url = (given or os.environ.get(URL_VARIABLE, "")).rstrip("/")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:

@@ -1,6 +1,6 @@
-"""A batch asked until it is settled: which positions to ask again, and how answers come together.
+"""Retry the operations of a batch by position, and merge the outcomes of all attempts.
 
-Knows Arrow and the batch's columns, not HTTP: what sends is an argument.
+The function that sends a batch is an argument.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableside_client.errors import TableError
-from tableside_client.retries import Budget
+from tableside_client.retries import RetryBudget
 
-ANSWER = pa.schema(
+OUTCOMES = pa.schema(
     {
         "status": pa.uint16(),
         "value": pa.binary(),
@@ -24,21 +24,21 @@ ANSWER = pa.schema(
         "replayed": pa.bool_(),
     }
 )
-"""The columns of an answer, one row per operation, in the operations' order."""
+"""The columns of a response: one row per operation, in the order of the operations."""
 
 _RETRIES = pa.field("retries", pa.uint16())
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back for one request: rows of `ANSWER`, and how long the service asks to be left alone."""
+class BatchResponse:
+    """The response to one request: rows of `OUTCOMES`, and the time to wait before a retry, if the service sent one."""
 
     rows: pa.Table
     retry_after_s: float | None = None
 
 
-def failed(error: TableError, count: int) -> Answer:
-    """The answer of a request that failed as a whole: the same outcome for each of its operations."""
+def failed_response(error: TableError, count: int) -> BatchResponse:
+    """The response for a request that failed as a whole: the same outcome for each of its `count` operations."""
     outcome = {
         "status": error.status,
         "code": error.code,
@@ -47,77 +47,85 @@ def failed(error: TableError, count: int) -> Answer:
         "applied": error.applied,
         "replayed": False,
     }
-    columns = [pa.repeat(pa.scalar(outcome.get(field.name), field.type), count) for field in ANSWER]
-    return Answer(pa.Table.from_arrays(columns, schema=ANSWER), error.retry_after_s)
+    columns = [pa.repeat(pa.scalar(outcome.get(field.name), field.type), count) for field in OUTCOMES]
+    return BatchResponse(pa.Table.from_arrays(columns, schema=OUTCOMES), error.retry_after_s)
 
 
-def settle(operations: pa.Table, send: Callable[[pa.Table], Answer], repeatable: pa.Array, budget: Budget) -> pa.Table:
-    """Ask, and ask again for the positions that may yet succeed, until none is left or the budget is spent.
+def send_with_retries(
+    operations: pa.Table, send: Callable[[pa.Table], BatchResponse], repeatable: pa.Array, budget: RetryBudget
+) -> pa.Table:
+    """Send operations, and retry those that may still succeed until none is left or the budget is spent.
 
-    `repeatable` says of each operation whether it may be sent again although it may have been applied. The
-    result has the columns of `ANSWER` and `retries`: how many times the operation was asked again. Operations
-    asked again keep their order, and so do those on one key.
+    Args:
+        operations: One row per operation, with a column `key`.
+        send: Sends a batch once.
+        repeatable: For each operation, whether it is safe to repeat although it may have been applied.
+        budget: The limits on retries. Its attempts are not counted for rows that were only `too_large`.
+
+    Returns:
+        The columns of `OUTCOMES` and `retries`, the number of retries of each operation. Retried operations keep
+        their order, and so do operations on one key.
     """
-    answer = send(operations)
-    again = _again(answer.rows, repeatable)
+    response = send(operations)
+    again = _may_retry(response.rows, repeatable)
     if not _any(again):
-        return answer.rows.append_column(_RETRIES, pa.repeat(pa.scalar(0, pa.uint16()), len(operations)))
+        return response.rows.append_column(_RETRIES, pa.repeat(pa.scalar(0, pa.uint16()), len(operations)))
     positions = pa.array(range(len(operations)), pa.int64())
-    return _ask_again(operations, positions, answer, send, repeatable, budget)
+    return _retry(operations, positions, response, send, repeatable, budget)
 
 
-def _ask_again(
+def _retry(
     operations: pa.Table,
     positions: pa.Array,
-    answer: Answer,
-    send: Callable[[pa.Table], Answer],
+    response: BatchResponse,
+    send: Callable[[pa.Table], BatchResponse],
     repeatable: pa.Array,
-    budget: Budget,
+    budget: RetryBudget,
 ) -> pa.Table:
-    settled: list[pa.Table] = []
+    finished: list[pa.Table] = []
     retries = 0
     while True:
-        again = _without_doubtful_keys(operations, _again(answer.rows, repeatable), answer.rows)
-        too_large = _only_too_large(answer.rows, again)
-        shrinks = too_large and not pc.all(again).as_py()
-        if not _any(again) or not (shrinks or budget.wait(answer.retry_after_s)):
-            settled.append(_settled(answer.rows, positions, retries))
+        again = _without_unknown_keys(operations, _may_retry(response.rows, repeatable), response.rows)
+        too_large = _all_too_large(response.rows, again)
+        progresses = too_large and not pc.all(again).as_py()
+        if not _any(again) or not (progresses or budget.wait(response.retry_after_s)):
+            finished.append(_finished(response.rows, positions, retries))
             break
-        settled.append(_settled(answer.rows.filter(pc.invert(again)), positions.filter(pc.invert(again)), retries))
+        finished.append(_finished(response.rows.filter(pc.invert(again)), positions.filter(pc.invert(again)), retries))
         operations, positions = operations.filter(again), positions.filter(again)
         repeatable = repeatable.filter(again)
-        answer = send(operations)
+        response = send(operations)
         retries += 1
-    return pa.concat_tables(settled).sort_by("position").drop_columns("position")
+    return pa.concat_tables(finished).sort_by("position").drop_columns("position")
 
 
-def _again(rows: pa.Table, repeatable: pa.Array) -> pa.ChunkedArray:
+def _may_retry(rows: pa.Table, repeatable: pa.Array) -> pa.ChunkedArray:
     retriable = pc.fill_null(rows["retriable"], False)
-    surely_not_applied = pc.fill_null(pc.equal(rows["applied"], "no"), False)
-    return pc.and_(retriable, pc.or_(surely_not_applied, repeatable))
+    not_applied = pc.fill_null(pc.equal(rows["applied"], "no"), False)
+    return pc.and_(retriable, pc.or_(not_applied, repeatable))
 
 
-def _without_doubtful_keys(operations: pa.Table, again: pa.ChunkedArray, rows: pa.Table) -> pa.ChunkedArray:
-    """After an operation that stays in doubt, later ones on its key are not sent either: order would be lost."""
-    doubtful = pc.and_(pc.fill_null(pc.equal(rows["applied"], "unknown"), False), pc.invert(again))
-    if not _any(doubtful) or not _any(again):
+def _without_unknown_keys(operations: pa.Table, again: pa.ChunkedArray, rows: pa.Table) -> pa.ChunkedArray:
+    """Exclude operations that follow one on the same key with unknown outcome: a retry would change their order."""
+    unknown = pc.and_(pc.fill_null(pc.equal(rows["applied"], "unknown"), False), pc.invert(again))
+    if not _any(unknown) or not _any(again):
         return again
     keys = [repr(key) for key in operations["key"].to_pylist()]
-    lost: set[str] = set()
-    kept: list[bool] = []
-    for key, is_doubtful, is_again in zip(keys, doubtful.to_pylist(), again.to_pylist(), strict=True):
-        if is_doubtful:
-            lost.add(key)
-        kept.append(is_again and key not in lost)
-    return pa.chunked_array([pa.array(kept, pa.bool_())])
+    blocked: set[str] = set()
+    retried: list[bool] = []
+    for key, is_unknown, is_retried in zip(keys, unknown.to_pylist(), again.to_pylist(), strict=True):
+        if is_unknown:
+            blocked.add(key)
+        retried.append(is_retried and key not in blocked)
+    return pa.chunked_array([pa.array(retried, pa.bool_())])
 
 
-def _only_too_large(rows: pa.Table, again: pa.ChunkedArray) -> bool:
-    """Whether what is left was merely beyond the size of one answer: the next one will hold more of it."""
+def _all_too_large(rows: pa.Table, again: pa.ChunkedArray) -> bool:
+    """Whether these operations failed only because the response was full: the next response has room for some."""
     return bool(pc.all(pc.fill_null(pc.equal(rows["code"].filter(again), "too_large"), False)).as_py())
 
 
-def _settled(rows: pa.Table, positions: pa.Array, retries: int) -> pa.Table:
+def _finished(rows: pa.Table, positions: pa.Array, retries: int) -> pa.Table:
     counted = rows.append_column(_RETRIES, pa.repeat(pa.scalar(retries, pa.uint16()), len(rows)))
     return counted.append_column("position", positions)
 

@@ -1,4 +1,4 @@
-"""How an executor reaches a service: a description that travels, and one client per Python worker."""
+"""The serializable description of a connection, and one shared client per process."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from tableside_client.tls import Tls
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Everything needed to open a client somewhere else. Names the token and files, holds no client."""
+    """Everything needed to open a client in another process. A job contains it in serialized form."""
 
     url: str
     credential: Credential = field(default_factory=Credential)
@@ -21,23 +21,24 @@ class Connection:
     tls: Tls = field(default_factory=Tls)
 
     def open(self) -> TableClient:
-        """A client of its own, which the caller closes."""
+        """Open a new client. The caller closes it."""
         return TableClient(
             self.url, credential=self.credential, tls=self.tls, timeout_s=self.timeout_s, retries=self.retries
         )
 
 
 _shared: dict[tuple[int, Connection], TableClient] = {}
-_opening = threading.Lock()
+_shared_lock = threading.Lock()
 
 
 def shared_client(connection: Connection) -> TableClient:
-    """The client of this process for the connection. It is kept: the pool of connections survives tasks and jobs.
+    """Return this process's client for a connection, opening it at first use.
 
-    A forked child does not use its parent's sockets, so the process is part of what it is kept under.
+    The client is never closed, so that its connection pool is reused across tasks and jobs. The process id is part of
+    the key, because a forked child must not use its parent's sockets.
     """
-    place = (os.getpid(), connection)
-    with _opening:
-        if place not in _shared:
-            _shared[place] = connection.open()
-        return _shared[place]
+    cache_key = (os.getpid(), connection)
+    with _shared_lock:
+        if cache_key not in _shared:
+            _shared[cache_key] = connection.open()
+        return _shared[cache_key]

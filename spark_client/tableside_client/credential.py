@@ -1,4 +1,4 @@
-"""Where the bearer token comes from: an argument, a file, or the environment. Never shown, never logged."""
+"""The bearer token: from an argument, a file or the environment. It is never part of a message or a `repr`."""
 
 import contextlib
 import os
@@ -9,26 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOKEN_VARIABLE = "TABLESIDE_TOKEN"  # noqa: S105 - the name of a variable, not a secret
-READ_AGAIN_S = 60.0
-"""How old a token that is sent may be: files are renewed minutes before what they held is refused."""
+REFRESH_INTERVAL_S = 60.0
+"""The maximum age of a cached token. Token files are renewed minutes before the old token expires."""
 
 
 class CredentialError(ValueError):
-    """A token that cannot be read, or that no header can carry; the message has nothing of it."""
+    """A token that cannot be read, or is not valid in a header. The message does not contain the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A reference to a bearer token, resolved where the request is made."""
+    """A reference to a bearer token, resolved in the process that sends the requests."""
 
     literal: str | None = field(default=None, repr=False)
     path: str | None = None
     variable: str = TOKEN_VARIABLE
 
     def read(self) -> str | None:
-        """The token as it is now, or None where none is configured.
+        """Read the current token; None if no token is configured.
 
-        One that no header can carry is refused here: an HTTP library's own refusal would quote it.
+        Raises `CredentialError` for a token with invalid characters here, because the error of an HTTP library would
+        quote it.
         """
         if self.literal is not None:
             return _checked(self.literal, "the token")
@@ -37,44 +38,47 @@ class Credential:
         return _checked(os.environ.get(self.variable, ""), f"the token in {self.variable}")
 
 
-class HeldToken:
-    """The token of a client that lives long: read at first, every `READ_AGAIN_S`, and when it is refused.
+class RefreshingToken:
+    """A cached token for a long-lived client: read at creation, every `REFRESH_INTERVAL_S`, and after a 401.
 
-    Between two readings it is not looked at, so that a file is not read for each request. While a file cannot be
-    read, the token that it held is sent on, until the service refuses it.
+    The cache saves reading the file for each request. While the file cannot be read, the last token is still used,
+    until the service rejects it.
     """
 
     def __init__(self, credential: Credential, clock: Callable[[], float] = time.monotonic) -> None:
         self._credential = credential
         self._clock = clock
         self._due = 0.0
-        # In a list, so that what shows the members of an object does not show the token as one of them.
-        self._held: list[str | None] = []
+        # In a list, so that tools that print the attributes of an object do not print the token.
+        self._cached: list[str | None] = []
         self._read()
 
     def current(self) -> str | None:
-        """The token to send now."""
+        """Return the token to send, reading it again if it is due."""
         if self._clock() >= self._due:
-            self._due = self._clock() + READ_AGAIN_S  # even if this fails: one look a minute
+            self._due = self._clock() + REFRESH_INTERVAL_S  # also if this fails: one attempt per interval
             with contextlib.suppress(CredentialError):
                 self._read()
-        return self._held[0]
+        return self._cached[0]
 
-    def differs_from(self, refused: str | None) -> bool:
-        """Read anew: whether there is now another token than the one refused, which another thread may have read."""
+    def reload_differs(self, rejected: str | None) -> bool:
+        """Read the token again, and return whether it differs from the rejected one.
+
+        Another thread may have read the new token before.
+        """
         self._read()
-        return self._held[0] != refused
+        return self._cached[0] != rejected
 
     def _read(self) -> None:
-        self._held = [self._credential.read()]
-        self._due = self._clock() + READ_AGAIN_S
+        self._cached = [self._credential.read()]
+        self._due = self._clock() + REFRESH_INTERVAL_S
 
 
 def _text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:  # It would hold what was read.
-        raise CredentialError(f"the token in {path} is no text") from None
+    except UnicodeDecodeError:  # The original error contains the file's content.
+        raise CredentialError(f"the token in {path} is not text") from None
     except OSError as error:
         raise CredentialError(f"the token in {path} cannot be read: {error.strerror}") from error
 

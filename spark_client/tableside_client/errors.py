@@ -1,22 +1,29 @@
-"""What the client raises. Knows the service's problem documents, and nothing of HTTP or Spark."""
+"""`TableError`, and its construction from problem documents."""
 
 from collections.abc import Mapping
 from typing import Any
 
 UNREACHABLE = "service_unreachable"
-"""The code of a request that brought no answer: refused, cut off, or timed out on the way."""
+"""The code if there is no response: the connection was refused, was interrupted, or timed out."""
 
 TLS_REFUSED = "tls_refused"
-"""The code of a request for which there was no connection, since one side refuses the other's certificate."""
+"""The code if one side of the TLS handshake rejects the other's certificate."""
 
 _RETRIABLE = {429: "throttled", 502: "bad_gateway", 503: "overloaded", 504: "deadline_exceeded"}
 
 
 class TableError(Exception):
-    """A request, or one operation, that failed.
+    """A failed request or operation.
 
-    `retriable` says whether asking again may help, `applied` is `"no"` or `"unknown"`: whether a write may
-    have happened. `status` is 0 where no answer came at all (`code` is then `service_unreachable` or `tls_refused`).
+    Attributes:
+        table: The name of the table, or None.
+        code: The service's problem code, such as `record_not_found`; `service_unreachable` or `tls_refused` if there
+            was no response.
+        status: The HTTP status; 0 if there was no response.
+        detail: The cause, in words.
+        retriable: True if a retry may succeed.
+        applied: `"no"` if a write certainly changed nothing, `"unknown"` if it may have been applied.
+        retry_after_s: The time to wait before a retry, in seconds, if the service sent one.
     """
 
     def __init__(
@@ -61,10 +68,10 @@ def _rebuild(
 def from_problem(
     table: str | None, status: int, problem: Mapping[str, Any] | None, retry_after: str | None
 ) -> TableError:
-    """The error in a problem document; without one (a proxy answered), the status has to serve."""
+    """Build the error of a problem document. Without a document (a proxy's response), use the status alone."""
     if problem is None or "code" not in problem:
         return _from_status(table, status, _seconds(retry_after))
-    stated = problem.get("retry_after_s")
+    seconds = problem.get("retry_after_s")
     return TableError(
         table,
         str(problem["code"]),
@@ -72,7 +79,7 @@ def from_problem(
         str(problem.get("detail") or problem.get("title") or ""),
         retriable=bool(problem.get("retriable", False)),
         applied=str(problem.get("applied", "unknown")),
-        retry_after_s=float(stated) if isinstance(stated, int | float) else _seconds(retry_after),
+        retry_after_s=float(seconds) if isinstance(seconds, int | float) else _seconds(retry_after),
     )
 
 
@@ -81,7 +88,7 @@ def _from_status(table: str | None, status: int, retry_after_s: float | None) ->
         table,
         "too_large" if status == 413 else _RETRIABLE.get(status, "unexpected_answer"),
         status,
-        f"an answer with status {status} that is not the service's own",
+        f"a response with status {status} that is not from the service",
         retriable=status in _RETRIABLE,
         applied="no" if 300 <= status < 400 or status in (401, 403, 404, 405, 413, 415, 429) else "unknown",
         retry_after_s=retry_after_s,
@@ -91,5 +98,5 @@ def _from_status(table: str | None, status: int, retry_after_s: float | None) ->
 def _seconds(retry_after: str | None) -> float | None:
     try:
         return None if retry_after is None else max(0.0, float(retry_after))
-    except ValueError:  # a date: the service never sends one, and a proxy's clock is not ours
+    except ValueError:  # An HTTP date: the service never sends one, and the clock of a proxy may differ.
         return None

@@ -1,4 +1,4 @@
-"""How often and how long to ask again. Pure but for the clock, the sleep and the dice, which are arguments."""
+"""Limits and backoff of retries."""
 
 import random
 import time
@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Bounds on asking again: in attempts (the first included) and in seconds of one call as a whole."""
+    """Limits on the retries of one request.
+
+    Waits grow exponentially with full jitter, and are at least as long as the service's `Retry-After`.
+
+    Attributes:
+        attempts_max: The maximum number of attempts, including the first.
+        first_s: The upper limit of the first wait, in seconds. It doubles with each attempt.
+        longest_s: The upper limit of every wait, in seconds.
+        total_s: The maximum time of the request with all its attempts, in seconds.
+    """
 
     attempts_max: int = 8
     first_s: float = 0.1
@@ -19,11 +28,11 @@ class Retries:
 DEFAULT_RETRIES = Retries()
 
 
-class Budget:
-    """What is left of the attempts and the time of one call.
+class RetryBudget:
+    """The remaining attempts and time of one request.
 
     Waits grow exponentially with full jitter ("Exponential Backoff And Jitter", Brooker 2015), and are never
-    shorter than what the service asked for.
+    shorter than the service's `Retry-After`.
     """
 
     def __init__(
@@ -31,17 +40,17 @@ class Budget:
         retries: Retries,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        dice: Callable[[], float] = random.random,
+        uniform: Callable[[], float] = random.random,
     ) -> None:
         self._retries = retries
         self._clock = clock
         self._sleep = sleep
-        self._dice = dice
+        self._uniform = uniform
         self._deadline = clock() + retries.total_s
         self._attempts = 1
 
     def wait(self, retry_after_s: float | None) -> bool:
-        """Wait before the next attempt; False, at once, where none is left within the bounds."""
+        """Wait before the next attempt. Returns False without waiting if the attempts or the time are used up."""
         if self._attempts >= self._retries.attempts_max:
             return False
         pause_s = max(self._backoff_s(), retry_after_s or 0.0)
@@ -53,4 +62,4 @@ class Budget:
 
     def _backoff_s(self) -> float:
         ceiling_s = min(self._retries.longest_s, self._retries.first_s * 2.0 ** (self._attempts - 1))
-        return ceiling_s * self._dice()
+        return ceiling_s * self._uniform()

@@ -1,7 +1,4 @@
-"""How a client proves the service's name, and its own: files of certificates, read where the request is made.
-
-Knows the ssl module, and neither HTTP nor Spark.
-"""
+"""TLS: certificate files, an SSL context that reloads them, and messages for failed handshakes."""
 
 import os
 import ssl
@@ -13,7 +10,7 @@ CA_VARIABLE = "TABLESIDE_CA_FILE"
 CERTIFICATE_VARIABLE = "TABLESIDE_CERTIFICATE_FILE"
 KEY_VARIABLE = "TABLESIDE_KEY_FILE"
 
-_FINAL = {
+_PERMANENT_ALERTS = {
     "access denied",
     "bad certificate",
     "certificate expired",
@@ -26,20 +23,22 @@ _FINAL = {
     "unknown ca",
     "unsupported certificate",
 }
-"""The alerts of a service that refuses this client for good, all of them before it reads a request."""
+"""TLS alerts that reject this client permanently. The service sends them before it reads a request."""
 
 
 class TlsFileError(ValueError):
-    """A file of certificates or of a key that cannot be used; the message names it."""
+    """A certificate or key file that cannot be read or used. The message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Names of PEM files, which are looked for where the request is made; only the names travel with a job.
+    """Paths of PEM files, which are read in the process that sends the requests. A job contains only the paths.
 
-    `ca_file` holds the authorities that the service's certificate may come from, instead of the usual ones.
-    `certificate_file` is shown to a service that asks for one; its key is in `key_file`, or in the same file. What is
-    not given is taken from `TABLESIDE_CA_FILE`, `TABLESIDE_CERTIFICATE_FILE` and `TABLESIDE_KEY_FILE`, there.
+    Attributes:
+        ca_file: The authorities that may sign the service's certificate, in place of the system's.
+            Default: the variable `TABLESIDE_CA_FILE`.
+        certificate_file: The client's certificate, if the service requires one. Default: `TABLESIDE_CERTIFICATE_FILE`.
+        key_file: The key of the certificate, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
     """
 
     ca_file: str | None = None
@@ -50,93 +49,93 @@ class Tls:
         if self.key_file is not None and self.certificate_file is None:
             raise ValueError("key_file is the key of a certificate_file, which is not given")
 
-    def refuse_plain(self, url: str) -> None:
-        """Raise where files are given, and the address is one whose connections are never encrypted."""
+    def require_https(self, url: str) -> None:
+        """Raise `ValueError` if files are given for an address that is not `https://`."""
         if self != Tls() and not url.startswith("https://"):
             raise ValueError("ca_file, certificate_file and key_file are for an address that begins with https://")
 
-    def here(self) -> "Tls":
-        """The same, with what this process's environment names where nothing is given."""
-        own = self.certificate_file is None  # a key belongs to its certificate: both are given, or neither
+    def with_environment(self) -> "Tls":
+        """Return a copy with the defaults from this process's environment."""
+        use_default_key = self.certificate_file is None  # certificate and key come from the same source
         return Tls(
             self.ca_file or os.environ.get(CA_VARIABLE) or None,
             self.certificate_file or os.environ.get(CERTIFICATE_VARIABLE) or None,
-            (os.environ.get(KEY_VARIABLE) or None) if own else self.key_file,
+            (os.environ.get(KEY_VARIABLE) or None) if use_default_key else self.key_file,
         )
 
 
-class FreshContext(ssl.SSLContext):
-    """A context whose every new connection uses the files as they are by then.
+class ReloadingContext(ssl.SSLContext):
+    """An SSL context that reloads changed files before each new connection.
 
-    Certificates that are renewed in place need no new client. While new files cannot be used, as when the
-    certificate is there and its key not yet, connections are made with what was read before.
+    Certificates can be reloaded in place without a new client. While the new files cannot be used, for example because
+    the key has not been replaced yet, connections use the previous files.
     """
 
     def __new__(cls, *_: Any) -> Self:
-        """Make the context that HTTP libraries look at; connections are made by the one within."""
+        """Create the context that the HTTP library sees. Connections use the inner context."""
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
-    def __init__(self, tls: Tls, usual: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(self, tls: Tls, default: Callable[[], ssl.SSLContext]) -> None:
         self._tls = tls
-        self._usual = usual
+        self._default = default
         self._protocols: list[str] = []
-        self._seen = _states(tls)
-        self._inner = _context(tls, usual)
+        self._loaded = _fingerprints(tls)
+        self._inner = _context(tls, default)
 
     def set_alpn_protocols(self, alpn_protocols: Any) -> None:
-        """Keep what the HTTP library wants to speak, for this context and those to come."""
+        """Store the HTTP library's ALPN protocols for this inner context and later ones."""
         self._protocols = list(alpn_protocols)
         self._inner.set_alpn_protocols(self._protocols)
 
-    def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
-        """Begin a connection."""
-        self._renew()
-        return self._inner.wrap_socket(*arguments, **named)
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """Start a connection."""
+        self._reload()
+        return self._inner.wrap_socket(*arguments, **options)
 
-    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
-        """Begin a connection within another, as through a proxy that is itself asked by TLS."""
-        self._renew()
-        return self._inner.wrap_bio(*arguments, **named)
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Start a connection inside another one, for example through an HTTPS proxy."""
+        self._reload()
+        return self._inner.wrap_bio(*arguments, **options)
 
-    def _renew(self) -> None:
-        states = _states(self._tls)
-        if states == self._seen:
+    def _reload(self) -> None:
+        fingerprints = _fingerprints(self._tls)
+        if fingerprints == self._loaded:
             return
         try:
-            renewed = _context(self._tls, self._usual)
+            reloaded = _context(self._tls, self._default)
         except TlsFileError:
             return
-        renewed.set_alpn_protocols(self._protocols)
-        self._inner, self._seen = renewed, states
+        reloaded.set_alpn_protocols(self._protocols)
+        self._inner, self._loaded = reloaded, fingerprints
 
 
-def refusal(error: BaseException, tls: Tls) -> str | None:
-    """Why TLS's checks ended a connection, in words; None where asking again may help, or it was not TLS."""
+def rejection_reason(error: BaseException, tls: Tls) -> str | None:
+    """Describe a permanent TLS failure. Returns None if a retry may help, or the failure is not from TLS."""
     match _ssl_error(error):
         case ssl.SSLCertVerificationError() as cause:
-            return f"the service's certificate is refused: {cause.verify_message} ({_trusted(tls)})"
+            return f"the service's certificate is refused: {cause.verify_message} ({_ca_text(tls)})"
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
             return "the service answers at this address without TLS"
-        case ssl.SSLError(reason=str(reason)) if _alert(reason) in _FINAL:
-            return f"the service refuses the connection: {_alert(reason)} ({_shown(tls)})"
+        case ssl.SSLError(reason=str(reason)) if _alert(reason) in _PERMANENT_ALERTS:
+            return f"the service refuses the connection: {_alert(reason)} ({_certificate_text(tls)})"
     return None
 
 
-def doubt(tls: Tls) -> str:
-    """What to think of where a service ends a connection and says nothing: not all say that they refuse a client."""
-    return f"a service that asks for certificates may end connections so: {_shown(tls)}"
+def disconnect_hint(tls: Tls) -> str:
+    """A hint for a connection that the service closed without an alert: some services reject a client that way."""
+    return f"a service that requires client certificates may close connections like this: {_certificate_text(tls)}"
 
 
 def _alert(reason: str) -> str:
-    """An alert in words, of OpenSSL's name for it, such as TLSV13_ALERT_CERTIFICATE_REQUIRED."""
+    """The words of an alert in an OpenSSL name such as TLSV13_ALERT_CERTIFICATE_REQUIRED."""
     return reason.partition("ALERT_")[2].replace("_", " ").lower()
 
 
-def _trusted(tls: Tls) -> str:
-    return f"ca_file is {tls.ca_file}" if tls.ca_file else "no ca_file is given: the usual authorities are trusted"
+def _ca_text(tls: Tls) -> str:
+    return f"ca_file is {tls.ca_file}" if tls.ca_file else "no ca_file is given: the system's authorities are trusted"
 
 
-def _shown(tls: Tls) -> str:
+def _certificate_text(tls: Tls) -> str:
     return f"certificate_file is {tls.certificate_file}" if tls.certificate_file else "no certificate_file is given"
 
 
@@ -146,63 +145,63 @@ def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
     return error
 
 
-def _context(tls: Tls, usual: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    context = usual() if tls.ca_file is None else _trusting(tls.ca_file)
+def _context(tls: Tls, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    context = default() if tls.ca_file is None else _context_with_ca(tls.ca_file)
     if tls.certificate_file is not None:
         _load(context, tls.certificate_file, tls.key_file)
     return context
 
 
-def _trusting(ca_file: str) -> ssl.SSLContext:
-    _refuse_unreadable("ca_file", ca_file)
+def _context_with_ca(ca_file: str) -> ssl.SSLContext:
+    _require_readable("ca_file", ca_file)
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
-        raise TlsFileError(f"the ca_file {ca_file} cannot be used: {_why(error)}") from None
+        raise TlsFileError(f"the ca_file {ca_file} cannot be used: {_reason(error)}") from None
 
 
 def _load(context: ssl.SSLContext, certificate_file: str, key_file: str | None) -> None:
-    _refuse_unreadable("certificate_file", certificate_file)
+    _require_readable("certificate_file", certificate_file)
     if key_file is not None:
-        _refuse_unreadable("key_file", key_file)
+        _require_readable("key_file", key_file)
     files = f"the certificate_file {certificate_file}" + ("" if key_file is None else f" with the key_file {key_file}")
     try:
-        context.load_cert_chain(certificate_file, key_file, password=_refuse_passphrase)
+        context.load_cert_chain(certificate_file, key_file, password=_reject_passphrase)
     except ssl.SSLError as error:
-        raise TlsFileError(f"{files} cannot be used: {_why(error)}") from None
+        raise TlsFileError(f"{files} cannot be used: {_reason(error)}") from None
     except _PassphraseError:
         raise TlsFileError(f"{files} cannot be used: a key with a passphrase is not supported") from None
 
 
-def _refuse_unreadable(what: str, path: str) -> None:
-    """Name the file: the ssl module's own error does not."""
+def _require_readable(name: str, path: str) -> None:
+    """Raise an error that names the file, unlike the error of the ssl module."""
     try:
         with open(path, "rb"):
             pass
     except OSError as error:
-        raise TlsFileError(f"the {what} {path} cannot be read: {error.strerror}") from None
+        raise TlsFileError(f"the {name} {path} cannot be read: {error.strerror}") from None
 
 
-def _why(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words; it has none for what is no PEM file at all."""
-    return (error.reason or "no PEM file").replace("_", " ").lower()
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words. It has no reason for a file that is not PEM."""
+    return (error.reason or "not a PEM file").replace("_", " ").lower()
 
 
 class _PassphraseError(Exception):
-    """A key asks for its passphrase, which the ssl module would ask the terminal for."""
+    """The key has a passphrase. Without this error, the ssl module would ask for it on the terminal."""
 
 
-def _refuse_passphrase() -> str:
+def _reject_passphrase() -> str:
     raise _PassphraseError
 
 
-def _states(tls: Tls) -> tuple[tuple[int, int, int] | None, ...]:
-    return tuple(_state(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path is not None)
+def _fingerprints(tls: Tls) -> tuple[tuple[int, int, int] | None, ...]:
+    return tuple(_fingerprint(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path is not None)
 
 
-def _state(path: str) -> tuple[int, int, int] | None:
+def _fingerprint(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -1,4 +1,4 @@
-"""Which trace a request belongs to, where the executor has one. Needs nothing to be installed."""
+"""Trace context of requests, from OpenTelemetry or the environment. OpenTelemetry need not be installed."""
 
 import os
 import re
@@ -10,12 +10,12 @@ _STATE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,511}")
 
 
 def trace_headers(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The headers that let the service continue a trace: of OpenTelemetry's current span, or of TRACEPARENT.
+    """The headers `traceparent` and `tracestate`: of OpenTelemetry's current span, or of the environment.
 
-    The variables TRACEPARENT and TRACESTATE are what a job's launcher may have set for the executor. Where there is
-    neither, or what stands there is not what it should be, there are no headers.
+    A job's launcher may set the variables TRACEPARENT and TRACESTATE for its executors. There are no headers if neither
+    a span nor a valid TRACEPARENT exists.
     """
-    # Whoever has a span has imported this; nobody else is to pay for it.
+    # A program with a current span has imported this module. Other programs should not pay for the import.
     if "opentelemetry.trace" in sys.modules and (current := _current()):
         return current
     parent, state = environment.get("TRACEPARENT", ""), environment.get("TRACESTATE", "")

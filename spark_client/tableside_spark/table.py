@@ -56,7 +56,7 @@ class Table:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", service_url(self.url))
-        self._tls().refuse_plain(self.url)
+        self._tls().require_https(self.url)
         if self.in_flight_max < 1:
             raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
 

@@ -7,7 +7,7 @@ import pytest
 
 from tableside_client import batch_retry, wire
 from tableside_client.errors import TableError
-from tableside_client.retries import Budget, Retries
+from tableside_client.retries import Retries, RetryBudget
 
 Outcome = dict[str, object]
 
@@ -16,27 +16,29 @@ BUSY: Outcome = {"status": 503, "code": "store_unavailable", "retriable": True, 
 DOUBT: Outcome = BUSY | {"applied": "unknown"}
 WRONG: Outcome = {"status": 422, "code": "invalid_operation", "retriable": False, "applied": "no", "replayed": False}
 
-Send = Callable[[pa.Table], batch_retry.Answer]
+Send = Callable[[pa.Table], batch_retry.BatchResponse]
 
 
-def budget(waits: list[float], attempts_max: int = 5) -> Budget:
-    return Budget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, sleep=waits.append, dice=lambda: 1.0)
+def budget(waits: list[float], attempts_max: int = 5) -> RetryBudget:
+    return RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, sleep=waits.append, uniform=lambda: 1.0)
 
 
 def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> Send:
     """Answer each key with its next scripted outcome."""
 
-    def send(operations: pa.Table) -> batch_retry.Answer:
+    def send(operations: pa.Table) -> batch_retry.BatchResponse:
         keys = operations["key"].to_pylist()
         asked.append(keys)
-        return batch_retry.Answer(pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=batch_retry.ANSWER))
+        return batch_retry.BatchResponse(
+            pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=batch_retry.OUTCOMES)
+        )
 
     return send
 
 
 def settle(op: str, keys: list[str], send: Send, waits: list[float]) -> pa.Table:
     operations = pa.table({"key": pa.array(keys, pa.string())})
-    return batch_retry.settle(operations, send, wire.repeatable(operations, op, False, False), budget(waits))
+    return batch_retry.send_with_retries(operations, send, wire.repeatable(operations, op, False, False), budget(waits))
 
 
 def test_only_positions_that_may_yet_succeed_are_asked_again_and_answers_keep_their_places() -> None:
@@ -72,13 +74,13 @@ def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
     waits: list[float] = []
     operations = pa.table({"key": ["a", "b"]})
     repeatable = wire.repeatable(operations, "get", False, False)
-    answer = batch_retry.settle(
-        operations, lambda part: batch_retry.failed(error, len(part)), repeatable, budget(waits, 3)
+    answer = batch_retry.send_with_retries(
+        operations, lambda part: batch_retry.failed_response(error, len(part)), repeatable, budget(waits, 3)
     )
     assert waits == [7.0, 7.0]
     assert answer["code"].to_pylist() == ["throttled", "throttled"]
     assert answer["retries"].to_pylist() == [2, 2]
-    spent = Budget(Retries(9, 1.0, 1.0, 5.0), clock=lambda: 0.0, sleep=waits.append, dice=lambda: 0.0)
+    spent = RetryBudget(Retries(9, 1.0, 1.0, 5.0), clock=lambda: 0.0, sleep=waits.append, uniform=lambda: 0.0)
     assert not spent.wait(6.0)
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from servers.process import free_port
 from support.running import Service
-from tableside_client.client import _Bearer
 from tableside_client.connection import Connection
-from tableside_client.credential import READ_AGAIN_S, Credential, CredentialError, HeldToken
+from tableside_client.credential import REFRESH_INTERVAL_S, Credential, CredentialError, RefreshingToken
 from tableside_client.errors import UNREACHABLE
 from tableside_client.retries import Retries
+from tableside_client.transport import _BearerAuth
 from tableside_client.wire import read_stream, stream_bytes
 from tableside_spark import TableClient, TableError
 
@@ -176,7 +176,7 @@ def test_a_write_that_is_sent_elsewhere_is_no_success(status: int) -> None:
             lambda: client.delete("t", "a"),
             lambda: client.batch("t", pa.table({"key": ["a"]}), op="delete"),
         ):
-            with pytest.raises(TableError, match=f"status {status} that is not the service's own") as caught:
+            with pytest.raises(TableError, match=f"status {status} that is not from the service") as caught:
                 write()
             assert (caught.value.retriable, caught.value.applied) == (False, "no")
         assert (len(asked), wrongly_asked) == (4, [])
@@ -214,7 +214,7 @@ def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path)
 def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
-    signing = _Bearer(Credential(path=str(path)))
+    signing = _BearerAuth(Credential(path=str(path)))
     first, second = (httpx.Request("GET", "http://127.0.0.1/") for _ in range(2))
     flows = [signing.auth_flow(request) for request in (first, second)]
     assert [next(flow).headers["Authorization"] for flow in flows] == ["Bearer old"] * 2
@@ -241,33 +241,33 @@ def test_a_file_is_read_again_after_a_minute_and_not_before(tmp_path: Path) -> N
     path = tmp_path / "token"
     path.write_text("first")
     now = [0.0]
-    token = HeldToken(Credential(path=str(path)), lambda: now[0])
+    token = RefreshingToken(Credential(path=str(path)), lambda: now[0])
     path.write_text("second")
-    now[0] = READ_AGAIN_S - 1
+    now[0] = REFRESH_INTERVAL_S - 1
     assert token.current() == "first"
-    now[0] = READ_AGAIN_S
+    now[0] = REFRESH_INTERVAL_S
     assert token.current() == "second"
     path.write_text("third")
-    now[0] = 2 * READ_AGAIN_S - 1
+    now[0] = 2 * REFRESH_INTERVAL_S - 1
     assert token.current() == "second"
-    assert READ_AGAIN_S <= 60  # Kubernetes renews two minutes or more before the old one is refused.
+    assert REFRESH_INTERVAL_S <= 60  # Kubernetes renews two minutes or more before the old one is refused.
 
 
 def test_while_a_file_is_away_its_token_is_sent_on_until_it_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first")
     now = [0.0]
-    token = HeldToken(Credential(path=str(path)), lambda: now[0])
+    token = RefreshingToken(Credential(path=str(path)), lambda: now[0])
     path.unlink()
-    now[0] = READ_AGAIN_S
+    now[0] = REFRESH_INTERVAL_S
     assert token.current() == "first"
     path.write_text("second")
     assert token.current() == "first"  # It looks once a minute, not at each request.
     path.unlink()
     with pytest.raises(CredentialError, match="No such file"):
-        token.differs_from("first")
+        token.reload_differs("first")
     path.write_text("second")
-    assert token.differs_from("first")
+    assert token.reload_differs("first")
     assert token.current() == "second"
 
 

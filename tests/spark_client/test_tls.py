@@ -197,10 +197,10 @@ def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, t
     stranger = Authority(tmp_path, "other").sign("stranger", ())
     copy(stranger, held)
     with TableClient(site.asking, retries=QUICK, **files(site, held)) as client:
-        with pytest.raises(TableError, match="may end connections so"):
+        with pytest.raises(TableError, match="may close connections like this"):
             client.put("t", "r", {"n": 1})
         shutil.copy(site.client.certificate, held.certificate)  # The key is still the other's: half renewed.
-        with pytest.raises(TableError, match="may end connections so"):
+        with pytest.raises(TableError, match="may close connections like this"):
             client.put("t", "r", {"n": 1})
         copy(site.client, held)
         client.put("t", "r", {"n": 2})

@@ -74,7 +74,7 @@ def _tls(given: dict[str, Any]) -> Tls:
 def _connected(url: str, credential: Credential, tls: Tls) -> Iterator[TableClient]:
     """Open a client; what fails is told in one line, and the exit code is 1."""
     try:
-        tls.refuse_plain(url)
+        tls.require_https(url)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     try:

@@ -37,7 +37,7 @@ def place_of(options: Mapping[str, str]) -> Place:
         raise ValueError("the option table names the table")
     tls = Tls(given.get("ca_file"), given.get("certificate_file"), given.get("key_file"))
     connection = Connection(service_url(given.get("url", "")), Credential(path=given.get("token_file")), tls=tls)
-    tls.refuse_plain(connection.url)
+    tls.require_https(connection.url)
     facts = table_facts(connection, table)
     named = tuple(name.strip() for name in given.get("key", "").split(",") if name.strip())
     keys = named or tuple(name or "key" for name in facts.key_names)

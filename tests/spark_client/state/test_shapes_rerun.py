@@ -16,7 +16,7 @@ from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
 from spark_client.state.trouble import failing, failing_once, has_come, order
 from support.running import Service
-from tableside_client.client import Record
+from tableside_client.results import Record
 from tableside_spark import TableClient, TableError
 
 pytestmark = [

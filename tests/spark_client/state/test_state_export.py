@@ -47,7 +47,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
 @pytest.fixture(scope="module")
 def spark(client: TableClient) -> Iterator[SparkSession]:
     ensure_jar(ensure_javac())
-    with state_session("local[2]", settings(str(client._http.base_url), "pair")) as started:
+    with state_session("local[2]", settings(str(client._transport.url), "pair")) as started:
         yield started
 
 

@@ -196,7 +196,7 @@ def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkey
 
 
 def test_a_table_that_is_not_there_is_refused(client: TableClient) -> None:
-    with State(str(client._http.base_url), "none") as state, pytest.raises(TableError, match="table_not_found"):
+    with State(str(client._transport.url), "none") as state, pytest.raises(TableError, match="table_not_found"):
         state.queries()
 
 
