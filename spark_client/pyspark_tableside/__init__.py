@@ -1,4 +1,4 @@
-"""Where Spark finds the format `tableside`: it looks into every installed module named `pyspark_…`."""
+"""The entry point for Spark: it finds the data source `tableside` in installed modules named `pyspark_*`."""
 
 from tableside_spark.datasource.source import TablesideSource as DefaultSource
 

@@ -1,7 +1,6 @@
-"""Tableside for Spark: join frames with tables, write frames to them, and send rows to partitions of a topic.
+"""Tableside for Spark: join DataFrames with tables, write DataFrames to tables, and route rows to Kafka partitions.
 
-Importing this needs neither Spark nor the service; executors need no more than it, PySpark and this machine's
-network.
+Importing this package requires neither Spark nor a running service. Executors need only this package and PySpark.
 """
 
 from typing import TYPE_CHECKING
@@ -48,7 +47,10 @@ __all__ = [
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the format `tableside` known to the session, where it has not been found by itself."""
+    """Register the data source `tableside` with a session.
+
+    Sessions find the data source without this call if they search for installed data sources.
+    """
     from tableside_spark.datasource.source import TablesideSource
 
     spark.dataSource.register(TablesideSource)

@@ -1,8 +1,8 @@
-"""`multicast`: what a Spark program calls. Reads the caller's arguments; imports Spark only when it is used."""
+"""`multicast`: one row for each partition that a row belongs to. It imports Spark only when it is called."""
 
 from typing import TYPE_CHECKING
 
-from tableside_spark.partitioning.partitioner import Partitioning, StreamPartitioner
+from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -12,7 +12,7 @@ PARTITIONS_MAX = 100_000
 
 def multicast(
     frame: "DataFrame",
-    partitions: "StreamPartitioner | Partitioning | Column",
+    partitions: "StreamPartitioner | PartitionFunction | Column",
     *,
     num_partitions: int,
     topic: str,
@@ -20,26 +20,46 @@ def multicast(
     value: str | None = "value",
     observed: "str | Observation | None" = None,
 ) -> "DataFrame":
-    """The frame, batch or streaming, with one row for each partition that a row is for, named in `partition`.
+    """Copy each row to the partitions of a Kafka topic that it belongs to.
 
-    Kafka's sink reads that column; it is null for a record whose partition Kafka is to choose. Rows for no
-    partition are gone. `partitions` says which they are: a `StreamPartitioner` or a function like its
-    `partitions` runs in Python, in Arrow batches, and is given `topic` and what the columns `key` and `value`
-    hold (None for a column that is None: what it need not see is not sent to it). A column of arrays of integers
-    is evaluated in the JVM alone: `[]` drops, null or `[-1]` broadcasts, `[null]` leaves it to Kafka.
+    The result has a column `partition`, which Spark's Kafka sink reads; null leaves the choice of the partition to
+    Kafka. A row that belongs to no partition is dropped.
 
-    `num_partitions` (at most `PARTITIONS_MAX`) is what the topic has when the query starts. A partition beyond
-    it fails the query.
+    Args:
+        frame: A batch or streaming DataFrame.
+        partitions: Either a `StreamPartitioner` or a function with the signature of its method `partitions`, which runs
+            in Python on Arrow batches; or a column of arrays of integers, which is evaluated in the JVM only. In
+            arrays, `[]` drops the row, null or `[-1]` broadcasts it, and `[null]` leaves the choice to Kafka.
+        num_partitions: The number of the topic's partitions when the query starts, from 1 to 100,000. A partition
+            outside of this range fails the query.
+        topic: The topic's name, passed to the partitioner.
+        key: The column that the partitioner receives as the key. With None, it receives None, and no column is
+            sent to Python.
+        value: The column that the partitioner receives as the value, like `key`.
+        observed: The name of the observed metrics `rows`, `dropped` and `records` (rows of the result, copies counted),
+            or an `Observation`, which returns them to a batch job. Default: `multicast_` and the topic's name.
 
-    `observed` names the metrics `rows`, `dropped` and `records` (rows that are left, copies counted), by
-    default `multicast_` and the topic; an `Observation` gives them to a batch job.
+    Returns:
+        The DataFrame with the column `partition`, and one row per copy.
+
+    Raises:
+        TypeError: `topic` is not a string, or `num_partitions` is not an integer.
+        ValueError: `num_partitions` is out of range.
+
+    Example:
+        ```python
+        def by_region(topic, key, value, num_partitions):
+            return BROADCAST if key is None else [int(key) % num_partitions]
+
+        multicast(frame, by_region, num_partitions=12, topic="orders").write.format("kafka")
+        ```
     """
-    from tableside_spark.plan.fan_out import Multicast, copied
+    from tableside_spark.plan.fan_out import MulticastOptions, multicast_frame
 
     if not isinstance(topic, str):
         raise TypeError(f"topic is the name of one, not {type(topic).__name__}")
     name = f"multicast_{topic}" if observed is None else observed
-    return copied(frame, partitions, Multicast(topic, _count(num_partitions), key, value, name))
+    return multicast_frame(frame, partitions, MulticastOptions(topic, _count(num_partitions), key, value, name))
 
 
 def _count(num_partitions: object) -> int:

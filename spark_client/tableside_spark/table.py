@@ -1,4 +1,4 @@
-"""`Table`: what a Spark program holds. Reads the caller's arguments; imports Spark only when it is used."""
+"""`Table`, the main class of the package. It imports Spark only when a method is called."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,35 +10,54 @@ from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
 from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.plan.table_schema import table_facts
-from tableside_spark.write.summary import Totals, WriteStats
+from tableside_spark.plan.table_schema import fetch_table_schema
+from tableside_spark.write.summary import WriteStats, WriteTotals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tableside_spark.partitioning.partitioner import Partitioning, StreamPartitioner
+    from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
     from tableside_spark.write.request import WriteRequest
-    from tableside_spark.write.tokens import Given
+    from tableside_spark.write.tokens import TokenArgument
 
 WriteResult: TypeAlias = Any
-"""A `WriteSummary` of a batch frame, a `StreamWrite` of a streaming one."""
+"""A `WriteSummary` for a batch DataFrame, a `StreamWrite` for a streaming one."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a service, for frames of classic PySpark and of Spark Connect.
+    """A table of a service, for DataFrames of classic PySpark and of Spark Connect.
 
-    `url` has to be reachable from the driver and from every executor; without it, `TABLESIDE_URL` of the driver
-    says where. The bearer token is `token`, or what is in `token_file`, or in `TABLESIDE_TOKEN`; the latter two
-    are read on each executor, so that only their names travel with the job. So are `ca_file`, the authorities that an
-    https:// service's certificate may come from, and `certificate_file` with its `key_file`, for a service that asks
-    for one; else `TABLESIDE_CA_FILE`, `TABLESIDE_CERTIFICATE_FILE` and `TABLESIDE_KEY_FILE` name them there.
+    Executors read the token and TLS files themselves; a job contains only their paths. A `token` given as a text is
+    part of the job.
 
-    `in_flight_max` bounds the requests in flight over the whole job: each task that may run at once has its
-    share, at least one. `chunk` bounds the rows and bytes of one request, and so what a task holds. `timeout_s`
-    bounds one attempt, `retries` the attempts and the time of one request.
+    Attributes:
+        name: The name of the table.
+        url: The address of the service, `http://` or `https://`. The driver and every executor must be able to reach
+            it. Default: the variable `TABLESIDE_URL` of the driver.
+        token: The bearer token. Default: the content of `token_file`, or of the variable `TABLESIDE_TOKEN`.
+        token_file: A file with the bearer token, on the driver and every executor.
+        ca_file: PEM file of the authorities that may sign the service's certificate. Default: `TABLESIDE_CA_FILE`.
+        certificate_file: PEM file of the client's certificate, if the service requires one.
+            Default: `TABLESIDE_CERTIFICATE_FILE`.
+        key_file: PEM file of the certificate's key, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
+        in_flight_max: The maximum number of requests in flight over the whole job. It is divided among the tasks that
+            can run at once; each task gets at least one.
+        chunk: The maximum size of one request, which also limits the memory of a task.
+        timeout_s: The timeout of one attempt, in seconds.
+        retries: The limits on the retries of one request.
+
+    Raises:
+        ValueError: `url` is not a valid address, or TLS files are given for an `http://` address.
+
+    Example:
+        ```python
+        users = Table("users", "http://tableside:8080")
+        users.put(frame, "user_id")
+        users.join(events, on="user_id", schema="name string, country string")
+        ```
     """
 
     name: str
@@ -52,7 +71,7 @@ class Table:
     chunk: ChunkSize = field(default_factory=ChunkSize)
     timeout_s: float = 30.0
     retries: Retries = DEFAULT_RETRIES
-    _totals: Totals = field(default_factory=Totals, init=False, repr=False, compare=False)
+    _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", service_url(self.url))
@@ -69,24 +88,34 @@ class Table:
         *,
         on_mismatch: Literal["fail", "null"] = "fail",
         fields: Sequence[str] | None = None,
-        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
+        partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
     ) -> "DataFrame":
-        """The frame, batch or streaming, with the members of each row's record as further columns.
+        """Look up each row's key, and add the members of its record as columns.
 
-        `on` names the key's columns. `how` is `left`, `inner`, `left_semi` or `left_anti`; the last two add no
-        columns. `schema` (DDL or a StructType) says which members are wanted and of what type; a value that
-        does not fit fails the query, or is null with `on_mismatch="null"`. Without a schema, the JSON text is
-        the column `value`. A null key matches nothing and is not asked. `fields` has the service send those
-        members only, worth it for large values. Of a partitioned table, `partitions` says in which one a row is looked
-        up (see `put`); it has to be exactly one, or the query fails and names the row's key.
+        The lookups run when the result is used, and again each time it is used. A global sort or range partitioning of
+        the result uses it twice. Cache a result that is used more than once.
 
-        The lookups run when the result is used, and again at each use; a global sort or range partitioning of
-        the result uses it twice. Cache what is used more than once.
+        Args:
+            frame: A batch or streaming DataFrame.
+            on: The key columns.
+            schema: The members to add and their types, as DDL or a `StructType`. Without a schema, the value is added
+                as JSON text in the column `value`.
+            how: `left`, `inner`, `left_semi` or `left_anti`. The last two add no columns.
+            on_mismatch: If a value does not fit the schema, `"fail"` fails the query, and `"null"` returns null.
+            fields: The members that the service sends. Useful for large values. Default: all.
+            partitions: For a partitioned table, the partition in which each row is looked up, as in `put`. A row with
+                no partition or several fails the query; the error names the row's key.
+
+        Returns:
+            The DataFrame with the added columns. A null key matches no record and is not looked up.
+
+        Raises:
+            ValueError: A column is missing, has an invalid type, or would exist twice.
         """
-        from tableside_spark.plan.join import Joining, joined
+        from tableside_spark.plan.join import JoinRequest, join
 
-        joining = Joining(on, schema, how, on_mismatch, fields, partitions)
-        return joined(self._connection(), self.name, frame, joining, self.in_flight_max, self.chunk)
+        joining = JoinRequest(on, schema, how, on_mismatch, fields, partitions)
+        return join(self._connection(), self.name, frame, joining, self.in_flight_max, self.chunk)
 
     def put(
         self,
@@ -97,42 +126,65 @@ class Table:
         value: str | None = None,
         delete_when: "Column | str | None" = None,
         order_by: Any = None,
-        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
+        partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         ttl_s: float | None = None,
-        token: "Given" = None,
+        token: "TokenArgument" = None,
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
         on_error: "OnError" = "fail",
     ) -> WriteResult:
-        """Store one record per key: its value is all other columns, or `columns`, or `value`.
+        """Store one record per key.
 
-        A batch frame is written at once, and the `WriteSummary` returned; a streaming frame gives a `StreamWrite`, to
-        be started. So do `update` and `delete`.
+        A batch DataFrame is written immediately. For a streaming DataFrame, call `start` on the result. The same
+        applies to `update` and `delete`. Repeating a put of a batch DataFrame is harmless; it carries no token unless
+        one is given.
 
-        `value` names a column that is a struct, a map or JSON text. Of several rows with one key the last by
-        `order_by` (columns, ascending, nulls first) is stored; without it, any. Rows of which the condition
-        `delete_when` is true delete the record instead, so that a stream of changes is one write; it needs
-        `order_by`. Nulls are written as null, unless `nulls="omit"`; dates and times as ISO 8601 in UTC; decimals of
-        more than 15 digits are refused unless `decimals="string"`. Rows with a null key, a NaN or an infinity are not
-        sent and have failed.
+        A row with a null key, a NaN or an infinity is not sent and counts as failed. Dates and times are written as
+        ISO 8601 in UTC.
 
-        Of a partitioned table, `partitions` says which partitions a row is for, each of which gets it once: a column of
-        arrays of indexes (`[]` is none, null or `[-1]` all, `[null]` the default), or a `StreamPartitioner`, or a
-        function like its `partitions`, that is given the table's name, the key, and the row's other columns. Without
-        it each row is for the partition that its key's hash says. The summary counts a row once for each partition.
+        Args:
+            frame: A batch or streaming DataFrame.
+            key: The key columns.
+            columns: The columns that become the members of the value. Default: all columns except the key.
+            value: A column with the whole value (a struct, a map or JSON text), in place of `columns`.
+            delete_when: A condition, as a column or its name. A row for which it is true deletes the record, so that
+                one write applies a change stream. Requires `order_by`.
+            order_by: Columns in ascending order, nulls first. The last row of each key is stored. Default: any row of
+                the key.
+            partitions: For a partitioned table, the partitions of each row; each of them gets the row once. Either a
+                column of arrays of indexes (`[]` is none, null or `[-1]` is all, `[null]` is the default), or a
+                `StreamPartitioner`, or a function with the signature of its method `partitions`, which receives the
+                table's name, the key, the other columns and the number of partitions. Default: the partition of the
+                key's hash.
+            ttl_s: Time to live, in seconds.
+            token: A token, as in `update`.
+            at_least_once: Send no tokens. A repeated task or micro-batch may then apply a write again.
+            nulls: `"write"` stores null members as null, `"omit"` omits them.
+            decimals: `"number"` refuses decimals of more than 15 digits, `"string"` writes all decimals as strings.
+            on_error: `"fail"` raises `TableWriteError`. `"collect"` returns the failed rows as `summary.failures`
+                (batch only). A function receives a DataFrame of the permanently failed rows and the number of the
+                micro-batch (None in a batch). A `Table` stores them as dead letters. With a function or a `Table`,
+                temporary failures still raise `TableWriteError`.
 
-        A put of a batch frame can be repeated without harm, and has no token unless one is given. See `update`.
+        Returns:
+            A `WriteSummary` for a batch DataFrame, in which a row counts once for each of its partitions. A
+            `StreamWrite` for a streaming DataFrame.
 
-        Raises `TableWriteError` if rows failed. With `on_error="collect"`, they are `summary.failures` instead (batch
-        frames). Where `on_error` is a function of a frame and the micro-batch's number (None in a batch), or a `Table`
-        for dead letters, those go there that can never succeed; others still raise.
+        Raises:
+            TableWriteError: Rows failed.
+            ValueError: An argument is not valid for this DataFrame.
         """
         from tableside_spark.plan import rows as operations
 
         request = self._request("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
-        writing = operations.Writing(
-            request.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), request.apart
+        writing = operations.WriteOptions(
+            request.keys,
+            nulls,
+            decimals,
+            order_by,
+            operations.delete_condition(delete_when, order_by),
+            request.partition_columns,
         )
         sent = operations.row_value(frame, request.keys, columns, value)
         rows = operations.puts(request.rows(), sent, writing, one_per_key=request.carries_tokens)
@@ -148,35 +200,64 @@ class Table:
         delete_when: "Column | str | None" = None,
         order_by: Any = None,
         fold: bool = True,
-        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
+        partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
         ttl_s: float | None = None,
-        token: "Given" = None,
+        token: "TokenArgument" = None,
         at_least_once: bool = False,
         nulls: Literal["write", "omit"] = "write",
         decimals: Literal["number", "string"] = "number",
         on_error: "OnError" = "fail",
     ) -> WriteResult:
-        """Apply one update per key: `update`'s columns from every row of that key.
+        """Apply one update per key, made from all rows of that key.
 
-        `update` is a mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge
-        patch), with columns or literals as values, a list of such, or a column of JSON text or a struct.
-        `default` is the value to start from where there is no record: a mapping, or a column of JSON text or a
-        struct; of several, the first row's by `order_by`, or any. The rows of a key are folded into one update where
-        that is exact, else sent as a list, in the order of `order_by`, or any; `fold=False` always sends lists. Rows
-        of which the condition `delete_when` is true delete the record; those after them start from the default.
+        Every update carries a token, so that a repeated task changes nothing a second time:
 
-        Each update carries a token, so that a task that runs twice changes nothing a second time. In a batch the
-        writer is made for this call; given as `token` ("job/run", another for each call), repeating the whole call
-        changes nothing either. In a streaming query, and inside `foreachBatch`, it is the query, and the number is
-        the micro-batch's; where Spark does not say which they are, they have to be given:
-        `token=("a name that stays", batch_id)`. A write that can have no such token is refused, unless
-        `at_least_once`, which sends none.
+        - In a batch, the writer's name is generated for the call. To make the whole call repeatable, give a different
+          `token` for each call, such as `"job/run"`.
+        - In a streaming query and in `foreachBatch`, the writer is the query, and the sequence is the number of the
+          micro-batch. If Spark does not provide them, give `token=("a stable name", batch_id)`.
+
+        A write that cannot have such a token is refused, unless `at_least_once` is set.
+
+        Args:
+            frame: A batch or streaming DataFrame.
+            key: The key columns.
+            update: A mapping of operators (`{"$inc": {"miles": col("distance")}}`) or of members (a merge patch), with
+                columns or literals as values; a list of such mappings; or a column of JSON text or structs.
+            default: The value to start from if there is no record: a mapping, or a column of JSON text or structs. Of
+                several rows with one key, the first by `order_by` is used, or any.
+            delete_when: A condition, as a column or its name. A row for which it is true deletes the record. The rows
+                after it start from the default. Requires `order_by`.
+            order_by: Columns in ascending order, nulls first. The order in which the rows of a key are applied.
+                Default: any order.
+            fold: Combine the rows of a key into one update if the result is exactly the same. Otherwise, and with
+                `fold=False`, the updates are sent as a list.
+            partitions: As in `put`.
+            ttl_s: Time to live, in seconds.
+            token: A writer's name that is used for one write only, or a writer's name and a sequence number that grows
+                with each write.
+            at_least_once: Send no tokens. A repeated task or micro-batch may then apply an update again.
+            nulls: As in `put`.
+            decimals: As in `put`.
+            on_error: As in `put`.
+
+        Returns:
+            As `put`.
+
+        Raises:
+            TableWriteError: Rows failed.
+            ValueError: An argument is not valid for this DataFrame, or the write cannot have a token.
         """
         from tableside_spark.plan import rows as operations
 
         request = self._request("update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
-        writing = operations.Writing(
-            request.keys, nulls, decimals, order_by, operations.condition(delete_when, order_by), request.apart
+        writing = operations.WriteOptions(
+            request.keys,
+            nulls,
+            decimals,
+            order_by,
+            operations.delete_condition(delete_when, order_by),
+            request.partition_columns,
         )
         rows = operations.updates(request.rows(), update, default, writing, folding=fold)
         return request.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
@@ -186,22 +267,31 @@ class Table:
         frame: "DataFrame",
         key: str | Sequence[str],
         *,
-        partitions: "StreamPartitioner | Partitioning | Column | None" = None,
-        token: "Given" = None,
+        partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
+        token: "TokenArgument" = None,
         at_least_once: bool = False,
         on_error: "OnError" = "fail",
     ) -> WriteResult:
-        """Remove the records of the frame's keys; absent ones count as applied. Tokens as in `update`."""
+        """Remove the records of all keys in a DataFrame. Absent records count as applied.
+
+        The arguments and results are as in `put`, the tokens as in `update`.
+        """
         from tableside_spark.plan import rows as operations
 
         request = self._request("delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
         return request.result(
-            operations.deletes(request.rows(), operations.Writing(request.keys, apart=request.apart)), ()
+            operations.deletes(
+                request.rows(), operations.WriteOptions(request.keys, partition_columns=request.partition_columns)
+            ),
+            (),
         )
 
     @property
     def stats(self) -> WriteStats:
-        """The sums over all writes of this `Table` in this process: batches, and classic PySpark's streams."""
+        """The totals of all writes of this `Table` object in this process.
+
+        They include batches, and streaming queries of classic PySpark, but not streaming queries of Spark Connect.
+        """
         return self._totals.stats
 
     def _connection(self) -> Connection:
@@ -217,21 +307,21 @@ class Table:
         frame: "DataFrame",
         key: str | Sequence[str],
         partitions: Any,
-        token: "Given",
+        token: "TokenArgument",
         *,
         at_least_once: bool,
         on_error: "OnError",
     ) -> "WriteRequest":
-        from tableside_spark.plan.frames import key_names
+        from tableside_spark.plan.frames import check_key_columns
         from tableside_spark.write.request import WriteRequest
 
         connection = self._connection()
-        facts = table_facts(connection, self.name)
-        keys = key_names(frame, key)
+        facts = fetch_table_schema(connection, self.name)
+        keys = check_key_columns(frame, key)
         return WriteRequest(
             connection=connection,
             table=self.name,
-            facts=facts,
+            table_schema=facts,
             op=op,
             frame=frame,
             keys=keys,

@@ -251,7 +251,7 @@ def test_every_public_name_of_the_client_is_described(site: Path) -> None:
     text = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in said:
         assert f'id="{name}"' in text
-    assert "The frame, batch or streaming, with the members of each row" in text
+    assert "and add the members of its record as columns" in text
 
 
 METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")

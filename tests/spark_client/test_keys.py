@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableside_spark.executor.key_columns import distinct
+from tableside_spark.executor.key_columns import distinct_keys
 
 PARTS = st.one_of(st.none(), st.sampled_from(["a", "b", "ü", ""]))
 
@@ -18,7 +18,7 @@ def test_composite_keys_are_distinct_and_lead_back_to_every_row(
         pa.array([row[1] for row in rows], pa.int16()),
         pa.array([row[2] for row in rows], pa.string()),
     ]
-    found = distinct(columns, ["x", "y", "z"])
+    found = distinct_keys(columns, ["x", "y", "z"])
     keys = [tuple(key.values()) for key in found.keys.to_pylist()]
     assert len(set(keys)) == len(keys)
     back = [None if position is None else keys[position] for position in found.positions.to_pylist()]
@@ -26,9 +26,9 @@ def test_composite_keys_are_distinct_and_lead_back_to_every_row(
 
 
 def test_one_column_is_its_own_key_and_integers_are_64_bits() -> None:
-    found = distinct([pa.array([3, 1, None, 3], pa.int8())], ["n"])
+    found = distinct_keys([pa.array([3, 1, None, 3], pa.int8())], ["n"])
     assert found.keys.type == pa.int64()
     assert found.keys.to_pylist() == [3, 1]
     assert found.positions.to_pylist() == [0, 1, None, 0]
     assert not found.each_once
-    assert distinct([pa.array(["a", "b"])], ["k"]).each_once
+    assert distinct_keys([pa.array(["a", "b"])], ["k"]).each_once

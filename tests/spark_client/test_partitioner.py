@@ -10,14 +10,14 @@ import pytest
 from pyspark import cloudpickle
 
 from tableside_spark import BROADCAST, DEFAULT, DROP, DefaultPartitioner, StreamPartitioner
-from tableside_spark.partitioning.partition_task import Placing
-from tableside_spark.partitioning.partitioner import Routing, partitioning
+from tableside_spark.partitioning.partition_task import PartitionTask
+from tableside_spark.partitioning.partitioner import Routing, partition_function
 
 
 def lists_of(*answers: Any) -> Any:
     """What the answers, one per record, become in Arrow, of 3 partitions."""
     remaining = iter(answers)
-    placing = Placing(lambda topic, key, value, count: next(remaining), "flights", 3, "topic flights")
+    placing = PartitionTask(lambda topic, key, value, count: next(remaining), "flights", 3, "topic flights")
     empty = pa.nulls(len(answers), pa.string())
     found = placing(empty, empty)
     assert found.type == pa.list_(pa.int32())
@@ -67,7 +67,7 @@ def test_a_partitioner_is_given_topic_key_value_and_the_number_of_partitions() -
         calls.append(arguments)
         return DROP
 
-    Placing(remember, "flights", 7, "topic flights")(pa.array(["a", None]), pa.array([b"x", b"y"]))
+    PartitionTask(remember, "flights", 7, "topic flights")(pa.array(["a", None]), pa.array([b"x", b"y"]))
     assert calls == [("flights", "a", b"x", 7), ("flights", None, b"y", 7)]
 
 
@@ -79,7 +79,7 @@ def test_the_older_method_still_works_and_its_definition_warns() -> None:
                 return None if key is None else int(key) % num_partitions
 
     assert [warning.filename for warning in caught] == [__file__]
-    ask = partitioning(Older())
+    ask = partition_function(Older())
     assert ask("t", "7", None, 4) == [3]
     assert ask("t", None, None, 4) is DEFAULT
     with warnings.catch_warnings():
@@ -96,7 +96,7 @@ def test_a_partitioner_with_both_methods_uses_the_newer_and_does_not_warn() -> N
         def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> list[int]:
             return [0, 1]
 
-    assert partitioning(Both())("t", None, None, 4) == [0, 1]
+    assert partition_function(Both())("t", None, None, 4) == [0, 1]
 
 
 def test_the_default_partitioner_leaves_records_without_a_key_to_kafka() -> None:
@@ -114,7 +114,7 @@ def test_what_a_partitioner_holds_travels_with_it_and_answers_keep_their_identit
         def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Routing:
             return BROADCAST if key in self.loud else DROP
 
-    placing = travelled(Placing(partitioning(Held({"a"})), "flights", 3, "topic flights"))
+    placing = travelled(PartitionTask(partition_function(Held({"a"})), "flights", 3, "topic flights"))
     assert placing(pa.array(["a", "b"]), pa.nulls(2)).to_pylist() == [None, []]
 
 
@@ -132,10 +132,10 @@ def test_what_is_no_partitioner_is_refused() -> None:
         pass
 
     with pytest.raises(TypeError, match=r"Nothing does not define partitions\(\)"):
-        partitioning(Nothing())
+        partition_function(Nothing())
     with pytest.raises(NotImplementedError, match=r"Nothing does not define partitions\(\)"):
         Nothing().partitions("t", None, None, 1)
     with pytest.raises(TypeError, match="not the class DefaultPartitioner"):
-        partitioning(DefaultPartitioner)
+        partition_function(DefaultPartitioner)
     with pytest.raises(TypeError, match="not list"):
-        partitioning([1])
+        partition_function([1])

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from support.running import Service
 from tableside_spark import Table, TableClient, TableError, progress
-from tableside_spark.write.micro_batch import query_id_in
+from tableside_spark.write.micro_batch import query_id_of_checkpoint
 
 pytestmark = [
     pytest.mark.jvm,
@@ -394,8 +394,8 @@ def test_the_query_of_a_checkpoint_is_found_whatever_its_path_is_like(spark: Spa
         checkpoint = tmp_path / name
         checkpoint.mkdir()
         (checkpoint / "metadata").write_text(json.dumps({"id": name}))
-        assert query_id_in(f"{checkpoint}/", spark) == name
-        assert query_id_in(f"file:{checkpoint}", spark) == name
+        assert query_id_of_checkpoint(f"{checkpoint}/", spark) == name
+        assert query_id_of_checkpoint(f"file:{checkpoint}", spark) == name
 
 
 def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
@@ -404,9 +404,9 @@ def test_a_write_that_failed_may_be_tried_again_in_the_same_micro_batch(
     table, away = Table("batch_again", service.url), Table("batch_again", "http://127.0.0.1:9")
 
     def stubborn(frame: DataFrame, number: int) -> None:
-        from tableside_spark.write.tokens import turn_of
+        from tableside_spark.write.tokens import acquire_token
 
-        with pytest.raises(RuntimeError), turn_of(frame, "batch_again", None, made=True).held():
+        with pytest.raises(RuntimeError), acquire_token(frame, "batch_again", None, generate=True).hold():
             raise RuntimeError("the first try")
         assert away.name == table.name
         table.update(frame, "k", counted(), default=ZERO)

@@ -13,7 +13,7 @@ from service.telemetry.collector import Collector, Seen, collecting
 from support.running import Service, running
 from tableside_client.tracing import trace_headers
 from tableside_spark import TableClient
-from tableside_spark.executor.ordered_pool import in_order
+from tableside_spark.executor.ordered_pool import map_ordered
 
 pytestmark = pytest.mark.server
 
@@ -73,7 +73,7 @@ def test_the_service_continues_the_trace_that_is_current(traced: Service, collec
 
 def test_requests_in_flight_side_by_side_have_it_too(traced: Service, collector: Collector) -> None:
     with TableClient(traced.url) as client, use_span(span(0x123)):
-        assert len([*in_order(range(10), lambda number: client.put("t", f"{number}", {}), window=4)]) == 10
+        assert len([*map_ordered(range(10), lambda number: client.put("t", f"{number}", {}), window=4)]) == 10
     assert {seen.trace for seen in requests(collector, 10)} == {f"{0x123:032x}"}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tableside_spark.executor.ordered_pool import in_order
+from tableside_spark.executor.ordered_pool import map_ordered
 
 
 def test_results_come_in_order_with_no_more_than_the_window_in_flight() -> None:
@@ -21,7 +21,7 @@ def test_results_come_in_order_with_no_more_than_the_window_in_flight() -> None:
             running[0] -= 1
         return item
 
-    assert list(in_order(range(40), call, 4)) == list(range(40))
+    assert list(map_ordered(range(40), call, 4)) == list(range(40))
     assert 1 < most[0] <= 4
 
 
@@ -33,7 +33,7 @@ def test_items_are_not_taken_beyond_the_window() -> None:
             taken.append(item)
             yield item
 
-    results = in_order(source(), lambda item: item, 3)
+    results = map_ordered(source(), lambda item: item, 3)
     next(results)
     assert len(taken) == 3
     results.close()  # type: ignore[attr-defined] # it is a generator
@@ -46,7 +46,7 @@ def test_an_error_comes_out_and_ends_it() -> None:
             raise LookupError("two")
         return item
 
-    results = in_order(range(1000), call, 4)
+    results = map_ordered(range(1000), call, 4)
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(LookupError, match="two"):
         next(results)

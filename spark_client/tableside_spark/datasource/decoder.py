@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-_JSON_TEXT = "value"
+_VALUE_COLUMN = "value"
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,24 @@ class Decoder:
     """The value's JSON text itself is wanted: the schema has `value` as its only other column."""
 
     @classmethod
-    def of(cls, schema: StructType, keys: Sequence[str]) -> Self:
+    def from_schema(cls, schema: StructType, keys: Sequence[str]) -> Self:
         """The decoder for a schema; types that Arrow cannot read from JSON are refused."""
         target = to_arrow_schema(schema, timezone="UTC")
         members = [field for field in schema.fields if field.name not in keys]
-        text = [field.name for field in members] == [_JSON_TEXT] and pa.types.is_string(target.field(_JSON_TEXT).type)
+        text = [field.name for field in members] == [_VALUE_COLUMN] and pa.types.is_string(
+            target.field(_VALUE_COLUMN).type
+        )
         if not text:
             for field in members:
-                _refuse(field.name, field.dataType)
-        read = pa.schema([(field.name, _as_read(target.field(field.name).type)) for field in members])
+                _require_readable(field.name, field.dataType)
+        read = pa.schema([(field.name, _json_type(target.field(field.name).type)) for field in members])
         return cls(target, read, tuple(keys), text)
 
     def decode(self, page: pa.Table) -> pa.RecordBatch:
         """The page as one batch of the schema."""
         columns = dict(zip(self.keys, _key_columns(page["key"].combine_chunks()), strict=True))
         if self.text:
-            columns[_JSON_TEXT] = page["value"].combine_chunks()
+            columns[_VALUE_COLUMN] = page["value"].combine_chunks()
         elif len(self.read):
             columns |= self._members(page["value"])
         arrays = [_cast(columns[field.name], field.type) for field in self.target]
@@ -74,20 +76,20 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else pc.cast(column, kind)
 
 
-def _as_read(kind: pa.DataType) -> Any:
+def _json_type(kind: pa.DataType) -> Any:
     """The type Arrow reads from JSON: times as text, decimals as doubles, which are then cast."""
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return pa.string()
     if pa.types.is_decimal(kind):
         return pa.float64()
     if pa.types.is_struct(kind):
-        return pa.struct([(member.name, _as_read(member.type)) for member in kind])
+        return pa.struct([(member.name, _json_type(member.type)) for member in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_as_read(kind.value_type))
+        return pa.list_(_json_type(kind.value_type))
     return kind
 
 
-def _refuse(name: str, kind: DataType) -> None:
+def _require_readable(name: str, kind: DataType) -> None:
     if isinstance(kind, MapType | BinaryType | VariantType | NullType) or (
         isinstance(kind, DecimalType) and kind.precision > 15
     ):
@@ -96,7 +98,7 @@ def _refuse(name: str, kind: DataType) -> None:
             "read without a schema, and use from_json on the column value"
         )
     if isinstance(kind, ArrayType):
-        _refuse(f"{name}[]", kind.elementType)
+        _require_readable(f"{name}[]", kind.elementType)
     if isinstance(kind, StructType):
         for member in kind.fields:
-            _refuse(f"{name}.{member.name}", member.dataType)
+            _require_readable(f"{name}.{member.name}", member.dataType)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tableside_spark.executor.key_columns import key_column
-from tableside_spark.plan.json_columns import Decimals, refuse_type
+from tableside_spark.plan.json_columns import Decimals, require_json_type
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Encoder:
     decimals: str
 
     @classmethod
-    def of(cls, schema: StructType, keys: Sequence[str], decimals: str) -> Self:
+    def from_schema(cls, schema: StructType, keys: Sequence[str], decimals: str) -> Self:
         """The encoder for a schema; types that JSON cannot hold are refused."""
         missing = [key for key in keys if key not in schema.names]
         if missing:
             raise ValueError(f"the frame has no key column {missing[0]!r}")
         members = [field for field in schema.fields if field.name not in keys]
         for field in members:
-            refuse_type(field.name, field.dataType, cast("Decimals", decimals))
+            require_json_type(field.name, field.dataType, cast("Decimals", decimals))
         return cls(tuple(keys), tuple(field.name for field in members), decimals)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Table:
@@ -44,7 +44,7 @@ class Encoder:
             if rows.column(name).null_count:
                 raise ValueError(f"key column {name} is null in {rows.column(name).null_count} rows")
         for name in self.members:
-            _refuse_not_finite(name, rows.column(name))
+            _require_finite(name, rows.column(name))
         values = rows.select(list(self.members)).to_pylist(maps_as_pydicts="strict")
         texts = [json.dumps(value, default=self._as_json, allow_nan=False, ensure_ascii=False) for value in values]
         keys = key_column([rows.column(name) for name in self.keys], self.keys)
@@ -68,7 +68,7 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def _refuse_not_finite(name: str, column: pa.Array) -> None:
+def _require_finite(name: str, column: pa.Array) -> None:
     if pa.types.is_floating(column.type):
         count = pc.sum(pc.invert(pc.is_finite(column))).as_py()
         if count:

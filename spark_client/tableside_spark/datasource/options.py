@@ -7,44 +7,54 @@ from tableside_client.address import service_url
 from tableside_client.connection import Connection
 from tableside_client.credential import Credential
 from tableside_client.tls import Tls
-from tableside_spark.plan.table_schema import TableFacts, table_facts
+from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema
 
-_FILES = {"token_file", "ca_file", "certificate_file", "key_file"}
-_KNOWN = {"path", "url", "table", "key", "splits", "prefix", "partition", "decimals", "at_least_once"} | _FILES
-_OF_STREAMS = {"checkpointlocation", "queryname"}
+_FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
+_TABLE_OPTIONS = {
+    "path",
+    "url",
+    "table",
+    "key",
+    "splits",
+    "prefix",
+    "partition",
+    "decimals",
+    "at_least_once",
+} | _FILE_OPTIONS
+_STREAM_OPTIONS = {"checkpointlocation", "queryname"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TableOptions:
     """Which table of which service, and the names of its key's columns, in order."""
 
     connection: Connection
     table: str
     keys: tuple[str, ...]
-    facts: TableFacts
+    table_schema: TableSchema
 
 
-def place_of(options: Mapping[str, str]) -> Place:
+def parse_options(options: Mapping[str, str]) -> TableOptions:
     """The place the options name; unknown ones, and secrets, are refused."""
     given = {name.lower(): option for name, option in options.items()}
     if "token" in given:
         raise ValueError("a token is no option, since plans and logs show options: use token_file or TABLESIDE_TOKEN")
-    unknown = sorted(set(given) - _KNOWN - _OF_STREAMS)
+    unknown = sorted(set(given) - _TABLE_OPTIONS - _STREAM_OPTIONS)
     if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+        raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_TABLE_OPTIONS))}")
     table = given.get("table") or given.get("path", "")
     if not table:
         raise ValueError("the option table names the table")
     tls = Tls(given.get("ca_file"), given.get("certificate_file"), given.get("key_file"))
     connection = Connection(service_url(given.get("url", "")), Credential(path=given.get("token_file")), tls=tls)
     tls.require_https(connection.url)
-    facts = table_facts(connection, table)
+    facts = fetch_table_schema(connection, table)
     named = tuple(name.strip() for name in given.get("key", "").split(",") if name.strip())
     keys = named or tuple(name or "key" for name in facts.key_names)
-    return Place(connection, table, keys, facts)
+    return TableOptions(connection, table, keys, facts)
 
 
-def flag(options: Mapping[str, str], name: str) -> bool:
+def parse_flag(options: Mapping[str, str], name: str) -> bool:
     """Whether an option is set to `true`."""
     text = options.get(name, "false").lower()
     if text not in ("true", "false"):

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tableside_client.connection import shared_client
-from tableside_spark.datasource.options import Place, flag, place_of
-from tableside_spark.datasource.writers import Puts, StreamWriter, TableWriter
+from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options
+from tableside_spark.datasource.writers import PutSender, StreamWriter, TableWriter
 
 _SPLITS = 16
 _PAGE_ROWS = 5_000
@@ -43,8 +43,8 @@ class TablesideSource(DataSource):
 
     def schema(self) -> StructType:
         """The key's fields and `value`."""
-        place = place_of(self.options)
-        kinds = [LongType() if kind == "integer" else StringType() for kind in place.facts.key_types]
+        place = parse_options(self.options)
+        kinds = [LongType() if kind == "integer" else StringType() for kind in place.table_schema.key_types]
         keys = [StructField(name, kind) for name, kind in zip(place.keys, kinds, strict=True)]
         return StructType([*keys, StructField("value", StringType())])
 
@@ -52,39 +52,39 @@ class TablesideSource(DataSource):
         """A reader of this schema."""
         from tableside_spark.datasource.decoder import Decoder
 
-        place = place_of(self.options)
-        return TableReader(place, Decoder.of(schema, place.keys), self.options)
+        place = parse_options(self.options)
+        return TableReader(place, Decoder.from_schema(schema, place.keys), self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """A writer that puts one record per row."""
         if overwrite:
             raise ValueError('a table is not overwritten as a whole: write with mode("append")')
-        place = self._place_to_write()
-        return TableWriter(Puts(place, self._encoder(schema, place)))
+        place = self._write_options()
+        return TableWriter(PutSender(place, self._encoder(schema, place)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """A writer of micro-batches, each row of which is put once."""
         if overwrite:
             raise ValueError("complete mode sends all results each time: write them inside foreachBatch with Table.put")
-        place = self._place_to_write()
-        at_least_once = flag(self.options, "at_least_once")
-        if not (place.facts.tokens or at_least_once):
+        place = self._write_options()
+        at_least_once = parse_flag(self.options, "at_least_once")
+        if not (place.table_schema.tokens or at_least_once):
             raise ValueError(f"table {place.table} keeps no tokens: say at_least_once, if writing twice does no harm")
-        return StreamWriter(Puts(place, self._encoder(schema, place)), at_least_once)
+        return StreamWriter(PutSender(place, self._encoder(schema, place)), at_least_once)
 
-    def _place_to_write(self) -> Place:
+    def _write_options(self) -> TableOptions:
         if not self.options.get("key"):
             raise ValueError("the option key names the columns that hold the key")
-        return place_of(self.options)
+        return parse_options(self.options)
 
-    def _encoder(self, schema: StructType, place: Place) -> Any:
+    def _encoder(self, schema: StructType, place: TableOptions) -> Any:
         from tableside_spark.datasource.encoder import Encoder
 
-        return Encoder.of(schema, place.keys, self.options.get("decimals", "number"))
+        return Encoder.from_schema(schema, place.keys, self.options.get("decimals", "number"))
 
 
 @dataclass(frozen=True)
-class Part(InputPartition):
+class Split(InputPartition):
     """One split of the table."""
 
     split: str
@@ -93,21 +93,21 @@ class Part(InputPartition):
 class TableReader(DataSourceReader):
     """Reads splits side by side; a record present throughout comes at least once."""
 
-    def __init__(self, place: Place, decoder: Any, options: Mapping[str, str]) -> None:
-        self._place = place
+    def __init__(self, place: TableOptions, decoder: Any, options: Mapping[str, str]) -> None:
+        self._target = place
         self._decoder = decoder
         self._splits = int(options.get("splits", _SPLITS))
         self._scan = {name: options[name] for name in ("prefix", "partition") if name in options}
 
     def partitions(self) -> list[InputPartition]:
         """The splits, as the service makes them now."""
-        with self._place.connection.open() as client:
-            return [Part(split) for split in client.splits(self._place.table, self._splits)]
+        with self._target.connection.open() as client:
+            return [Split(split) for split in client.splits(self._target.table, self._splits)]
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
+    def read(self, partition: Split) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
         """The records of a split, page by page."""
-        client = shared_client(self._place.connection)
-        pages = client.scan(self._place.table, split=partition.split, limit=_PAGE_ROWS, **self._scan)
+        client = shared_client(self._target.connection)
+        pages = client.scan(self._target.table, split=partition.split, limit=_PAGE_ROWS, **self._scan)
         for page in pages:
             if len(page):
                 yield self._decoder.decode(page)

@@ -10,11 +10,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tableside_client.connection import shared_client
-from tableside_spark.datasource.options import Place
+from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.chunks import ChunkSize, chunks
-from tableside_spark.executor.lookup_task import refuse_failures
+from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token
-from tableside_spark.executor.ordered_pool import in_order
+from tableside_spark.executor.ordered_pool import map_ordered
 from tableside_spark.write.micro_batch import BATCH_ID, QUERY_ID, UnsoundTokenError
 
 CHUNKS_MAX = 2**20
@@ -22,23 +22,23 @@ CHUNKS_MAX = 2**20
 
 
 @dataclass
-class Committed(WriterCommitMessage):
+class CommitMessage(WriterCommitMessage):
     """How many rows a task has written."""
 
     rows: int
 
 
 @dataclass(frozen=True)
-class Puts:
+class PutSender:
     """Sends chunks of rows as puts; the first row that fails ends the task."""
 
-    place: Place
+    target: TableOptions
     encoder: Any
 
-    def all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> Committed:
+    def send_all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> CommitMessage:
         """Send a task's rows; each chunk has the token's sequence and its own number added."""
         numbered = enumerate(chunks(rows, ChunkSize()))
-        return Committed(sum(in_order(numbered, partial(self._put, first), 4)))
+        return CommitMessage(sum(map_ordered(numbered, partial(self._put, first), 4)))
 
     def _put(self, first: Token | None, numbered: tuple[int, pa.RecordBatch]) -> int:
         number, chunk = numbered
@@ -46,24 +46,24 @@ class Puts:
         if first is not None:
             if number >= CHUNKS_MAX:
                 raise ValueError(f"a task has more than {CHUNKS_MAX} chunks of rows: make micro-batches smaller")
-            puts = _last_of_each_key(puts)
+            puts = _last_put_per_key(puts)
             sequence = pa.scalar(first.sequence + number, pa.int64())
             puts = puts.append_column("sequence", pa.repeat(sequence, len(puts)))
         writer = None if first is None else first.writer
-        answer = shared_client(self.place.connection).batch(self.place.table, puts, op="put", writer=writer)
-        refuse_failures(self.place.table, answer)
+        answer = shared_client(self.target.connection).batch(self.target.table, puts, op="put", writer=writer)
+        raise_first_failure(self.target.table, answer)
         return int(chunk.num_rows)
 
 
 class TableWriter(DataSourceArrowWriter):
     """Puts rows as they come. Repeating a task is harmless: the same rows are put again."""
 
-    def __init__(self, puts: Puts) -> None:
+    def __init__(self, puts: PutSender) -> None:
         self._puts = puts
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows; the first that fails ends the task."""
-        return self._puts.all(iterator)
+        return self._puts.send_all(iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -73,16 +73,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
     key in a task the later one stays, and a task of an earlier micro-batch that is still about changes nothing.
     """
 
-    def __init__(self, puts: Puts, at_least_once: bool) -> None:
+    def __init__(self, puts: PutSender, at_least_once: bool) -> None:
         self._puts = puts
         self._at_least_once = at_least_once
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows; the first that fails ends the task."""
-        return self._puts.all(iterator, None if self._at_least_once else _token_of_task())
+        return self._puts.send_all(iterator, None if self._at_least_once else _task_token())
 
 
-def _token_of_task() -> Token:
+def _task_token() -> Token:
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     batch = None if context is None else context.getLocalProperty(BATCH_ID)
@@ -91,7 +91,7 @@ def _token_of_task() -> Token:
     return Token(query, int(batch) * CHUNKS_MAX)
 
 
-def _last_of_each_key(puts: pa.Table) -> pa.Table:
+def _last_put_per_key(puts: pa.Table) -> pa.Table:
     """The puts, but those that another put of the same chunk and key follows: with one token, the first would stay."""
     last = {repr(key): position for position, key in enumerate(puts["key"].to_pylist())}
     return puts if len(last) == len(puts) else puts.take(sorted(last.values()))

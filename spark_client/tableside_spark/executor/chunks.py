@@ -1,4 +1,4 @@
-"""A stream of Arrow batches cut to chunks, by rows and by bytes. Pure; knows neither Spark nor the service."""
+"""Split a stream of Arrow batches into chunks, limited by rows and bytes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,44 +8,49 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """Upper bounds of one chunk. A single row may exceed the bytes, since it cannot be cut."""
+    """The maximum size of one request.
+
+    Attributes:
+        rows_max: The maximum number of rows.
+        bytes_max: The maximum size in bytes, as Arrow buffers. A single row may exceed it.
+    """
 
     rows_max: int = 5_000
     bytes_max: int = 4 * 1024 * 1024
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: ChunkSize) -> Iterator[pa.RecordBatch]:
-    """The rows of `batches`, in their order, in chunks as large as `size` allows.
+    """Yield the rows of `batches` in their order, in chunks as large as `size` allows.
 
-    Small batches are joined, large ones are sliced without copying. Never holds more than one chunk and one
-    batch of the source.
+    Small batches are concatenated, and large ones are sliced without copying. At most one chunk and one source batch
+    are in memory.
     """
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, size.rows_max - rows)
-            held.append(piece)
+            pending.append(piece)
             start += piece.num_rows
             rows += piece.num_rows
-            if rows == size.rows_max or sum(part.nbytes for part in held) >= size.bytes_max:
-                yield from _within_bytes(_joined(held), size.bytes_max)
-                held, rows = [], 0
-    if held:
-        yield from _within_bytes(_joined(held), size.bytes_max)
+            if rows == size.rows_max or sum(part.nbytes for part in pending) >= size.bytes_max:
+                yield from _split_by_bytes(_merge(pending), size.bytes_max)
+                pending, rows = [], 0
+    if pending:
+        yield from _split_by_bytes(_merge(pending), size.bytes_max)
 
 
-def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(held) == 1:
-        return held[0]
-    return pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+def _merge(pending: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(pending) == 1:
+        return pending[0]
+    return pa.Table.from_batches(pending).combine_chunks().to_batches()[0]
 
 
-def _within_bytes(chunk: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+def _split_by_bytes(chunk: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     if chunk.nbytes <= bytes_max or chunk.num_rows < 2:
         yield chunk
         return
     half = chunk.num_rows // 2
-    yield from _within_bytes(chunk.slice(0, half), bytes_max)
-    yield from _within_bytes(chunk.slice(half), bytes_max)
+    yield from _split_by_bytes(chunk.slice(0, half), bytes_max)
+    yield from _split_by_bytes(chunk.slice(half), bytes_max)

@@ -17,16 +17,16 @@ class DistinctKeys:
     """Every row has a key and no two the same: positions are 0, 1, 2, …"""
 
 
-def distinct(columns: Sequence[pa.Array], names: Sequence[str]) -> DistinctKeys:
+def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> DistinctKeys:
     """The distinct keys in `columns`: the column itself for one, a struct with `names` for several.
 
     A row with a null in any key column has no key.
     """
     encoded = [_wire_type(column).dictionary_encode() for column in columns]
     if len(encoded) == 1:
-        return _distinct(encoded[0].dictionary, encoded[0].indices)
+        return _distinct_keys(encoded[0].dictionary, encoded[0].indices)
     codes = _combined_codes(encoded).dictionary_encode()
-    return _distinct(_structs(codes.dictionary, encoded, names), codes.indices)
+    return _distinct_keys(_structs(codes.dictionary, encoded, names), codes.indices)
 
 
 def key_column(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
@@ -35,7 +35,7 @@ def key_column(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, names=list(names))
 
 
-def _distinct(keys: pa.Array, positions: pa.Array) -> DistinctKeys:
+def _distinct_keys(keys: pa.Array, positions: pa.Array) -> DistinctKeys:
     return DistinctKeys(keys, positions, len(keys) == len(positions))
 
 

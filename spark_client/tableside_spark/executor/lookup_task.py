@@ -9,15 +9,15 @@ import pyarrow.compute as pc
 from tableside_client.connection import Connection, shared_client
 from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
-from tableside_spark.executor.key_columns import distinct, key_column
+from tableside_spark.executor.key_columns import distinct_keys, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
-from tableside_spark.executor.ordered_pool import in_order
+from tableside_spark.executor.ordered_pool import map_ordered
 
 VALUE_COLUMN = "__tableside_value"
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class LookupTask:
     """One join: which table, which columns hold the key, which rows to keep, how much at once.
 
     Where rows name the partition that they are looked up in, it is in `PARTITION`.
@@ -34,35 +34,35 @@ class Lookup:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look up every row's key. A key that fails for another reason than absence fails the task."""
-        return in_order(chunks(batches, self.size), self._joined, self.window)
+        return map_ordered(chunks(batches, self.size), self._joined, self.window)
 
     def _joined(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
         routed = PARTITION in chunk.schema.names
         names = (*self.key_columns, PARTITION) if routed else self.key_columns
-        keys = distinct(
+        keys = distinct_keys(
             [chunk.column(name) for name in names], (*self.key_names, PARTITION) if routed else self.key_names
         )
         found = self._found(keys.keys, routed=routed)
         values = found if keys.each_once else found.take(keys.positions)
-        return _kept(chunk.drop_columns(PARTITION) if routed else chunk, values, self.how)
+        return _joined_rows(chunk.drop_columns(PARTITION) if routed else chunk, values, self.how)
 
     def _found(self, keys: pa.Array, *, routed: bool) -> pa.Array:
         """The value's JSON text of each key, null where there is no record."""
         if len(keys) == 0:
             return pa.array([], pa.string())
-        batch = _routed(keys, self.key_names) if routed else pa.table({"key": keys})
+        batch = _routed_gets(keys, self.key_names) if routed else pa.table({"key": keys})
         answer = shared_client(self.connection).batch(self.table, batch, op="get", fields=self.fields)
-        refuse_failures(self.table, answer, but="record_not_found")
+        raise_first_failure(self.table, answer, but="record_not_found")
         return answer["value"].combine_chunks().cast(pa.string())
 
 
-def _routed(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
+def _routed_gets(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
     """Gets, of structs of a key and its partition."""
     *parts, partitions = keys.flatten()
     return pa.table({"key": key_column(parts, names), "partitions": partition_lists(partitions)})
 
 
-def refuse_failures(table: str, answer: pa.Table, *, but: str = "") -> None:
+def raise_first_failure(table: str, answer: pa.Table, *, but: str = "") -> None:
     """Raise the first failure in an answer, other than those of the code `but`."""
     code = answer["code"]
     if code.null_count == len(code):
@@ -74,7 +74,7 @@ def refuse_failures(table: str, answer: pa.Table, *, but: str = "") -> None:
         raise TableError(table, first["code"], first["status"], detail)
 
 
-def _kept(chunk: pa.RecordBatch, values: pa.Array, how: str) -> pa.RecordBatch:
+def _joined_rows(chunk: pa.RecordBatch, values: pa.Array, how: str) -> pa.RecordBatch:
     if how in ("left_semi", "left_anti"):
         return chunk.filter(pc.is_valid(values) if how == "left_semi" else pc.is_null(values))
     fields = [*chunk.schema, pa.field(VALUE_COLUMN, pa.string())]

@@ -15,8 +15,8 @@ PROBLEM = "__problem"
 DELETE = "__delete"
 """Whether a put or an update is a delete, or begins with one."""
 PARTITION = "__partition"
-"""The one partition of a partitioned table that an operation is for; `NOWHERE` is none."""
-NOWHERE = -1
+"""The one partition of a partitioned table that an operation is for; `NO_PARTITION` is none."""
+NO_PARTITION = -1
 RESET = "#reset"
 """What the writer's name ends with where a delete comes before an update of the same write."""
 
@@ -35,23 +35,23 @@ class Token(NamedTuple):
     sequence: int
 
 
-class Keys(NamedTuple):
+class KeyColumns(NamedTuple):
     """The key's columns, in the order of the key, and the key's names for them."""
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
 
-    def of(self, operations: pa.Table) -> pa.Array:
+    def values(self, operations: pa.Table) -> pa.Array:
         """The key of every operation."""
         return key_column([operations[name].combine_chunks() for name in self.columns], self.names)
 
 
-def request(
-    operations: pa.Table, op: str, keys: Keys, documents: Sequence[str], token: Token | None, ttl_s: float | None
+def build_batch(
+    operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, ttl_s: float | None
 ) -> tuple[pa.Table, str | None]:
     """The batch, and what all its rows are (`?op=`) where that is one thing."""
     count = len(operations)
-    columns = {"key": keys.of(operations)}
+    columns = {"key": keys.values(operations)}
     columns |= {name: operations[internal(name)] for name in documents}
     if token is not None:
         columns["sequence"] = pa.repeat(pa.scalar(token.sequence, pa.int64()), count)
@@ -61,17 +61,17 @@ def request(
         columns["partitions"] = partition_lists(operations[PARTITION])
     if DELETE not in operations.column_names:
         return pa.table(columns), op
-    return _with_deletes(pa.table(columns), op, _only_deletes(operations, op)), None
+    return _with_deletes(pa.table(columns), op, _delete_mask(operations, op)), None
 
 
-def resets(operations: pa.Table, op: str) -> pa.ChunkedArray | None:
+def reset_mask(operations: pa.Table, op: str) -> pa.ChunkedArray | None:
     """Which operations are a delete and an update after it; None where none can be."""
     if DELETE not in operations.column_names or op != "update":
         return None
     return pc.and_(operations[DELETE], pc.is_valid(operations[internal("update")]))
 
 
-def _only_deletes(operations: pa.Table, op: str) -> pa.ChunkedArray:
+def _delete_mask(operations: pa.Table, op: str) -> pa.ChunkedArray:
     return operations[DELETE] if op == "put" else pc.is_null(operations[internal("update")])
 
 
@@ -86,4 +86,4 @@ def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Tabl
 
 def partition_lists(indexes: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Lists of one, and of none for nowhere."""
-    return pa.array([[] if index == NOWHERE else [index] for index in indexes.to_pylist()], _PARTITIONS)
+    return pa.array([[] if index == NO_PARTITION else [index] for index in indexes.to_pylist()], _PARTITIONS)

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(items: Iterable[Item], call: Callable[[Item], Result], window: int) -> Iterator[Result]:
+def map_ordered(items: Iterable[Item], call: Callable[[Item], Result], window: int) -> Iterator[Result]:
     """`call(item)` for every item, at most `window` at a time, results in the items' order.
 
     Items are taken only as results are consumed, so no more than `window` of either exist at once. Closing the

@@ -13,18 +13,18 @@ from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.operation_batch import (
     DELETE,
-    NOWHERE,
+    NO_PARTITION,
     PARTITION,
     PROBLEM,
     RESET,
     ROWS,
-    Keys,
+    KeyColumns,
     Token,
+    build_batch,
     internal,
-    request,
-    resets,
+    reset_mask,
 )
-from tableside_spark.executor.ordered_pool import in_order
+from tableside_spark.executor.ordered_pool import map_ordered
 
 CODE = "__code"
 DETAIL = "__detail"
@@ -46,7 +46,7 @@ class WriteSpec:
     connection: Connection
     table: str
     op: str
-    keys: Keys
+    keys: KeyColumns
     documents: tuple[str, ...]
     ttl_s: float | None
     at_least_once: bool
@@ -73,46 +73,46 @@ class WriteTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send every operation; with `stop_at_failure`, none after the first failure has been seen."""
         failing: list[bool] = []
-        return in_order(chunks(batches, self.spec.chunk), partial(self._outcome, failing), self.window)
+        return map_ordered(chunks(batches, self.spec.chunk), partial(self._process_chunk, failing), self.window)
 
-    def _outcome(self, failing: list[bool], chunk: pa.RecordBatch) -> pa.RecordBatch:
+    def _process_chunk(self, failing: list[bool], chunk: pa.RecordBatch) -> pa.RecordBatch:
         operations = pa.Table.from_batches([chunk])
         if failing:
-            return self._report(_refused(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
-        answered = self._answered(operations)
+            return self._report(_not_sent(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
+        answered = self._with_outcomes(operations)
         if self.stop_at_failure and answered[CODE].null_count < len(answered):
             failing.append(True)
         return self._report(answered.filter(pc.is_valid(answered[CODE])), _counts(answered))
 
-    def _answered(self, operations: pa.Table) -> pa.Table:
+    def _with_outcomes(self, operations: pa.Table) -> pa.Table:
         """The operations with `CODE`, `DETAIL`, and what else is counted beside each of them."""
         bad = pc.is_valid(operations[PROBLEM])
         if not pc.any(bad, min_count=0).as_py():
-            return self._after_resets(operations)
+            return self._send_after_resets(operations)
         refused = operations.filter(bad)
         good = operations.filter(pc.invert(bad))
-        outcomes = [_refused(refused, refused[PROBLEM])]
-        return pa.concat_tables([self._after_resets(good), *outcomes]) if len(good) else outcomes[0]
+        outcomes = [_not_sent(refused, refused[PROBLEM])]
+        return pa.concat_tables([self._send_after_resets(good), *outcomes]) if len(good) else outcomes[0]
 
-    def _after_resets(self, operations: pa.Table) -> pa.Table:
+    def _send_after_resets(self, operations: pa.Table) -> pa.Table:
         """What became of all, those first deleted that begin with a delete: if that fails, their update is not sent."""
-        both = resets(operations, self.spec.op)
+        both = reset_mask(operations, self.spec.op)
         if both is None or not pc.any(both, min_count=0).as_py():
-            return self._sent(operations, self.spec.op, self.spec.documents, self.token)
+            return self._send(operations, self.spec.op, self.spec.documents, self.token)
         token = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
-        deleted = self._sent(operations.filter(both).drop_columns(DELETE), "delete", (), token)
+        deleted = self._send(operations.filter(both).drop_columns(DELETE), "delete", (), token)
         deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(_outcome_names(operations))
         gone = pc.is_null(deleted[CODE])
         rest = pa.concat_tables(
             [operations.filter(pc.invert(both)), deleted.filter(gone).select(operations.column_names)]
         )
         failed = deleted.filter(pc.invert(gone))
-        sent = [self._sent(rest, self.spec.op, self.spec.documents, self.token)] if len(rest) else []
+        sent = [self._send(rest, self.spec.op, self.spec.documents, self.token)] if len(rest) else []
         return pa.concat_tables([*sent, failed])
 
-    def _sent(self, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None) -> pa.Table:
+    def _send(self, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None) -> pa.Table:
         spec = self.spec
-        batch, one_op = request(operations, op, spec.keys, documents, token, spec.ttl_s if op != "delete" else None)
+        batch, one_op = build_batch(operations, op, spec.keys, documents, token, spec.ttl_s if op != "delete" else None)
         try:
             answer = shared_client(spec.connection).batch(
                 spec.table,
@@ -122,8 +122,8 @@ class WriteTask:
                 at_least_once=spec.at_least_once,
             )
         except TableError as error:
-            return _beside(operations, error.code, error.detail, error.retriable, sent=True)
-        return _beside(
+            return _with_outcome(operations, error.code, error.detail, error.retriable, sent=True)
+        return _with_outcome(
             operations,
             answer["code"],
             answer["detail"],
@@ -136,16 +136,16 @@ class WriteTask:
     def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
         """One row of counts, followed by the failures."""
         names = [*self.shown, ROWS, CODE, DETAIL, RETRIABLE]
-        failures = failures.select(names) if self.shown else _alike(failures)
+        failures = failures.select(names) if self.shown else _merge_equal_failures(failures)
         zeros = [pa.array([counts.get(name, 0), *([0] * len(failures))], pa.int64()) for name in COUNTS]
         fields = [*(pa.field(internal(name), pa.int64()) for name in COUNTS), *map(failures.schema.field, names)]
-        columns = [*zeros, *(_null_then(failures.column(name)) for name in names)]
+        columns = [*zeros, *(_with_leading_null(failures.column(name)) for name in names)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in fields]))
 
 
 def _counts(answered: pa.Table) -> dict[str, int]:
     rows, ok, sent, replayed = answered[ROWS], pc.is_null(answered[CODE]), answered[_SENT], answered[_REPLAYED]
-    dropped = pc.and_(ok, _nowhere(answered))
+    dropped = pc.and_(ok, _is_dropped(answered))
     done = pc.and_(ok, pc.invert(dropped))
     return {
         "operations": _total(sent.cast(pa.int64())),
@@ -158,18 +158,18 @@ def _counts(answered: pa.Table) -> dict[str, int]:
     }
 
 
-def _nowhere(answered: pa.Table) -> pa.Array | pa.ChunkedArray:
+def _is_dropped(answered: pa.Table) -> pa.Array | pa.ChunkedArray:
     if PARTITION not in answered.column_names:
         return pa.repeat(False, len(answered))
-    return pc.fill_null(pc.equal(answered[PARTITION], NOWHERE), False)
+    return pc.fill_null(pc.equal(answered[PARTITION], NO_PARTITION), False)
 
 
-def _refused(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
+def _not_sent(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
     """The operations as failed without having been sent."""
-    return _beside(operations, "invalid_operation", "" if details is None else details, False, sent=False)
+    return _with_outcome(operations, "invalid_operation", "" if details is None else details, False, sent=False)
 
 
-def _beside(
+def _with_outcome(
     operations: pa.Table, code: Any, detail: Any, retriable: Any, *, sent: bool, replayed: Any = None, retries: Any = 0
 ) -> pa.Table:
     outcome = {
@@ -196,7 +196,7 @@ def _outcome_names(operations: pa.Table) -> list[str]:
     return [*operations.column_names, CODE, DETAIL, RETRIABLE, _REPLAYED, _RETRIES, _SENT]
 
 
-def _alike(failures: pa.Table) -> pa.Table:
+def _merge_equal_failures(failures: pa.Table) -> pa.Table:
     """Failures that are alike as one."""
     grouped = failures.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(ROWS, "sum")])
     return grouped.rename_columns({f"{ROWS}_sum": ROWS})
@@ -206,5 +206,5 @@ def _total(rows: Any, mask: Any = None) -> int:
     return int(pc.sum(rows if mask is None else rows.filter(mask)).as_py() or 0)
 
 
-def _null_then(column: pa.ChunkedArray) -> pa.Array:
+def _with_leading_null(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([pa.nulls(1, column.type), *column.chunks])

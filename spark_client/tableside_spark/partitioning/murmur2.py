@@ -1,4 +1,4 @@
-"""The hash by which Kafka's producers place a record that has a key. Pure; knows neither Spark nor the service."""
+"""Murmur2, the hash with which Kafka's producers choose the partition of a key."""
 
 from struct import iter_unpack
 
@@ -8,7 +8,7 @@ _WORD = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit MurmurHash2 of `data` (org.apache.kafka.common.utils.Utils.murmur2), as an unsigned number."""
+    """Kafka's 32-bit MurmurHash2 of `data` (org.apache.kafka.common.utils.Utils.murmur2), as an unsigned integer."""
     state = _SEED ^ len(data)
     whole = len(data) & ~3
     for (word,) in iter_unpack("<I", data[:whole]):

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tableside_spark.partitioning.partitioner import BROADCAST, DEFAULT, DROP, Partitioning, Partitions
+from tableside_spark.partitioning.partitioner import BROADCAST, DEFAULT, DROP, PartitionFunction, Partitions
 
 PARTITIONS = pa.list_(pa.int32())
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class PartitionTask:
     """One partitioner at work on one topic, or on one table, whose name then stands for the topic's.
 
     `where` is what complaints call it.
     """
 
-    partitioning: Partitioning
+    partitioning: PartitionFunction
     topic: str
     num_partitions: int
     where: str
@@ -50,10 +50,10 @@ class Placing:
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(f"{self.where}: a partition is an int, not {type(partition).__name__}")
         if not -1 <= partition < self.num_partitions:
-            raise ValueError(f"{allowed(self.where, self.num_partitions)} {partition}")
+            raise ValueError(f"{range_error_text(self.where, self.num_partitions)} {partition}")
         return partition
 
 
-def allowed(where: str, num_partitions: int) -> str:
+def range_error_text(where: str, num_partitions: int) -> str:
     """The beginning of the complaint about partitions that there are not, which ends with them."""
     return f"{where}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"

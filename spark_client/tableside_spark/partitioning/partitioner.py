@@ -1,4 +1,4 @@
-"""Which partitions of a topic a record goes to: what a job's author implements. Knows neither Spark nor Arrow."""
+"""The interface for custom partitioners, and Kafka's default partitioner. Independent of Spark and Arrow."""
 
 import warnings
 from collections.abc import Callable, Collection
@@ -9,12 +9,12 @@ from tableside_spark.partitioning.murmur2 import murmur2
 
 
 class Routing(Enum):
-    """What a partitioner says of a record instead of listing partitions."""
+    """A partitioner's result other than a list of partitions."""
 
     BROADCAST = "broadcast"
     """One copy to every partition."""
     DROP = "drop"
-    """No copy at all."""
+    """No copy."""
     DEFAULT = "default"
     """One copy, and Kafka's producer chooses the partition."""
 
@@ -24,20 +24,29 @@ DROP: Final = Routing.DROP
 DEFAULT: Final = Routing.DEFAULT
 
 Partitions = Collection[int] | Routing | None
-"""A list of partitions, each of which gets one copy however often it is named; or a `Routing`.
+"""The result of a partitioner: a list of partitions, or a `Routing`. A partition that is listed twice gets one copy.
 
-`[]` is `DROP`; `None` and `[-1]` are `BROADCAST`.
+`[]` means `DROP`; `None` and `[-1]` mean `BROADCAST`.
 """
 
-Partitioning = Callable[[str, Any, Any, int], Partitions]
-"""`StreamPartitioner.partitions` as a plain function of topic, key, value and the number of partitions."""
+PartitionFunction = Callable[[str, Any, Any, int], Partitions]
+"""A plain function with the signature of `StreamPartitioner.partitions`: topic, key, value, number of partitions."""
 
 
 class StreamPartitioner:
-    """Sends each record to any number of partitions, as Kafka Streams' partitioner of the same name does.
+    """Base class for partitioners that send a record to any number of partitions.
 
-    A subclass defines `partitions`. Each executor has its own copy, pickled on the driver; it is called once for
-    every record each time a task runs, so what it remembers it remembers for one Python worker only.
+    It corresponds to the interface `StreamPartitioner` of Kafka Streams. Subclasses define `partitions`.
+
+    Each Python worker has its own copy, pickled on the driver, so state kept in an instance is not shared. The method
+    is called once per record each time a task runs; a repeated task calls it again.
+
+    Example:
+        ```python
+        class ByRegion(StreamPartitioner):
+            def partitions(self, topic, key, value, num_partitions):
+                return BROADCAST if key is None else [int(key) % num_partitions]
+        ```
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -50,33 +59,52 @@ class StreamPartitioner:
             )
 
     def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Partitions:
-        """The partitions, 0 to `num_partitions - 1`, that get a copy of this record."""
+        """Return the partitions that get a copy of a record.
+
+        Args:
+            topic: The topic's name; the table's name for a partitioned table.
+            key: The record's key, or None.
+            value: The record's value, or None.
+            num_partitions: The number of partitions.
+
+        Returns:
+            Indexes from 0 to `num_partitions - 1`, or `BROADCAST`, `DROP` or `DEFAULT`. `[]` means `DROP`; None and
+            `[-1]` mean `BROADCAST`.
+        """
         partition = self.partition(topic, key, value, num_partitions)
         return DEFAULT if partition is None else [partition]
 
     def partition(self, topic: str, key: Any, value: Any, num_partitions: int) -> int | None:
-        """The one partition for this record, or None for Kafka's choice. Deprecated: define `partitions`."""
+        """Return one partition, or None for Kafka's choice. Deprecated: define `partitions`."""
         raise NotImplementedError(f"{type(self).__name__} does not define partitions()")
 
 
 class DefaultPartitioner(StreamPartitioner):
-    """Every record where Kafka's producer would put it; one without a key is left to the producer."""
+    """A partitioner that chooses the same partition as Kafka's producer. Records without a key are left to Kafka."""
 
     def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Partitions:
-        """One partition by the key's hash, or `DEFAULT` where there is no key."""
+        """Return the partition of the key's hash, or `DEFAULT` if there is no key."""
         return DEFAULT if key is None else [default_partition(key, num_partitions)]
 
 
 def default_partition(key: str | bytes, num_partitions: int) -> int:
-    """The partition that Kafka's producer chooses for this key: by murmur2 of its bytes, UTF-8 for a string."""
+    """Return the partition that Kafka's producer chooses for a key: murmur2 of its bytes.
+
+    Args:
+        key: The key. A string is encoded as UTF-8.
+        num_partitions: The number of partitions.
+
+    Raises:
+        TypeError: The key is neither a string nor bytes.
+    """
     if not isinstance(key, str | bytes):
         raise TypeError(f"a key is placed by its bytes: it is a string or bytes, not {type(key).__name__}")
     data = key.encode() if isinstance(key, str) else key
     return (murmur2(data) & 0x7FFFFFFF) % num_partitions
 
 
-def partitioning(partitions: Any) -> Partitioning:
-    """The function in what a caller gave for a partitioner."""
+def partition_function(partitions: Any) -> PartitionFunction:
+    """Return a `StreamPartitioner`'s method, or the given function itself. Raises `TypeError` for anything else."""
     if not isinstance(partitions, StreamPartitioner):
         if isinstance(partitions, type) or not callable(partitions):
             raise TypeError(f"a partitioner, a function or a column is expected, not {_described(partitions)}")

@@ -9,18 +9,18 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullType, ShortType
 
-from tableside_spark.partitioning.partition_task import Placing, allowed
-from tableside_spark.partitioning.partitioner import partitioning
-from tableside_spark.plan.frames import quoted, refuse_duplicates
+from tableside_spark.partitioning.partition_task import PartitionTask, range_error_text
+from tableside_spark.partitioning.partitioner import partition_function
+from tableside_spark.plan.frames import quoted, require_unique_names
 
 PARTITION_COLUMN = "partition"
 LISTS_COLUMN = "__tableside_partitions"
-_LISTS = "array<int>"
+_LIST_TYPE = "array<int>"
 _INDEX_TYPES = (ByteType, ShortType, IntegerType, LongType, NullType)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PartitionTarget:
     """What has partitions: a topic, or a table whose name then stands for the topic's; `where` is for complaints."""
 
     where: str
@@ -29,7 +29,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Multicast:
+class MulticastOptions:
     """A multicast as the caller asked for it."""
 
     topic: str
@@ -39,43 +39,45 @@ class Multicast:
     observed: str | Observation
 
     @property
-    def target(self) -> Target:
+    def target(self) -> PartitionTarget:
         """Where the rows go."""
-        return Target(f"topic {self.topic}", self.topic, self.num_partitions)
+        return PartitionTarget(f"topic {self.topic}", self.topic, self.num_partitions)
 
 
-def copied(frame: DataFrame, partitions: Any, multicast: Multicast) -> DataFrame:
+def multicast_frame(frame: DataFrame, partitions: Any, multicast: MulticastOptions) -> DataFrame:
     """The frame's columns and `partition`, one row for each copy of a row."""
-    refuse_duplicates([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
+    require_unique_names([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
     asked = None if isinstance(partitions, Column) else (multicast.key, multicast.value)  # a column is given nothing
-    key, value = (_named(frame, name) for name in asked or (None, None))
-    checked = with_lists(frame, partitions, key, value, multicast.target)
+    key, value = (_optional_column(frame, name) for name in asked or (None, None))
+    checked = with_partition_lists(frame, partitions, key, value, multicast.target)
     kept = [quoted(name) for name in frame.columns]
-    return _counted(checked, multicast.observed).select(*kept, F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
+    return _with_metrics(checked, multicast.observed).select(*kept, F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
 
 
-def with_lists(frame: DataFrame, partitions: Any, key: Column, value: Column, target: Target) -> DataFrame:
+def with_partition_lists(
+    frame: DataFrame, partitions: Any, key: Column, value: Column, target: PartitionTarget
+) -> DataFrame:
     """The frame with each row's partitions beside it, each once; `[null]` leaves the choice to others."""
-    lists = partitions if isinstance(partitions, Column) else _asked(partitions, key, value, target)
+    lists = partitions if isinstance(partitions, Column) else _partitioner_column(partitions, key, value, target)
     listed = frame.withColumn(LISTS_COLUMN, lists)
-    _refuse_what_lists_no_integers(listed)
-    return listed.withColumn(LISTS_COLUMN, _each_once(F.col(LISTS_COLUMN), target))
+    _require_integer_lists(listed)
+    return listed.withColumn(LISTS_COLUMN, _normalize_lists(F.col(LISTS_COLUMN), target))
 
 
-def _asked(partitions: Any, key: Column, value: Column, target: Target) -> Column:
+def _partitioner_column(partitions: Any, key: Column, value: Column, target: PartitionTarget) -> Column:
     """The lists, from a partitioner in Python."""
-    placing = Placing(partitioning(partitions), target.topic, target.num_partitions, target.where)
+    placing = PartitionTask(partition_function(partitions), target.topic, target.num_partitions, target.where)
 
     def place(keys: pa.Array, values: pa.Array) -> pa.Array:
         return placing(keys, values)
 
     # A function that is not deterministic is called once for a row, wherever the plan uses what it gave.
-    call = arrow_udf(place, _LISTS).asNondeterministic()  # type: ignore[call-overload]  # known there: what warns
+    call = arrow_udf(place, _LIST_TYPE).asNondeterministic()  # type: ignore[call-overload]  # known there: what warns
     lists: Column = call(key, value)
     return lists
 
 
-def _named(frame: DataFrame, name: str | None) -> Column:
+def _optional_column(frame: DataFrame, name: str | None) -> Column:
     if name is None:
         return F.lit(None).cast("string")
     if name not in frame.columns:
@@ -83,33 +85,35 @@ def _named(frame: DataFrame, name: str | None) -> Column:
     return quoted(name)
 
 
-def _refuse_what_lists_no_integers(listed: DataFrame) -> None:
+def _require_integer_lists(listed: DataFrame) -> None:
     kind = listed.schema[LISTS_COLUMN].dataType
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, _INDEX_TYPES):
-        raise TypeError(f"a column of partitions is {_LISTS}, not {kind.simpleString()}")
+        raise TypeError(f"a column of partitions is {_LIST_TYPE}, not {kind.simpleString()}")
 
 
-def _each_once(lists: Column, target: Target) -> Column:
+def _normalize_lists(lists: Column, target: PartitionTarget) -> Column:
     """The list with each partition once, all of them for a broadcast; anything that is no partition fails the row."""
     count = target.num_partitions
     once = F.array_distinct(lists)
     default = (F.size(once) == 1) & F.get(once, 0).isNull()
     everywhere = lists.isNull() | ((F.size(once) == 1) & (F.get(once, 0) == -1))
     wrong = F.exists(once, lambda index: index.isNull() | (index < 0) | (index >= count))
-    complaint = F.concat(F.lit(f"{allowed(target.where, count)} "), F.concat_ws(", ", F.transform(once, _shown)))
+    complaint = F.concat(
+        F.lit(f"{range_error_text(target.where, count)} "), F.concat_ws(", ", F.transform(once, _index_text))
+    )
     return (
         F.when(everywhere, F.sequence(F.lit(0), F.lit(count - 1)))
         .when(default, F.array(F.lit(None).cast("int")))
-        .when(wrong, F.raise_error(complaint).cast(_LISTS))
-        .otherwise(once.cast(_LISTS))
+        .when(wrong, F.raise_error(complaint).cast(_LIST_TYPE))
+        .otherwise(once.cast(_LIST_TYPE))
     )
 
 
-def _shown(index: Column) -> Column:
+def _index_text(index: Column) -> Column:
     return F.coalesce(index.cast("string"), F.lit("null"))
 
 
-def _counted(checked: DataFrame, observed: str | Observation) -> DataFrame:
+def _with_metrics(checked: DataFrame, observed: str | Observation) -> DataFrame:
     copies = F.size(LISTS_COLUMN)
     return checked.observe(
         observed,

@@ -11,7 +11,7 @@ from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortTy
 
 _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 _SLOTS_MAX = 100_000
-_slots: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
+_slots_by_session: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
 
 
 def quoted(name: str) -> Column:
@@ -20,7 +20,7 @@ def quoted(name: str) -> Column:
     return F.col(f"`{escaped}`")
 
 
-def key_names(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
+def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
     """The key columns, present in the frame once each and of a type that a key may have."""
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names:
@@ -34,7 +34,7 @@ def key_names(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def refuse_duplicates(names: Sequence[str], frame: DataFrame) -> None:
+def require_unique_names(names: Sequence[str], frame: DataFrame) -> None:
     """Refuse columns that could not be told apart by name under the session's rules."""
     exact = str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     seen: set[str] = set()
@@ -50,27 +50,27 @@ def type_of(frame: DataFrame, name: str) -> DataType:
     return frame.schema[name].dataType
 
 
-def share_in_flight(frame: DataFrame, in_flight_max: int) -> tuple[DataFrame, int]:
+def divide_in_flight(frame: DataFrame, in_flight_max: int) -> tuple[DataFrame, int]:
     """The frame, in no more partitions than calls are allowed, and the window of each of its tasks.
 
     The tasks that can run at once are counted when the frame is prepared; executors that join later add theirs.
     """
-    slots = _slots_of(frame)
+    slots = _slot_count(frame)
     window = max(1, in_flight_max // slots)
     return (frame.coalesce(in_flight_max) if in_flight_max < slots else frame), window
 
 
-def _slots_of(frame: DataFrame) -> int:
+def _slot_count(frame: DataFrame) -> int:
     """How many tasks the session runs at once."""
     session = frame.sparkSession
     if not is_remote(frame):
         return max(1, session.sparkContext.defaultParallelism)
-    if session not in _slots:
-        _slots[session] = _count_slots(frame)
-    return _slots[session]
+    if session not in _slots_by_session:
+        _slots_by_session[session] = _count_slots_with_job(frame)
+    return _slots_by_session[session]
 
 
-def _count_slots(frame: DataFrame) -> int:
+def _count_slots_with_job(frame: DataFrame) -> int:
     """By a small job, where the driver's own figure is out of reach: one range has a partition per slot."""
     partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
     return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1

@@ -54,18 +54,18 @@ def json_text(struct: Column, nulls: Nulls) -> Column:
     return F.to_json(struct, _OPTIONS | {"ignoreNullFields": str(nulls == "omit").lower()})
 
 
-def refuse_type(name: str, kind: DataType, decimals: Decimals) -> None:
+def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
     """Refuse, by the name of the column, a type whose values JSON cannot hold without loss."""
     match kind:
         case StructType():
             for member in kind.fields:
-                refuse_type(f"{name}.{member.name}", member.dataType, decimals)
+                require_json_type(f"{name}.{member.name}", member.dataType, decimals)
         case ArrayType():
-            refuse_type(f"{name}[]", kind.elementType, decimals)
+            require_json_type(f"{name}[]", kind.elementType, decimals)
         case MapType():
             if not isinstance(kind.keyType, StringType):
                 raise ValueError(f"column {name} is {kind.simpleString()}: a JSON member's name is a string")
-            refuse_type(f"{name}{{}}", kind.valueType, decimals)
+            require_json_type(f"{name}{{}}", kind.valueType, decimals)
         case DecimalType():
             if decimals != "string" and kind.precision > DECIMAL_DIGITS_MAX:
                 raise ValueError(
@@ -97,14 +97,14 @@ def _decimals_as_text(kind: DataType) -> DataType:
     return kind
 
 
-def not_finite(column: Column, kind: DataType) -> Column | None:
+def is_not_finite(column: Column, kind: DataType) -> Column | None:
     """Whether the value holds a NaN or an infinity at any depth; None where its type cannot."""
     match kind:
         case FloatType() | DoubleType():
             number = column.cast("double")
             return F.isnan(number) | (F.abs(number) == F.lit(float("inf")))
         case StructType():
-            return _any_of([not_finite(column.getField(field.name), field.dataType) for field in kind.fields])
+            return _any_of([is_not_finite(column.getField(field.name), field.dataType) for field in kind.fields])
         case ArrayType():
             return _any_element(column, kind.elementType)
         case MapType():
@@ -113,22 +113,22 @@ def not_finite(column: Column, kind: DataType) -> Column | None:
 
 
 def _any_element(array: Column, kind: DataType) -> Column | None:
-    if not_finite(F.lit(None), kind) is None:
+    if is_not_finite(F.lit(None), kind) is None:
         return None
-    return F.exists(array, lambda element: _surely(not_finite(element, kind)))
+    return F.exists(array, lambda element: _not_null(is_not_finite(element, kind)))
 
 
-def _surely(condition: Column | None) -> Column:
+def _not_null(condition: Column | None) -> Column:
     """The condition where it holds; what is null is not so."""
     return F.lit(False) if condition is None else F.coalesce(condition, F.lit(False))
 
 
 def _any_of(conditions: Sequence[Column | None]) -> Column | None:
-    present = [_surely(condition) for condition in conditions if condition is not None]
+    present = [_not_null(condition) for condition in conditions if condition is not None]
     return functools.reduce(operator.or_, present) if present else None
 
 
-def problem(checks: Sequence[tuple[Column | None, str]]) -> Column:
+def first_problem(checks: Sequence[tuple[Column | None, str]]) -> Column:
     """The text of the first check that holds of the row, or null."""
     texts = [F.when(condition, F.lit(text)) for condition, text in checks if condition is not None]
     return F.coalesce(*texts, F.lit(None).cast("string"))

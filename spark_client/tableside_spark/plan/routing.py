@@ -13,32 +13,32 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.functions import arrow_udf
 
-from tableside_spark.executor.operation_batch import NOWHERE, PARTITION
+from tableside_spark.executor.operation_batch import NO_PARTITION, PARTITION
 from tableside_spark.partitioning.partitioner import default_partition
-from tableside_spark.plan.fan_out import LISTS_COLUMN, Target, with_lists
-from tableside_spark.plan.frames import quoted, refuse_duplicates
-from tableside_spark.plan.table_schema import TableFacts, wire_keys
+from tableside_spark.plan.fan_out import LISTS_COLUMN, PartitionTarget, with_partition_lists
+from tableside_spark.plan.frames import quoted, require_unique_names
+from tableside_spark.plan.table_schema import TableSchema, wire_keys
 
 
 @dataclass(frozen=True, slots=True)
-class Routing:
+class TableRouting:
     """The partitions of a table, and which of its rows go where."""
 
     table: str
-    facts: TableFacts
+    table_schema: TableSchema
     keys: tuple[str, ...]
     partitions: Any
 
-    def copies(self, frame: DataFrame) -> DataFrame:
-        """The frame with a row for each partition that a row is for, named in `PARTITION`; `NOWHERE` for none."""
-        refuse_duplicates([*frame.columns, PARTITION, LISTS_COLUMN], frame)
-        lists = F.when(F.size(LISTS_COLUMN) == 0, F.array(F.lit(NOWHERE))).otherwise(F.col(LISTS_COLUMN))
+    def row_per_partition(self, frame: DataFrame) -> DataFrame:
+        """The frame with a row for each partition that a row is for, named in `PARTITION`; `NO_PARTITION` for none."""
+        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
+        lists = F.when(F.size(LISTS_COLUMN) == 0, F.array(F.lit(NO_PARTITION))).otherwise(F.col(LISTS_COLUMN))
         kept = [quoted(name) for name in frame.columns]
-        return self._listed(frame).select(*kept, F.explode(lists).alias(PARTITION))
+        return self._with_lists(frame).select(*kept, F.explode(lists).alias(PARTITION))
 
-    def singletons(self, frame: DataFrame) -> DataFrame:
+    def with_one_partition(self, frame: DataFrame) -> DataFrame:
         """The frame with the one partition that each row is for; a row for none or several fails, and is named."""
-        refuse_duplicates([*frame.columns, PARTITION, LISTS_COLUMN], frame)
+        require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
         key = F.to_json(F.struct(*map(quoted, self.keys)))
         lists = F.col(LISTS_COLUMN)
         complaint = F.concat(
@@ -46,14 +46,14 @@ class Routing:
             key, F.lit(" is for "), F.size(lists).cast("string"),
         )  # fmt: skip
         one = F.when(F.size(lists) == 1, F.get(lists, 0)).otherwise(F.raise_error(complaint).cast("int"))
-        return self._listed(frame).withColumn(PARTITION, one).drop(LISTS_COLUMN)
+        return self._with_lists(frame).withColumn(PARTITION, one).drop(LISTS_COLUMN)
 
-    def _listed(self, frame: DataFrame) -> DataFrame:
-        count = self.facts.partitions
+    def _with_lists(self, frame: DataFrame) -> DataFrame:
+        count = self.table_schema.partitions
         if count is None:
             raise ValueError(f"table {self.table} is not partitioned: there are no partitions to choose from")
-        target = Target(f"table {self.table}", self.table, count)
-        listed = with_lists(frame, self.partitions, self._key(), self._value(frame), target)
+        target = PartitionTarget(f"table {self.table}", self.table, count)
+        listed = with_partition_lists(frame, self.partitions, self._key(), self._value(frame), target)
         default = (F.size(LISTS_COLUMN) == 1) & F.get(LISTS_COLUMN, 0).isNull()
         chosen = F.when(default, F.array(self._default(count))).otherwise(F.col(LISTS_COLUMN))
         return listed.withColumn(LISTS_COLUMN, chosen)
@@ -74,7 +74,7 @@ class Routing:
             # A row without a key is refused later on.
             return pa.array([default_partition(text or "", count) for text in texts.to_pylist()], pa.int32())
 
-        first = wire_keys(self.facts, self.keys)[0][0]
+        first = wire_keys(self.table_schema, self.keys)[0][0]
         call = arrow_udf(place, "int")  # type: ignore[call-overload]  # known there: what warns
         chosen: Column = call(quoted(first).cast("string"))
         return chosen

@@ -8,7 +8,7 @@ from tableside_client.errors import TableError
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class TableSchema:
     """A table's key fields (a name of None is an unnamed key), what it can do, and how many partitions it has."""
 
     key_names: tuple[str | None, ...] = (None,)
@@ -17,7 +17,7 @@ class TableFacts:
     partitions: int | None = None
 
 
-def table_facts(connection: Connection, table: str) -> TableFacts:
+def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
     """The facts; those of a new table where there is none yet, since a first write may make it."""
     with connection.open() as client:
         try:
@@ -25,9 +25,9 @@ def table_facts(connection: Connection, table: str) -> TableFacts:
         except TableError as error:
             if error.code != "table_not_found":
                 raise
-            return TableFacts()
+            return TableSchema()
     fields = description["key"]
-    return TableFacts(
+    return TableSchema(
         tuple(field.get("name") for field in fields),
         tuple(field["type"] for field in fields),
         bool(description["capabilities"].get("tokens", False)),
@@ -35,7 +35,7 @@ def table_facts(connection: Connection, table: str) -> TableFacts:
     )
 
 
-def wire_keys(facts: TableFacts, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def wire_keys(facts: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The key columns in the order of the key, and the key's names for them.
 
     Columns named as the key's fields are matched by name, others by position.

@@ -50,7 +50,7 @@ def read_update(update: Mapping[str, Any]) -> Document:
     """Take an operator document or a merge patch apart; a mixture, or an unknown operator, is refused."""
     if not any(name.startswith("$") for name in update):
         document = Document({})
-        document.template.update(_merge(document, update, ()))
+        document.template.update(_merge_template(document, update, ()))
         return document
     unknown = [name for name in update if name not in OPERATORS]
     if unknown:
@@ -87,7 +87,7 @@ def _read_operators(update: Mapping[str, Any]) -> Document:
         else:
             raise ValueError(f"{operator} takes a mapping of paths, not {type(arguments).__name__}")
         paths += names
-    _refuse_overlaps(paths)
+    _require_disjoint_paths(paths)
     return document
 
 
@@ -96,22 +96,22 @@ def _operand(document: Document, operator: str, path: str, operand: Any) -> Any:
     if operator in ("$push", "$addToSet") and isinstance(operand, Mapping) and "$each" in operand:
         if len(operand) > 1:
             raise ValueError(f"{label}: nothing stands beside $each")
-        return _leaf(document, Leaf(operator, label, value_column(operand["$each"]), each=True))
-    return _leaf(document, Leaf(operator, label, value_column(operand)))
+        return _add_leaf(document, Leaf(operator, label, value_column(operand["$each"]), each=True))
+    return _add_leaf(document, Leaf(operator, label, value_column(operand)))
 
 
-def _merge(document: Document, patch: Mapping[str, Any], path: tuple[str, ...]) -> Template:
+def _merge_template(document: Document, patch: Mapping[str, Any], path: tuple[str, ...]) -> Template:
     template: Template = {}
     for name, value in patch.items():
         here = (*path, name)
         if isinstance(value, Mapping):
-            template[name] = _merge(document, value, here)
+            template[name] = _merge_template(document, value, here)
         else:
-            template[name] = _leaf(document, Leaf(MERGE, ".".join(here), value_column(value)))
+            template[name] = _add_leaf(document, Leaf(MERGE, ".".join(here), value_column(value)))
     return template
 
 
-def _leaf(document: Document, leaf: Leaf) -> int:
+def _add_leaf(document: Document, leaf: Leaf) -> int:
     document.leaves.append(leaf)
     return len(document.leaves) - 1
 
@@ -126,7 +126,7 @@ def _struct(template: Template, columns: Sequence[Column]) -> Column:
     return F.struct(*members)
 
 
-def _refuse_overlaps(paths: Sequence[str]) -> None:
+def _require_disjoint_paths(paths: Sequence[str]) -> None:
     for path, following in zip(sorted(paths), sorted(paths)[1:], strict=False):
         if following == path or following.startswith(f"{path}."):
             raise ValueError(f"two operators meet on the path {path!r}")

@@ -40,7 +40,7 @@ class Query:
                 yield Place(self.id, store.operator, partition, store.name)
 
     @classmethod
-    def of(cls, query: str, described: Mapping[str, Any]) -> Self:
+    def from_record(cls, query: str, described: Mapping[str, Any]) -> Self:
         """Read the record that describes a query."""
         stores = [
             Store(int(operator), name, int(store["partitions"]))
@@ -71,7 +71,7 @@ class Version:
     base: int | None = None
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any], checkpoint_format: int) -> Self:
+    def from_record(cls, manifest: Mapping[str, Any], checkpoint_format: int) -> Self:
         """Read a manifest."""
         base = manifest["base"]
         return cls(
@@ -101,7 +101,7 @@ class Snapshot:
     chunks: int = 0
 
     @classmethod
-    def of(cls, name: str, described: Mapping[str, Any]) -> Self:
+    def from_record(cls, name: str, described: Mapping[str, Any]) -> Self:
         """Read what describes a snapshot."""
         return cls(
             described["version"],

@@ -6,11 +6,11 @@ from typing import Self
 
 from tableside_client.client import TableClient
 from tableside_spark.state import key_layout, run_attempts
-from tableside_spark.state.delete import Progress, Tell, delete
+from tableside_spark.state.delete import Progress, Tell, delete_query
 from tableside_spark.state.description import Contents, Query, Snapshot, Version
 from tableside_spark.state.key_layout import Key, Place
 from tableside_spark.state.records import Records
-from tableside_spark.state.run_attempts import Attempts
+from tableside_spark.state.run_attempts import VersionAttempts
 
 MANIFEST_FIELDS = ("version", "uid", "time", "records", "bytes", "chunks", "base")
 
@@ -57,15 +57,15 @@ class State:
         registered, described = self._records.get([key_layout.registration(query), key_layout.description(query)])
         if described is None and query not in (registered or {}):
             raise QueryNotFound(self._table, query)
-        return Query.of(query, described or {})
+        return Query.from_record(query, described or {})
 
     def contents(self, place: Place) -> Contents:
         """Return what there is of a store of a partition."""
         [noted] = self._records.get([place.floor])
-        floor = run_attempts.lowest(noted)
+        floor = run_attempts.floor_version(noted)
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
-        for block in run_attempts.blocks(self._records, place, floor):
+        for block in run_attempts.attempt_blocks(self._records, place, floor):
             versions += self._versions(place, block.attempts)
             snapshots += self._snapshots(place, block.attempts)
         return Contents(place, floor, tuple(versions), tuple(snapshots))
@@ -77,13 +77,13 @@ class State:
         request that removes anything. `scan` says whether each place is also scanned, for what a writer that was
         believed dead left below the floor; if not given, where the table reads a place without reading others.
         """
-        return delete(self._records, self.query(query), tell or _nobody, scan=scan)
+        return delete_query(self._records, self.query(query), tell or _ignore_progress, scan=scan)
 
     def _query(self, query: str) -> Query:
         [described] = self._records.get([key_layout.description(query)])
-        return Query.of(query, described or {})
+        return Query.from_record(query, described or {})
 
-    def _versions(self, place: Place, block: list[Attempts]) -> Iterator[Version]:
+    def _versions(self, place: Place, block: list[VersionAttempts]) -> Iterator[Version]:
         """Pair each attempt with its manifest: its own, or, in checkpoint format 1, the one that all share."""
         keys = [key for attempt in block for key in _manifests(place, attempt)]
         found = dict(zip(keys, self._records.get(keys, MANIFEST_FIELDS), strict=True))
@@ -91,22 +91,24 @@ class State:
             shared, *own = (found[key] for key in _manifests(place, attempt))
             for uid, manifest in zip(attempt.uids, own, strict=True):
                 if manifest is not None:
-                    yield Version.of(manifest, 2)
+                    yield Version.from_record(manifest, 2)
                 elif shared is not None and shared["uid"] == uid:
-                    yield Version.of(shared, 1)
+                    yield Version.from_record(shared, 1)
                 else:
                     yield Version(attempt.version, uid, finished=False)
 
-    def _snapshots(self, place: Place, block: list[Attempts]) -> Iterator[Snapshot]:
+    def _snapshots(self, place: Place, block: list[VersionAttempts]) -> Iterator[Snapshot]:
         named = [(attempt.version, name) for attempt in block for name in attempt.snapshots]
         found = self._records.get([place.snapshot(*each) for each in named])
         for (version, name), described in zip(named, found, strict=True):
-            yield Snapshot(version, name, finished=False) if described is None else Snapshot.of(name, described)
+            yield (
+                Snapshot(version, name, finished=False) if described is None else Snapshot.from_record(name, described)
+            )
 
 
-def _manifests(place: Place, attempt: Attempts) -> list[Key]:
+def _manifests(place: Place, attempt: VersionAttempts) -> list[Key]:
     return [place.manifest(attempt.version), *(place.manifest(attempt.version, uid) for uid in attempt.uids)]
 
 
-def _nobody(progress: Progress) -> None:
+def _ignore_progress(progress: Progress) -> None:
     """Tell nobody."""

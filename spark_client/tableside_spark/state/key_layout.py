@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-GROUP = 16
+GROUP_CHUNKS = 16
 """Chunks that a writer sends together: none comes after a group that is absent as a whole."""
 
 REGISTRATIONS = "queries"
-QUERY_ITEMS = "0123456789abcdef"
+QUERY_ID_DIGITS = "0123456789abcdef"
 """The last characters that the identity of a query can have."""
 
 
@@ -75,7 +75,7 @@ def snapshot_chunks(version: int, name: str) -> str:
 
 def registrations() -> list[Key]:
     """Return the keys of the records that name the queries of a table."""
-    return [Key(REGISTRATIONS, item) for item in QUERY_ITEMS]
+    return [Key(REGISTRATIONS, item) for item in QUERY_ID_DIGITS]
 
 
 def registration(query: str) -> Key:
@@ -93,7 +93,7 @@ def runs(query: str) -> Key:
     return Key(query, "runs")
 
 
-def parts(keys: Iterable[Key]) -> Iterator[list[Key]]:
+def request_parts(keys: Iterable[Key]) -> Iterator[list[Key]]:
     """Yield keys in their order, as many at a time as go into one request."""
     left = iter(keys)
     while part := list(islice(left, REQUEST_RECORDS_MAX)):

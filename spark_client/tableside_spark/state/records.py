@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tableside_client.client import TableClient
 from tableside_client.errors import TableError
-from tableside_spark.state.key_layout import Key, parts
+from tableside_spark.state.key_layout import Key, request_parts
 
 KEYS_ONLY = ("uid",)
 """A member that is short, or absent: scans that need no values ask for it."""
@@ -24,11 +24,11 @@ class Records:
 
     def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
         """Return the value of each key in its order, of `fields` only; None where there is no record."""
-        return [value for part in parts(keys) for value in self._get(part, fields)]
+        return [value for part in request_parts(keys) for value in self._get(part, fields)]
 
     def delete(self, keys: Sequence[Key]) -> None:
         """Remove records, in the order of the keys as far as requests go; that there is none is no failure."""
-        for part in parts(keys):
+        for part in request_parts(keys):
             answer = self._client.batch(self._table, pa.table({"key": self._column(part)}), op="delete")
             for row in answer.select(["status", "code", "detail"]).to_pylist():
                 self._refuse(row)
@@ -51,7 +51,7 @@ class Records:
         else:
             pages = self._client.scan(self._table, fields=KEYS_ONLY, prefix=f"{place}/")
         for page in pages:
-            yield from parts(_key(place, key) for key in page["key"].to_pylist())
+            yield from request_parts(_key(place, key) for key in page["key"].to_pylist())
 
     def _get(self, keys: Sequence[Key], fields: Sequence[str] | None) -> Iterator[dict[str, Any] | None]:
         answer = self._client.batch(self._table, pa.table({"key": self._column(keys)}), op="get", fields=fields)

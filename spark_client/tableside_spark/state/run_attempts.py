@@ -11,7 +11,7 @@ VERSIONS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
+class VersionAttempts:
     """The identities of all attempts at one version, and the names of those at snapshots of it."""
 
     version: int
@@ -23,21 +23,21 @@ class Attempts:
 class Block:
     """The attempts at the versions below `end`, from where the block before ended. `goes_on`: there may be more."""
 
-    attempts: list[Attempts]
+    attempts: list[VersionAttempts]
     end: int
 
     @property
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether the block is full to its end."""
         return self.attempts[-1].version == self.end - 1
 
 
-def lowest(floor: Mapping[str, Any] | None) -> int:
+def floor_version(floor: Mapping[str, Any] | None) -> int:
     """The lowest version of which there may be something, of a place whose floor is noted so."""
     return 1 if floor is None else int(floor["version"])
 
 
-def blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
+def attempt_blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
     """Yield all attempts from a version on, those at some versions at a time.
 
     Every version that was begun follows one that was, so they end where a block is not full to its end. Who removes
@@ -47,7 +47,7 @@ def blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
         versions = range(start, start + VERSIONS_AT_ONCE)
         found = records.get([place.attempts(version) for version in versions])
         attempts = [
-            Attempts(version, tuple(attempt.get("uids", ())), tuple(attempt.get("snapshots", ())))
+            VersionAttempts(version, tuple(attempt.get("uids", ())), tuple(attempt.get("snapshots", ())))
             for version, attempt in zip(versions, found, strict=True)
             if attempt is not None
         ]
@@ -55,6 +55,6 @@ def blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
             return
         block = Block(attempts, versions.stop)
         yield block
-        if not block.goes_on:
+        if not block.may_continue:
             return
         start = versions.stop

@@ -10,10 +10,10 @@ from tableside_spark.executor.operation_batch import PARTITION, ROWS, Token, int
 from tableside_spark.executor.write_task import CODE, DETAIL, RETRIABLE
 from tableside_spark.plan.frames import quoted
 
-OUTCOME = ("rows", "code", "detail", "retriable")
+OUTCOME_COLUMNS = ("rows", "code", "detail", "retriable")
 """What stands beside the key and what was sent, in the frame of failed operations."""
 
-Handler = Callable[[DataFrame, int | None], None]
+FailureHandler = Callable[[DataFrame, int | None], None]
 """Takes the failed operations, and the number of the micro-batch in a stream."""
 
 
@@ -28,11 +28,11 @@ class DeadLetterTable(Protocol):
         ...
 
 
-OnError: TypeAlias = Literal["fail", "collect"] | Handler | DeadLetterTable
+OnError: TypeAlias = Literal["fail", "collect"] | FailureHandler | DeadLetterTable
 """What happens to failures: the write fails, they are collected, a function takes them, or a table stores them."""
 
 
-def as_caller_sees(outcomes: DataFrame, keys: Sequence[str], documents: Sequence[str]) -> DataFrame:
+def failed_operations(outcomes: DataFrame, keys: Sequence[str], documents: Sequence[str]) -> DataFrame:
     """The failed operations: the key, what was sent, how many rows it stood for, and why it failed."""
     routed = [F.col(PARTITION).alias("partition")] if PARTITION in outcomes.columns else []
     return outcomes.where(F.col(CODE).isNotNull()).select(
@@ -46,7 +46,7 @@ def as_caller_sees(outcomes: DataFrame, keys: Sequence[str], documents: Sequence
     )
 
 
-def into_table(
+def put_dead_letters(
     dead_letters: DeadLetterTable, failures: DataFrame, table: str, op: str, keys: Sequence[str], token: Token | None
 ) -> None:
     """Keep failed operations in a table of dead letters, once, however often the write is repeated.

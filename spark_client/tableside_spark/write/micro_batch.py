@@ -29,32 +29,34 @@ class UnsoundTokenError(ValueError):
     """A write of a streaming query that nothing would recognise if the micro-batch ran again."""
 
 
-def query_id_in(checkpoint: str, session: SparkSession) -> str:
+def query_id_of_checkpoint(checkpoint: str, session: SparkSession) -> str:
     """The id of the query that this checkpoint belongs to, which a restart does not change."""
     exactly = re.sub(r"([\[\]{}*?\\])", r"\\\1", checkpoint.rstrip("/"))  # Spark reads paths as patterns
     [row] = session.read.text(f"{exactly}/metadata").collect()
     return str(json.loads(row["value"])["id"])
 
 
-def current(frame: DataFrame) -> tuple[str, Token] | None:
+def current_micro_batch(frame: DataFrame) -> tuple[str, Token] | None:
     """The run and the token of the micro-batch that is being written; None outside of `foreachBatch`.
 
     Raises `UnsoundTokenError` where the frame is one of a streaming query, and nothing says which.
     """
     if is_remote(frame):
         if _in_connect_worker():
-            raise UnsoundTokenError(_advice("through Spark Connect, foreachBatch does not say which query it is in"))
+            raise UnsoundTokenError(
+                _with_advice("through Spark Connect, foreachBatch does not say which query it is in")
+            )
         return None
     context = frame.sparkSession.sparkContext
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is not None and batch is not None:
-        return _run_of(frame.sparkSession, str(query)), Token(str(query), int(batch))
-    if _of_streaming_query(frame):
-        raise UnsoundTokenError(_advice("a thread begun in foreachBatch does not know the query"))
+        return _run_id(frame.sparkSession, str(query)), Token(str(query), int(batch))
+    if _is_from_streaming_query(frame):
+        raise UnsoundTokenError(_with_advice("a thread begun in foreachBatch does not know the query"))
     return None
 
 
-def _advice(why: str) -> str:
+def _with_advice(why: str) -> str:
     return (
         f'{why}: give token=("a name that stays", batch_id), write in foreachBatch itself or in a '
         "pyspark.InheritableThread, or say at_least_once=True"
@@ -66,19 +68,19 @@ def _in_connect_worker() -> bool:
     return spec is not None and str(spec.name).endswith(_CONNECT_WORKER)
 
 
-def _of_streaming_query(frame: DataFrame) -> bool:
+def _is_from_streaming_query(frame: DataFrame) -> bool:
     """Whether the frame's session is the one that a running query has of its own."""
     session = frame._jdf.sparkSession()  # noqa: SLF001 - there is no other way to tell
-    return any(query.sparkSessionForStream().equals(session) for query in _running(frame.sparkSession))
+    return any(query.sparkSessionForStream().equals(session) for query in _running_queries(frame.sparkSession))
 
 
-def _run_of(session: SparkSession, query_id: str) -> str:
+def _run_id(session: SparkSession, query_id: str) -> str:
     """The run that a query is in; a job group would say it too, but for callers who set their own."""
-    runs = [str(query.runId()) for query in _running(session) if str(query.id()) == query_id]
+    runs = [str(query.runId()) for query in _running_queries(session) if str(query.id()) == query_id]
     return runs[0] if runs else query_id
 
 
-def _running(session: SparkSession) -> Iterable[Any]:
+def _running_queries(session: SparkSession) -> Iterable[Any]:
     """The queries that run now, of all sessions; none where a Spark that is not Apache's own does not tell."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # classic PySpark alone has it, without types
 
@@ -91,24 +93,24 @@ def _running(session: SparkSession) -> Iterable[Any]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _RunState:
     """The micro-batch that a run of a query is at, and the tables that are, or have been, written in it."""
 
     batch: int
     tables: set[str] = field(default_factory=set)
 
 
-class Writes:
+class WriteLocks:
     """Sees to it that a micro-batch writes a table once under one token: a second write would be taken for a replay."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RunState] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def one(self, run: str, token: Token, table: str) -> Iterator[None]:
+    def exclusive(self, run: str, token: Token, table: str) -> Iterator[None]:
         """Write now; a write that fails may be tried again."""
-        self._begin(run, token, table)
+        self._acquire(run, token, table)
         try:
             yield
         except BaseException:
@@ -116,15 +118,15 @@ class Writes:
                 self._runs[run].tables.discard(table)
             raise
 
-    def _begin(self, run: str, token: Token, table: str) -> None:
+    def _acquire(self, run: str, token: Token, table: str) -> None:
         with self._lock:
             known = self._runs.pop(run, None)
             if known is not None and token.sequence < known.batch:
                 self._runs[run] = known
                 raise UnsoundTokenError(
-                    _advice(f"a thread begun in micro-batch {token.sequence} writes in micro-batch {known.batch}")
+                    _with_advice(f"a thread begun in micro-batch {token.sequence} writes in micro-batch {known.batch}")
                 )
-            at = known if known is not None and known.batch == token.sequence else _Run(token.sequence)
+            at = known if known is not None and known.batch == token.sequence else _RunState(token.sequence)
             self._runs[run] = at  # the latest is the last
             while len(self._runs) > _QUERIES_MAX:
                 del self._runs[next(iter(self._runs))]
@@ -136,5 +138,5 @@ class Writes:
             at.tables.add(table)
 
 
-WRITES = Writes()
+WRITE_LOCKS = WriteLocks()
 """Those of this process."""

@@ -1,6 +1,6 @@
-"""What each micro-batch of a streaming write did, where a program can read it, classic or through Spark Connect.
+"""The summaries of a streaming query's micro-batches, for classic PySpark and Spark Connect.
 
-The writes run on the driver, or in a process of the Connect server: both can make a global temporary view, which
+The writes run on the driver, or in a process of the Connect server. Both can create a global temporary view, which
 every session of the application can read.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCHES_MAX = 100
-"""How many of the last micro-batches are kept."""
+"""The maximum number of micro-batches kept."""
 
 _COLUMNS = (
     "batch_id long, operations long, sent long, applied long, replayed long, failed long, dropped long, unsent long, "
@@ -24,27 +24,34 @@ _COLUMNS = (
 
 
 def progress(query: "StreamingQuery | ConnectStreamingQuery") -> list[WriteSummary]:
-    """What the last micro-batches of a query that writes a table did, the latest last; of this run of the query."""
+    """Return the summaries of the last micro-batches of a query that writes to a table.
+
+    Args:
+        query: The query that `StreamWrite.start` returned.
+
+    Returns:
+        The summaries of up to 100 micro-batches of this run, the latest last. Empty before the first micro-batch.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql import SparkSession
 
     session = SparkSession.active()
     try:
-        rows = session.table(_place(session, str(query.id))).orderBy("batch_id").collect()
+        rows = session.table(_view_name(session, str(query.id))).orderBy("batch_id").collect()
     except AnalysisException:  # no micro-batch yet
         return []
     return [WriteSummary(**row.asDict()) for row in rows]
 
 
 def publish(session: "SparkSession", query_id: str, summaries: Iterable[WriteSummary]) -> None:
-    """Replace what `progress` finds."""
+    """Replace the summaries that `progress` returns."""
     rows = [(summary.batch_id, *summary.counts().values()) for summary in summaries]
-    session.createDataFrame(rows, _COLUMNS).createOrReplaceGlobalTempView(_name(query_id))
+    session.createDataFrame(rows, _COLUMNS).createOrReplaceGlobalTempView(_unqualified_view_name(query_id))
 
 
-def _name(query_id: str) -> str:
+def _unqualified_view_name(query_id: str) -> str:
     return f"tableside_{query_id.replace('-', '_')}"
 
 
-def _place(session: "SparkSession", query_id: str) -> str:
-    return f"{session.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{_name(query_id)}"
+def _view_name(session: "SparkSession", query_id: str) -> str:
+    return f"{session.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{_unqualified_view_name(query_id)}"

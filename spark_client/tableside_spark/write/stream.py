@@ -1,4 +1,4 @@
-"""A streaming frame written to a table: each micro-batch is one write, whose token is the query and the micro-batch."""
+"""Writes of streaming DataFrames: each micro-batch is one write, with a token made of query id and batch number."""
 
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +24,7 @@ OutputMode = Literal["append", "update"]
 
 @dataclass(frozen=True, slots=True)
 class StreamWrite:
-    """A write of a streaming frame that waits to be started."""
+    """A write of a streaming DataFrame that has not started. `Table.put`, `update` and `delete` return it."""
 
     rows: DataFrame = field(repr=False)
     grouping: Grouping = field(repr=False)
@@ -33,14 +33,27 @@ class StreamWrite:
     def start(
         self, checkpoint: str, *, output_mode: OutputMode = "append", query_name: str | None = None, **trigger: Any
     ) -> "StreamingQuery":
-        """Begin, or go on where `checkpoint` says that this query stopped; return the running query.
+        """Start the streaming query, or continue it from its checkpoint.
 
-        `trigger` is as in `DataStreamWriter.trigger`: `processingTime="10 seconds"`, `availableNow=True`. Every change
-        counts once over restarts of one checkpoint: its tokens have the query's id, which the checkpoint holds, and
-        the micro-batch's number. With a new checkpoint the query is another one, and what it reads counts again.
+        Each change is applied once across restarts with one checkpoint: its token consists of the query's id, which is
+        stored in the checkpoint, and the number of the micro-batch. A new checkpoint is a new query, whose changes are
+        applied again.
 
-        The progress has the observed metrics `rows` and `refused` (rows with a null key, a NaN, …) under
-        `tableside_` and the table's name; `tableside_spark.progress(query)` has what became of them.
+        The query's progress contains the observed metrics `rows` and `refused` (rows with a null key, a NaN or another
+        invalid value) under the name `tableside_` and the table's name. `tableside_spark.progress(query)` returns the
+        results of the writes.
+
+        Args:
+            checkpoint: The checkpoint directory of the query.
+            output_mode: `append` or `update`.
+            query_name: The name of the query, as in `DataStreamWriter.queryName`.
+            **trigger: A trigger as in `DataStreamWriter.trigger`: `processingTime="10 seconds"` or `availableNow=True`.
+
+        Returns:
+            The running query.
+
+        Raises:
+            ValueError: The output mode or the trigger is not supported.
         """
         if output_mode not in ("append", "update"):
             raise ValueError(
@@ -54,15 +67,15 @@ class StreamWrite:
             F.count(F.lit(1)).alias("rows"),
             F.count_if(F.col(PROBLEM).isNotNull()).alias("refused"),
         )
-        writer = observed.writeStream.foreachBatch(Sink(self.write, self.grouping, checkpoint).write_batch)
+        writer = observed.writeStream.foreachBatch(MicroBatchWriter(self.write, self.grouping, checkpoint).write_batch)
         writer = writer.outputMode(output_mode).option("checkpointLocation", checkpoint)
         writer = writer if query_name is None else writer.queryName(query_name)
         return (writer.trigger(**trigger) if trigger else writer).start()
 
 
 @dataclass(slots=True)
-class Sink:
-    """Writes the micro-batches of one query, in the process where Spark runs `foreachBatch`."""
+class MicroBatchWriter:
+    """Writes the micro-batches of one query, in the process that runs `foreachBatch`."""
 
     write: WriteJob
     grouping: Grouping
@@ -71,26 +84,26 @@ class Sink:
     summaries: "deque[WriteSummary]" = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
 
     def write_batch(self, rows: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch, and say what became of it."""
-        query_id = self._query(rows)
+        """Write one micro-batch and publish its summary."""
+        query_id = self._cached_query_id(rows)
         token = None if self.write.spec.at_least_once else Token(query_id, batch_id)
-        with self._held(rows, token):
+        with self._table_lock(rows, token):
             summary = job.run(self.write, self.grouping(rows), token, batch_id)
         self.summaries.append(summary)
         publish(rows.sparkSession, query_id, self.summaries)
 
-    def _held(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
-        """What keeps a handler of failures from writing the same table under the same token."""
-        found = None if token is None or is_remote(rows) else micro_batch.current(rows)
-        return nullcontext() if found is None else micro_batch.WRITES.one(*found, self.write.spec.table)
+    def _table_lock(self, rows: DataFrame, token: Token | None) -> AbstractContextManager[None]:
+        """A context in which a failure handler cannot write the same table with the same token."""
+        found = None if token is None or is_remote(rows) else micro_batch.current_micro_batch(rows)
+        return nullcontext() if found is None else micro_batch.WRITE_LOCKS.exclusive(*found, self.write.spec.table)
 
-    def _query(self, rows: DataFrame) -> str:
+    def _cached_query_id(self, rows: DataFrame) -> str:
         if self.query_id is None:
-            self.query_id = self._found(rows)
+            self.query_id = self._find_query_id(rows)
         return self.query_id
 
-    def _found(self, rows: DataFrame) -> str:
-        """The query's id, from the thread where that has it, else from the checkpoint."""
+    def _find_query_id(self, rows: DataFrame) -> str:
+        """The query's id: from the thread's local properties if they contain it, else from the checkpoint."""
         session = rows.sparkSession
         known = None if is_remote(rows) else session.sparkContext.getLocalProperty(micro_batch.QUERY_ID)
-        return str(known) if known else micro_batch.query_id_in(self.checkpoint, session)
+        return str(known) if known else micro_batch.query_id_of_checkpoint(self.checkpoint, session)

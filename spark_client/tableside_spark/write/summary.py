@@ -1,4 +1,4 @@
-"""What became of a write, as the caller of a frame sees it, and of all the writes of a `Table`."""
+"""The results of a write, and the totals of all writes of a `Table`."""
 
 import threading
 from dataclasses import asdict, dataclass, field, fields
@@ -10,13 +10,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WriteSummary:
-    """Counts in rows of the caller's frame, each row once, however often a task ran.
+    """The result of a write, counted in rows of the DataFrame.
 
-    Every row is one of `applied`, `replayed` (it had been applied before under the same token), `failed`, `dropped`
-    (it is for no partition) and `unsent` (its task had already failed). `sent` are those that left for the service,
-    `retried` those that were asked more than once. `operations` were sent for them: rows with one key may share one.
-    A row for several partitions counts once for each. `failures`, with `on_error="collect"`, holds the failed rows
-    with `code` and `detail`. `batch_id` is the micro-batch's, of a streaming query.
+    Each row counts once, however often a task ran; a row for several partitions counts once for each. Every row is
+    either applied, replayed, failed, dropped or unsent.
+
+    Attributes:
+        operations: The operations sent. Rows with one key may share an operation.
+        sent: The rows sent to the service.
+        applied: The rows applied by this write.
+        replayed: The rows that had already been applied with the same token.
+        failed: The rows that failed.
+        dropped: The rows that belong to no partition.
+        unsent: The rows that were not sent because their task had already failed.
+        retried: The rows whose operation was sent more than once.
+        seconds: The duration of the write, in seconds.
+        batch_id: The number of the micro-batch, for a streaming query.
+        failures: With `on_error="collect"`, the failed rows with their `code` and `detail`.
     """
 
     operations: int
@@ -32,15 +42,20 @@ class WriteSummary:
     failures: "DataFrame | None" = field(default=None, compare=False, repr=False)
 
     def counts(self) -> dict[str, Any]:
-        """The numbers by their names."""
-        return {name: getattr(self, name) for name in _NUMBERS}
+        """Return the counts as a dict."""
+        return {name: getattr(self, name) for name in _COUNTERS}
 
 
 class TableWriteError(Exception):
-    """A write of a frame of which rows failed. `code` and `detail` are the first failure's.
+    """A write with failed rows.
 
-    `failed` counts all failed rows, `alike` those that failed exactly as the first did; `summary` has the rest:
-    rows that are not counted there as applied or replayed may be written again.
+    Attributes:
+        table: The name of the table.
+        code: The problem code of the most frequent failure.
+        detail: The cause of that failure, in words.
+        alike: The number of rows that failed with this code and detail.
+        failed: The number of all failed rows.
+        summary: The `WriteSummary`. Rows that it does not count as applied or replayed may be written again.
     """
 
     def __init__(self, table: str, code: str, detail: str, alike: int, summary: Any) -> None:
@@ -56,7 +71,7 @@ class TableWriteError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WriteStats:
-    """The sums over all writes of a `Table` in this process, failed ones included; numbers as in `WriteSummary`."""
+    """The totals of all writes of a `Table` in this process, including failed ones. Counts as in `WriteSummary`."""
 
     writes: int = 0
     operations: int = 0
@@ -70,21 +85,21 @@ class WriteStats:
     seconds: float = 0.0
 
 
-_NUMBERS = tuple(number.name for number in fields(WriteStats) if number.name != "writes")
+_COUNTERS = tuple(number.name for number in fields(WriteStats) if number.name != "writes")
 
 
-class Totals:
-    """Adds summaries up. A copy that travels to another process begins anew there."""
+class WriteTotals:
+    """Sums up write summaries. A copy sent to another process starts at zero."""
 
     def __init__(self) -> None:
         self._stats = WriteStats()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Totals, ()
+        return WriteTotals, ()
 
     def add(self, summary: WriteSummary) -> None:
-        """Count one write."""
+        """Add one write."""
         with self._lock:
             before = asdict(self._stats)
             added = {name: before[name] + number for name, number in summary.counts().items()}
@@ -92,5 +107,5 @@ class Totals:
 
     @property
     def stats(self) -> WriteStats:
-        """The sums until now."""
+        """The current totals."""
         return self._stats

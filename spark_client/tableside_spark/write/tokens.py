@@ -13,25 +13,25 @@ from tableside_spark.write import micro_batch
 WRITER_CHARACTERS_MAX = 128 - len(RESET)
 SEQUENCE_MAX = 2**63 - 1
 
-Given = str | tuple[str, int] | None
+TokenArgument = str | tuple[str, int] | None
 """A token as callers give it: a writer that writes once, or a writer and a sequence that rises with each write."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TokenLease:
     """The token of one write, and what has to be held while it is written."""
 
     token: Token | None = None
-    held: Callable[[], AbstractContextManager[None]] = nullcontext
+    hold: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def refuse_contradiction(given: Given, *, at_least_once: bool) -> None:
+def require_consistent(given: TokenArgument, *, at_least_once: bool) -> None:
     """Refuse a token where none is wanted."""
     if at_least_once and given is not None:
         raise ValueError("token= is for writes that count once, at_least_once=True for those that may not")
 
 
-def read(given: Given) -> Token | None:
+def parse_token(given: TokenArgument) -> Token | None:
     """The token that a caller gave."""
     if given is None:
         return None
@@ -45,19 +45,19 @@ def read(given: Given) -> Token | None:
     return Token(writer, sequence)
 
 
-def turn_of(frame: DataFrame, table: str, given: Given, *, made: bool) -> Turn:
-    """The token of a write of a batch frame: the caller's, else the micro-batch's, else, with `made`, a new one."""
-    token = read(given)
+def acquire_token(frame: DataFrame, table: str, given: TokenArgument, *, generate: bool) -> TokenLease:
+    """The token of a write of a batch frame: the caller's, else the micro-batch's, else, with `generate`, a new one."""
+    token = parse_token(given)
     if token is not None:
-        return Turn(token)
-    if (found := micro_batch.current(frame)) is not None:
+        return TokenLease(token)
+    if (found := micro_batch.current_micro_batch(frame)) is not None:
         run, token = found
-        return Turn(token, lambda: micro_batch.WRITES.one(run, token, table))
-    return Turn(Token(f"spark-{uuid.uuid4()}", 0) if made else None)
+        return TokenLease(token, lambda: micro_batch.WRITE_LOCKS.exclusive(run, token, table))
+    return TokenLease(Token(f"spark-{uuid.uuid4()}", 0) if generate else None)
 
 
-def puts_carry_tokens(frame: DataFrame, given: Given, *, at_least_once: bool) -> bool:
+def puts_carry_tokens(frame: DataFrame, given: TokenArgument, *, at_least_once: bool) -> bool:
     """Whether the puts of a frame are to have a token, and so to be one for each key."""
     if at_least_once:
         return False
-    return given is not None or frame.isStreaming or micro_batch.current(frame) is not None
+    return given is not None or frame.isStreaming or micro_batch.current_micro_batch(frame) is not None
