@@ -49,9 +49,9 @@ Way = Callable[[int], Awaitable[None]]
 async def run(calls: int, rounds: int) -> dict[str, float]:
     """Measure every way so often in turn, and return the medians in seconds for one GET."""
     taken: dict[str, list[float]] = {}
-    async with AsyncExitStack() as build_stack:
+    async with AsyncExitStack() as exits:
         app = create_app(validate({"stores": {"m": {"kind": "memory"}}, "tables": {records.TABLE: {"store": "m"}}}))
-        await build_stack.enter_async_context(app.router.lifespan_context(app))
+        await exits.enter_async_context(app.router.lifespan_context(app))
         bare = Starlette(routes=[Route("/v1/tables/{table}/records/{key:path}", _record, methods=["GET"])])
         await _put(app)
         ways = await _ways(app, bare)

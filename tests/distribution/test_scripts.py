@@ -107,6 +107,16 @@ def run_by_test_command(folder: Path, *arguments: str) -> str:
     return run([str(scripts / "test"), *arguments]).stdout.removeprefix("sh\n-euc\n\n")
 
 
+@pytest.mark.server
+def test_the_commands_for_contributors_succeed() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    commands = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).splitlines()
+    assert len(commands) > 3
+    for command in commands:
+        done = run(["sh", "-c", command], cwd=ROOT)
+        assert done.returncode == 0, f"{command}\n{done.stdout}"
+
+
 def test_no_tracked_file_names_a_registry() -> None:
     words = re.compile("|".join(re.escape("".join(halves)) for halves in HOSTS).encode(), re.IGNORECASE)
     assert [f"{path}: {found}" for path in tracked() for found in words.findall(path.read_bytes())] == []

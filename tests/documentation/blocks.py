@@ -28,9 +28,9 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Return the names of the pages that people wrote, and of the README."""
+    """Return the names of the pages that people wrote, and of those in the root."""
     names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
-    return ["README.md", *(name for name in names if not name.startswith(GENERATED))]
+    return ["README.md", "CONTRIBUTING.md", "SECURITY.md", *(name for name in names if not name.startswith(GENERATED))]
 
 
 def blocks(page: str) -> list[Block]:

@@ -46,6 +46,7 @@ CLAIMS = [
     Claim("README.md", "text", "documentation/test_readme.py::test_the_demonstration_finds_the_figures_that_the_readme_shows"),
     Claim("README.md", "console", "documentation/test_readme.py::test_every_command_answers_what_the_readme_says"),
     Claim("README.md", "python", "documentation/test_readme.py::test_the_spark_example_runs"),
+    Claim("CONTRIBUTING.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed"),
     # Pages that are run from the first block to the last.
     *(
         Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")

@@ -1,0 +1,142 @@
+"""The modules that a request passes through: `python -m bench.request_path`.
+
+For each kind of request, it prints the number of the service's modules whose functions run, and the number of calls
+from one of these modules to another. `Table.update` is measured in the Spark driver process.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, cast
+
+import pyarrow as pa
+from uvicorn import Config
+
+from tableside.app import create_app
+from tableside.server.connection import Protocol, State
+from tableside.settings import validate
+
+BATCH_ROWS = 100
+ANSWER_MAX_S = 5.0
+
+
+@dataclass
+class Path:
+    """The modules whose functions ran, and the number of calls from one module to another."""
+
+    package: str
+    modules: set[str] = field(default_factory=set)
+    crossings: int = 0
+
+    def call(self, frame: FrameType, event: str, _argument: Any) -> None:
+        """Note a call; a profile function of `sys.setprofile`."""
+        callee = frame.f_globals.get("__name__", "")
+        if event != "call" or not callee.startswith(self.package):
+            return
+        self.modules.add(callee)
+        caller = frame.f_back
+        while caller is not None and not caller.f_globals.get("__name__", "").startswith(self.package):
+            caller = caller.f_back
+        if caller is not None and caller.f_globals["__name__"] != callee:
+            self.crossings += 1
+
+
+@contextmanager
+def recorded(package: str) -> Iterator[Path]:
+    """Record the path of what runs in this thread."""
+    path = Path(package)
+    sys.setprofile(path.call)
+    try:
+        yield path
+    finally:
+        sys.setprofile(None)
+
+
+def requests() -> dict[str, bytes]:
+    """Return one HTTP request of each kind."""
+    record = "/v1/tables/t/records/a"
+    patch = json.dumps({"update": {"$inc": {"n": 1}}, "default": {"n": 0}}).encode()
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"key": [str(number) for number in range(BATCH_ROWS)]})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    arrow = sink.getvalue().to_pybytes()
+    return {
+        "PUT": _request("PUT", record, b'{"n": 1}', "application/json"),
+        "GET": _request("GET", record),
+        "PATCH with a default": _request("PATCH", record, patch, "application/json"),
+        f"Arrow batch of {BATCH_ROWS} gets": _request(
+            "POST", "/v1/tables/t/batch?op=get", arrow, "application/vnd.apache.arrow.stream"
+        ),
+    }
+
+
+def _request(method: str, path: str, body: bytes = b"", media_type: str = "") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"
+    if body:
+        head += f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}\r\n".encode() + body
+
+
+class _Transport:
+    """Collects what the server writes."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_arguments, **_named: None
+
+
+async def paths() -> dict[str, Path]:
+    """Send each request twice to a service with a memory table, and record the second time."""
+    app = create_app(validate({"stores": {"m": {"kind": "memory"}}, "tables": {"t": {"store": "m"}}}))
+    found: dict[str, Path] = {}
+    async with app.router.lifespan_context(app):
+        config = Config(app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False)
+        config.load()
+        for name, request in requests().items():
+            connection, transport = Protocol(config, State(), {}), _Transport()
+            connection.connection_made(cast("asyncio.Transport", transport))
+            await _answered(connection, transport, request)
+            with recorded("tableside.") as found[name]:
+                answer = await _answered(connection, transport, request)
+            assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 204")), answer[:300]
+    return found
+
+
+async def _answered(connection: Protocol, transport: _Transport, request: bytes) -> bytes:
+    transport.written = b""
+    connection.data_received(request)
+    async with asyncio.timeout(ANSWER_MAX_S):
+        while not transport.written:  # noqa: ASYNC110  # a transport has no event to wait for
+            await asyncio.sleep(0)
+    return transport.written
+
+
+def main() -> None:
+    """Print a line for each kind of request."""
+    for name, path in asyncio.run(paths()).items():
+        print(f"{name:28} {len(path.modules):3} modules {path.crossings:4} crossings")
+        if "-v" in sys.argv:
+            print("   ", *sorted(module.removeprefix(path.package) for module in path.modules))
+
+
+if __name__ == "__main__":
+    main()
