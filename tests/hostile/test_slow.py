@@ -33,7 +33,7 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
     for where, name in (
         (protocol, "HEAD_MAX_S"),
         (request_lifecycle, "BODY_WAIT_S"),
-        (slow_readers, "ANSWER_WAIT_S"),
+        (slow_readers, "RESPONSE_WAIT_S"),
         (server, "KEEP_ALIVE_S"),
     ):
         monkeypatch.setattr(where, name, FULL_BOUND_S if full else BOUND_S)

@@ -58,17 +58,12 @@ def installed(state: dict[str, object]) -> Door | None:
     return door
 
 
-def head(headers: Sequence[tuple[bytes, bytes]], given: Sequence[tuple[bytes, bytes]], size_bytes: int) -> bytes:
-    """Return the head of a refusal for a request with these headers; `given` are those that every answer has."""
-    lines = [
-        b"HTTP/1.1 503 Service Unavailable",
-        *(b"%b: %b" % header for header in given),
-        b"content-type: " + problems.MEDIA_TYPE.encode(),
-        b"content-length: %d" % size_bytes,
-        b"retry-after: %d" % RETRY_AFTER_S,
-        b"x-request-id: " + (request_id(headers) or b"%032x" % random.getrandbits(128)),
-    ]
-    return b"\r\n".join(lines)
+def headers(
+    request_headers: Sequence[tuple[bytes, bytes]], default_headers: Sequence[tuple[bytes, bytes]]
+) -> list[tuple[bytes, bytes]]:
+    """Return the headers of the response to a request with these headers, without those of every problem response."""
+    new_id = request_id(request_headers) or b"%032x" % random.getrandbits(128)
+    return [*default_headers, (b"retry-after", b"%d" % RETRY_AFTER_S), (b"x-request-id", new_id)]
 
 
 def request_id(headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:

@@ -86,8 +86,7 @@ class Exchange:
             message["headers"].append((b"x-request-id", notes.request_id.encode()))
         else:
             notes.bytes_out += len(message.get("body", b""))
-            if message.get("more_body"):
-                self._place.leave()  # What is left to do is to wait until it is read.
+            self.leave()  # What remains is to wait until the client has read the response.
         return self._send(message)
 
     def left(self) -> None:

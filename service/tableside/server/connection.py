@@ -1,143 +1,88 @@
-"""HTTP/1.1 on a connection: what cannot be read as a request is a problem too, and who says nothing is let go.
+"""HTTP/1.1 connections: limits and timeouts for requests, problem details for malformed ones, and load shedding.
 
-Tells whoever serves a request that its caller has hung up, and each request that comes while the service is about to
-stop. Knows nothing of the application.
+Extends uvicorn's protocol class. Reports disconnects and the shutdown to the application through `http.server_scope`.
 """
 
 import asyncio
-import uuid
-from http import HTTPStatus
+import random
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import unquote
-from weakref import WeakSet
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from ..core import MalformedRequest, TableError
+from ..core import TableError
 from ..core.errors import Overloaded
 from ..http import load_shedder, server_scope
 from ..http.wire import problems
-from . import request_limits
-from .response_writer import ALWAYS, Cycle
-from .slow_readers import Reader
-from .sockets import readable
-from .tls_transport import InPieces
+from .request_limits import RequestLimits, unreadable, without_upgrade
+from .response_writer import Cycle, HeadJoiner, problem_response
+from .slow_readers import Reader, slowest
 
 HEAD_MAX_S = 30.0
-"""How long the head of a request may take, from when it begins, or from when somebody has connected."""
+"""The timeout for the head of a request, from its first byte or, before that, from the start of the connection."""
 
 CLOSE_NOTIFY_S = 2.0
 """How long an idle TLS client may take to confirm that the connection is closed. Some, like Java's, never do."""
 
-WAITING_MAX = 100
-"""How many requests may wait on a connection for the answers to those before them."""
+PIPELINED_MAX = 100
+"""How many requests may wait on a connection for the responses to those before them."""
+
+WRITE_BUFFER_BYTES = 65_536
+"""How many bytes a TLS transport may keep before it pauses the writer; that is what others have by default."""
 
 
 class State(ServerState):
-    """What the connections of a server share: whether it is about to stop.
+    """The state that all connections of a server share.
 
-    `beginning` are those that were accepted, and are none yet: with TLS that takes a while, and may not come to pass.
+    `draining` means that the server still serves, and closes each connection with its next response; `closing` that it
+    has closed its listening sockets.
     """
 
     draining = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.beginning: WeakSet[Protocol] = WeakSet()
+    closing = False
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, which would send head and body apart, and its own refusal as plain text.
-
-    It would also set a timer after every answer. Here the server looks now and then who is late.
-    """
+    """A connection. Instead of setting timers, it expects that the server calls `is_late` regularly."""
 
     reader: Reader
+    server_state: State
     _answering: RequestResponseCycle | None = None
-    _door: load_shedder.Door | None = None
-    _state = State()  # of a server that is not told to drain
-    _framing: request_limits.Framing
-    _head_since: float | None = None
-    _idle_since: float | None = None
-    _held = False
-    _in_pieces: InPieces | None = None
-    _refusal: TableError | None = None
-    _last: bytes | None = None
+    _in_body = False
+    _joiner: HeadJoiner
+    _last_response: bytes | None = None
+    _late_at: float | None = None
+    _load_shedder: load_shedder.Door | None = None
+    _waits_for_reader = False
 
     def __init__(
         self,
         config: Config,
-        server_state: ServerState,
+        server_state: State,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        if isinstance(server_state, State):
-            self._state = server_state
-            server_state.beginning.add(self)
+        self._limits = RequestLimits()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Take a new connection."""
-        if transport.get_extra_info("sslcontext") is not None:
-            transport = self._in_pieces = InPieces(transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Start to receive requests."""
         super().connection_made(transport)
-        if self._in_pieces is not None:
-            self._in_pieces.begin()
-        self.reader, self._framing = Reader(transport), request_limits.Framing()
-        self._door = load_shedder.installed(self.app_state)
-        self._head_since = self.loop.time()
-        self._state.beginning.discard(self)
-
-    def data_received(self, data: bytes) -> None:
-        """Take what has come, unless it is the end already, or more than may be."""
-        if self._last is not None or self.transport.is_closing():
-            return
-        begun = self._in_head()
-        self._framing.came(len(data))
-        try:
-            self._feed(data)
-        except httptools.HttpParserError:
-            self._end_with(self._refusal or MalformedRequest("the request is not HTTP/1.1 that can be read"))
-            return
-        if not self._in_head():
-            if self._framing.in_body and (error := self._framing.body_refusal(len(data))) is not None:
-                self._end_with(error)
-            return
-        if self._head_since is None:
-            self._head_since = self.loop.time()
-        if begun and (error := self._framing.head_refusal(len(data))) is not None:
-            self._end_with(error)  # else most of it may be the end of what came before
-
-    def _feed(self, data: bytes) -> None:
-        """Have it parsed. Who would rather speak another protocol is answered in this one, as if he had not asked."""
-        while data:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                head = request_limits.without_upgrade(self.parser, self.url, self.headers)
-                data = head + data[upgrade.args[0] :]
-                self.parser = httptools.HttpRequestParser(self)
-            else:
-                return
-
-    def is_late(self, now: float) -> bool:
-        """Whether an answer is not read, a head that should have come has not, or no other request for long.
-
-        By the loop's clock. Of a request that has begun it is known elsewhere how long it may take.
-        """
-        if self.reader.is_late(now):
-            return True
-        if self._held or (self._answering is not None and not self._answering.response_complete):
-            return False
-        if self._head_since is not None:
-            return now - self._head_since > HEAD_MAX_S
-        return self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive
+        self.reader, self._joiner = Reader(transport), HeadJoiner(transport)
+        self._load_shedder = load_shedder.installed(self.app_state)
+        self._late_at = self.loop.time() + HEAD_MAX_S
+        if self.scheme == "https":
+            transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self.server_state.closing:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of a connection, and tell whoever works for it."""
+        """Report the disconnect to the request that is being answered, which need not be the last one received."""
         super().connection_lost(exc)
         cycle = self._answering
         if cycle is not None and not cycle.response_complete:
@@ -145,95 +90,105 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
             server_scope.notify_disconnect(cast("dict[str, Any]", cycle.scope))
 
-    def on_headers_complete(self) -> None:
-        """Take a request whose head has come, or refuse it, which is in order where none before it is unanswered."""
-        if (upgrade := self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT":
-            return  # It comes again, without that.
-        if self.transport.is_closing():
-            raise ValueError  # Nobody is told any more.
-        self._check_head(upgrade=upgrade)
-        self._head_since = self._idle_since = None
-        free = not self._held and (self._answering is None or self.cycle.response_complete)
-        if self._door is not None and free:
-            body = self._door.refusal(self.url)
-            if body is not None:
-                self._refuse(body)
+    def is_late(self, now: float) -> bool:
+        """Return whether a response is not being read, the head of a request takes too long, or the client is idle.
+
+        `now` is a time of the event loop. The timeout for bodies is the application's.
+        """
+        return self.reader.is_late(now) or (not self._busy and self._late_at is not None and now > self._late_at)
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a response is being computed, or has to be read before the next request is served."""
+        return self._waits_for_reader or not (self._answering is None or self._answering.response_complete)
+
+    @property
+    def _in_head(self) -> bool:
+        """Whether only a part of a request's head has arrived."""
+        scope: dict[str, Any] | None = self.scope  # type: ignore[assignment]  # None before the first request
+        return scope is not None and "method" not in scope
+
+    # Receiving
+
+    def data_received(self, data: bytes) -> None:
+        """Parse requests, and end the connection with a problem response if they are malformed or too large."""
+        if self._last_response is not None or self.transport.is_closing():
+            return
+        was_in_head = self._in_head
+        self._limits.begin_piece(len(data))
+        try:
+            self._parse(data)
+            self._check_partial(was_in_head=was_in_head)
+        except httptools.HttpParserError as error:
+            cause = error.__context__  # raised by a callback
+            self._end_with(cause if isinstance(cause, TableError) else unreadable())
+        except TableError as error:
+            self._end_with(error)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse requests. One that asks for another protocol is parsed again as if it did not."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = without_upgrade(self.parser, self.url, self.headers) + data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+            else:
                 return
-        self.cycle = self._begun()
-        self._framing.in_body = True
-        # What comes as headers after the body is nobody's: it would be taken for what the request said before.
-        self.headers = request_limits.NOWHERE
-        if self._state.draining:
+
+    def _check_partial(self, *, was_in_head: bool) -> None:
+        """Check the request that has arrived in part, if any."""
+        if self._in_head:
+            if self._late_at is None or not was_in_head:
+                self._late_at = self.loop.time() + HEAD_MAX_S
+            if was_in_head:  # otherwise most of the piece may be the end of the request before
+                self._limits.check_partial_head()
+        elif self._in_body:
+            self._limits.check_partial_body()
+
+    def on_headers_complete(self) -> None:
+        """Start a request, or queue it after those before it, unless it is refused."""
+        if (upgrade := self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT":
+            return  # It is parsed again.
+        if self.transport.is_closing():
+            raise unreadable()
+        version = self.scope["http_version"] = self.parser.get_http_version()
+        self._limits.check_head(version, self.url, self.headers, upgrade=upgrade)
+        if len(self.pipeline) >= PIPELINED_MAX or self._limits.heads > PIPELINED_MAX:
+            raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
+        self._late_at = None
+        if self._load_shedder is not None and not self._busy:
+            body = self._load_shedder.refusal(self.url)
+            if body is not None:
+                self._shed(body)
+                return
+        self.cycle = self._create_cycle()
+        self._begin_body()
+        if self.server_state.draining:
             self.cycle.keep_alive = False
             server_scope.mark_draining(cast("dict[str, Any]", self.scope))
-        if free:
-            self._start_asgi_task(self.cycle, self.app)
-        else:
+        if self._busy:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
-
-    def _check_head(self, *, upgrade: bool) -> None:
-        """Raise what ends the parsing if this is none that is served, with the reason kept."""
-        version = self.scope["http_version"] = self.parser.get_http_version()
-        self._refusal = self._framing.refusal(version, self.url, self.headers, upgrade=upgrade)
-        if len(self.pipeline) >= WAITING_MAX or self._framing.heads > WAITING_MAX:
-            self._refusal = Overloaded(f"{WAITING_MAX} requests wait on this connection")
-        if self._refusal is not None:
-            raise ValueError
+        else:
+            self._start_asgi_task(self.cycle, self.app)
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body, if it is still wanted."""
-        self._framing.body_bytes += len(body)
-        if self._framing.in_body:
-            super().on_body(body)
+        """Pass a part of a body to its request."""
+        self._limits.body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Take note that a request is complete."""
-        if self._framing.in_body:
-            self._framing.in_body = False
-            # What the inherited method does but for one look, which every request would pay.
-            if not self.cycle.response_complete:
-                self.cycle.more_body = False
-                self.cycle.message_event.set()
+        """Complete a body."""
+        if self._in_body:
+            self._in_body = False
+            super().on_message_complete()
 
-    def on_response_complete(self) -> None:
-        """Go on with the request that has come meanwhile, or wait for another, once what was sent is being read."""
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
-            return
-        self.reader.caught_up()
-        if self.flow.write_paused:
-            self._held = True
-            self.flow.pause_reading()
-        else:
-            self._go_on()
+    def _begin_body(self) -> None:
+        self._in_body = True
+        self.headers = []  # for trailers, which are ignored: the request has the list before
 
-    def resume_writing(self) -> None:
-        """Go on, now that nearly all was read that was sent."""
-        if self._in_pieces is not None and not self._in_pieces.go_on():
-            return
-        super().resume_writing()
-        self.reader.caught_up()
-        if self._held and not self.transport.is_closing():
-            self._held = False
-            self._go_on()
-
-    def _go_on(self) -> None:
-        now = self.loop.time()
-        if self.pipeline:
-            self.flow.resume_reading()
-            self._start_asgi_task(*self.pipeline.pop())
-        elif self._last is not None:
-            self.transport.write(self._last)
-            self.transport.close()
-        else:
-            self.flow.resume_reading()
-            self._idle_since = now
-            if self._in_head():
-                self._head_since = now
-
-    def _begun(self) -> Cycle:
-        """Return what a head that has come asks for. Raise what the parser takes for a request that cannot be read."""
+    def _create_cycle(self) -> Cycle:
         scope, parser = cast("dict[str, Any]", self.scope), self.parser
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
@@ -241,9 +196,9 @@ class Protocol(HttpToolsProtocol):
         scope["path"] = unquote(path) if "%" in path else path
         scope["raw_path"] = url.path
         scope["query_string"] = url.query or b""
-        return Cycle(
+        cycle = Cycle(
             scope=self.scope,
-            transport=self.transport,
+            transport=cast("asyncio.Transport", self._joiner),
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -254,70 +209,59 @@ class Protocol(HttpToolsProtocol):
             keep_alive=scope["http_version"] != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
+        cycle.joiner, cycle.reader = self._joiner, self.reader
+        return cycle
 
-    def _end_with(self, error: TableError) -> None:
-        """Refuse what comes next and end the connection, after the answers to all that came before in order."""
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    # Responding
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request once the client has read nearly all of the response."""
+        self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self._framing.in_body:  # then what cannot be read is the rest of a request that was taken
-            if not self.pipeline or self.pipeline[0][0] is not self.cycle:
-                self._break_off(error)
-                return
-            self.pipeline.popleft()
-        if self._held or not (self._answering is None or self._answering.response_complete):
-            self._last = _whole(error)
+        self.reader.restart()
+        if self.flow.write_paused:
+            self._waits_for_reader = True
             self.flow.pause_reading()
         else:
-            self.transport.write(_whole(error))
+            self._go_on()
+
+    def resume_writing(self) -> None:
+        """Go on after the client has read nearly all that was sent."""
+        super().resume_writing()
+        self.reader.restart()
+        if self._waits_for_reader and not self.transport.is_closing():
+            self._waits_for_reader = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.pipeline:
+            self.flow.resume_reading()
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._last_response is not None:
+            self.transport.write(self._last_response)
             self.transport.close()
+        else:
+            self.flow.resume_reading()
+            self._late_at = self.loop.time() + (HEAD_MAX_S if self._in_head else self.timeout_keep_alive)
 
-    def _break_off(self, error: TableError) -> None:
-        """End the connection in the middle of a body; that it cannot be read is said if nothing was said yet."""
-        if not self.cycle.response_started:
-            self.transport.write(_whole(error))
-        self.transport.close()
+    def _shed(self, body: bytes) -> None:
+        """Respond with an overload problem, and read more from this connection only after its `Retry-After`.
 
-    # The end of the service
-
-    @property
-    def fresh(self) -> bool:
-        """Whether nothing has come on this connection yet."""
-        return cast("dict[str, Any] | None", self.scope) is None
-
-    @property
-    def in_use(self) -> bool:
-        """Whether a request is being received or answered."""
-        answering = self._answering is not None and not self.cycle.response_complete
-        return self._held or answering or self._in_head()
-
-    def last_answer(self) -> None:
-        """Say with the answer to what has come that it is the last one, if that can still be said."""
-        if self._answering is not None and not self.cycle.response_started:
-            self.cycle.keep_alive = False
-
-    def shutdown(self) -> None:
-        """Close the connection, or have it closed after the answer to what has come."""
-        if self.in_use:
-            self.last_answer()
-        elif not self.transport.is_closing() and not readable([self.transport.get_extra_info("socket").fileno()]):
-            self.transport.close()
-            self.loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
-
-    def _refuse(self, body: bytes) -> None:
-        """Answer that there is no room, and read what else comes on this connection only after the time that it says.
-
-        Else those who ask again at once, and there may be thousands, leave no time for those who were let in.
+        Otherwise thousands of clients that try again at once would leave no time for the requests in progress.
         """
         method = self.parser.get_method()
         self.scope["method"] = method.decode("ascii")
-        self._answering = self.cycle = _REFUSED
-        self._framing.in_body = True
-        head = load_shedder.head(self.headers, self.server_state.default_headers, len(body))
-        self.headers = request_limits.NOWHERE
-        last = not self.parser.should_keep_alive() or self.expect_100_continue or self._state.draining
-        end = b"connection: close\r\n\r\n" if last else b"\r\n"
-        self.transport.write(head + b"\r\n" + ALWAYS + end + (b"" if method == b"HEAD" else body))
-        if last:
+        headers = load_shedder.headers(self.headers, self.server_state.default_headers)
+        self._answering = self.cycle = _SHED
+        self._begin_body()
+        close = not self.parser.should_keep_alive() or self.expect_100_continue or self.server_state.draining
+        self.transport.write(problem_response(503, body, headers, close=close, head_only=method == b"HEAD"))
+        if close:
             self.transport.close()
             return
         self.on_response_complete()
@@ -325,38 +269,59 @@ class Protocol(HttpToolsProtocol):
         self.loop.call_later(load_shedder.RETRY_AFTER_S, self._read_on)
 
     def _read_on(self) -> None:
-        if not self._held and not self.transport.is_closing():
+        if not self._waits_for_reader and not self.transport.is_closing():
             self.flow.resume_reading()
 
-    def _in_head(self) -> bool:
-        """Whether a part of a request's head has come, and not its end."""
-        scope: dict[str, Any] | None = self.scope  # type: ignore[assignment]  # None before the first request
-        return scope is not None and "method" not in scope
+    def _end_with(self, error: TableError) -> None:
+        """Close the connection with a problem response, after the responses to the requests before."""
+        if self.transport.is_closing():
+            return
+        body = problems.encode(error)
+        headers = [(b"x-request-id", b"%032x" % random.getrandbits(128))]
+        response = problem_response(problems.status(error), body, headers, close=True)
+        if self._in_body and self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()  # The rest of its body cannot be read.
+        elif self._in_body:
+            if not self.cycle.response_started:
+                self.transport.write(response)
+            self.transport.close()
+            return
+        if self._busy:
+            self._last_response = response
+            self.flow.pause_reading()
+        else:
+            self.transport.write(response)
+            self.transport.close()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._answering = cycle
-        super()._start_asgi_task(cycle, app)
+    # Shutting down
+
+    def announce_close(self) -> None:
+        """Close the connection with the response to the last request received, if it has not started."""
+        if self._answering is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Close the connection if it is idle, otherwise with the response to the last request received."""
+        if self._busy or self._in_head:
+            self.announce_close()
+        elif not self.transport.is_closing():
+            self.transport.close()
+            self.loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
 
 
-def _whole(error: TableError) -> bytes:
-    """Return an answer that is a connection's last."""
-    body, status = problems.encode(error), HTTPStatus(problems.status(error))
-    head = [
-        f"HTTP/1.1 {status.value} {status.phrase}".encode(),
-        b"content-type: " + problems.MEDIA_TYPE.encode(),
-        b"content-length: %d" % len(body),
-        b"x-request-id: " + uuid.uuid4().hex.encode(),
-        b"connection: close",
-    ]
-    return b"\r\n".join(head) + b"\r\n" + ALWAYS + b"\r\n" + body
+def late_connections(connections: Iterable[Protocol], now: float) -> list[Protocol]:
+    """Return the connections to abort: those that are late and, above the limit of unread bytes, the slowest."""
+    late, others = [], {}
+    for connection in connections:
+        if connection.is_late(now):
+            late.append(connection)
+        else:
+            others[connection.reader] = connection
+    return late + [others[reader] for reader in slowest(others, now)]
 
 
-class _Refused:
-    """Stands where the request is that a connection has last answered, after a refusal."""
-
-    response_complete = True
-    response_started = True
-    message_event = asyncio.Event()  # nobody waits for it
-
-
-_REFUSED = cast("RequestResponseCycle", _Refused())
+_SHED = cast(
+    "RequestResponseCycle",
+    SimpleNamespace(response_complete=True, response_started=True, message_event=asyncio.Event()),
+)
+"""Replaces the request of a connection after load shedding, so that no object has to be created for it."""

@@ -1,74 +1,71 @@
-"""What may stand around requests on a connection: how large heads are, how bodies are cut, which HTTP is spoken.
-
-Knows nothing of what is asked, and of time.
-"""
+"""Limits on the size of request heads and of the framing of bodies, and the HTTP versions that are supported."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import httptools
 
-from ..core import MalformedRequest, TableError, TooLarge
+from ..core import MalformedRequest, TooLarge
 
 HEAD_BYTES_MAX = 65_536
-"""What the head of a request may have."""
-
 HEADERS_MAX = 128
 
-SPARE_BYTES_MAX = 65_536
-"""How much more than the body itself may come while it comes: sizes of chunks, and what follows the last of them."""
+BODY_FRAMING_BYTES_MAX = 65_536
+"""How many bytes may arrive with a body besides twice its size: the sizes of its chunks, and trailers."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-class Framing:
-    """What has come on a connection, of the request that comes now."""
+class RequestLimits:
+    """Counts the bytes of the request that a connection is receiving. The checks raise TableError above a limit."""
 
-    __slots__ = ("_came_bytes", "_head_bytes", "_spare_bytes", "body_bytes", "heads", "in_body")
+    __slots__ = ("_framing_bytes", "_head_bytes", "_piece_bytes", "body_bytes", "heads")
 
     def __init__(self) -> None:
-        self.in_body = False
         self.body_bytes = 0
         self.heads = 0
-        self._came_bytes = 0
+        self._framing_bytes = 0
         self._head_bytes = 0
-        self._spare_bytes = 0
+        self._piece_bytes = 0
 
-    def came(self, count: int) -> None:
-        """Take note of a piece, before it is read."""
-        self._came_bytes = count
+    def begin_piece(self, size_bytes: int) -> None:
+        """Count bytes that have arrived and are not parsed yet."""
+        self._piece_bytes = size_bytes
         self.heads = 0
 
-    def refusal(self, version: str, url: bytes, headers: Headers, *, upgrade: bool) -> TableError | None:
-        """Return why a request whose head is complete is refused, None if it is not."""
+    def check_head(self, version: str, url: bytes, headers: Headers, *, upgrade: bool) -> None:
+        """Check a complete head."""
         self.heads += 1
-        large = self._head_bytes + self._came_bytes > HEAD_BYTES_MAX
-        self._head_bytes = self._spare_bytes = self.body_bytes = 0
-        if upgrade or (version != "1.1" and not _readable(version, headers)):
-            return MalformedRequest("the request is not HTTP/1.1 that can be read")
+        may_be_long = self._head_bytes + self._piece_bytes > HEAD_BYTES_MAX
+        self._head_bytes = self._framing_bytes = self.body_bytes = 0
+        if upgrade or (version != "1.1" and not _is_plain_1_0(version, headers)):
+            raise unreadable()
         if len(headers) > HEADERS_MAX:
-            return TooLarge(f"a request may have {HEADERS_MAX} headers")
-        if large and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_BYTES_MAX:
-            return _long_head()
-        return None
+            raise TooLarge(f"a request may have {HEADERS_MAX} headers")
+        if may_be_long and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_BYTES_MAX:
+            raise _long_head()
 
-    def head_refusal(self, count: int) -> TableError | None:
-        """Return why a head is refused of which another piece has come, and not the end."""
-        self._head_bytes += count
-        return _long_head() if self._head_bytes > HEAD_BYTES_MAX else None
+    def check_partial_head(self) -> None:
+        """Check a head after another piece of it, which is not the last one."""
+        self._head_bytes += self._piece_bytes
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise _long_head()
 
-    def body_refusal(self, count: int) -> TableError | None:
-        """Return why a body is refused of which another piece has come, and not the end."""
+    def check_partial_body(self) -> None:
+        """Check a body after another piece of it, which is not the last one."""
         if self.heads:
-            return None  # It began in this piece, wherever.
-        self._spare_bytes += count
-        if self._spare_bytes <= 2 * self.body_bytes + SPARE_BYTES_MAX:
-            return None
-        return TooLarge("the chunks of a body are too small, or what stands around them too large")
+            return  # The piece also contains the head, and perhaps other requests.
+        self._framing_bytes += self._piece_bytes
+        if self._framing_bytes > 2 * self.body_bytes + BODY_FRAMING_BYTES_MAX:
+            raise TooLarge("the chunks of the body are too small, or their extensions or trailers too large")
+
+
+def unreadable() -> MalformedRequest:
+    """Return the error for bytes that are not an HTTP request."""
+    return MalformedRequest("the request is not valid HTTP/1.1")
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """Return the head of a request that does not ask for another protocol. CONNECT does, whatever its headers."""
+    """Return the head of a request without its request for another protocol. CONNECT remains one without headers."""
     lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, parser.get_http_version().encode())]
     for name, value in headers:
         if name == b"connection":
@@ -79,20 +76,10 @@ def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: He
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-class _Nowhere(list[tuple[bytes, bytes]]):
-    """A list that keeps nothing."""
-
-    def append(self, one: Any) -> None:
-        """Pass it over."""
-
-
-NOWHERE: list[tuple[bytes, bytes]] = _Nowhere()
-
-
-def _readable(version: str, headers: Headers) -> bool:
-    """Whether it is a version that is spoken here, and what it has not is not in it."""
+def _is_plain_1_0(version: str, headers: Headers) -> bool:
+    """Return whether a request is HTTP/1.0, which has no chunked bodies."""
     return version == "1.0" and not any(name == b"transfer-encoding" for name, _ in headers)
 
 
-def _long_head() -> TableError:
+def _long_head() -> TooLarge:
     return TooLarge(f"the head of a request may have {HEAD_BYTES_MAX} bytes")

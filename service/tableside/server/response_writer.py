@@ -1,102 +1,102 @@
-"""One request on a connection and its answer, which leaves in one piece.
+"""Responses as bytes: a head is sent in one write with its body, and a large body over TLS in pieces."""
 
-uvicorn's own way sends head and body apart, and looks at every header of every answer twice. It is left what is out of
-the ordinary: answers in parts, and those that say something of the connection. Knows nothing of the application.
-"""
-
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from ..http.wire import problems
+from .slow_readers import Reader
+
 JOINED_BYTES_MAX = 65_536
 """Longer bodies are not copied to be sent together with the head."""
 
-_SAID = {
-    b"cache-control": b"cache-control: no-cache\r\n",
-    b"x-content-type-options": b"x-content-type-options: nosniff\r\n",
-}
+PIECE_BYTES = 131_072
 
-ALWAYS = b"".join(_SAID.values())
-"""What every answer says that does not say otherwise: a store on the way asks here before it answers from what it has,
-be it that a record is absent; and a browser takes no answer for a page.
+COMMON_HEADERS = ((b"cache-control", b"no-cache"), (b"x-content-type-options", b"nosniff"))
+"""The headers of every response that does not set them. A cache has to ask the service even whether a record is absent,
+and a browser does not take a response for a page.
 """
 
-_CONTROLS = bytes({*range(32), 127} - {9})
-_EMPTY = frozenset({204, 304})
+
+class HeadJoiner:
+    """A transport that sends a response's head together with the first part of its body.
+
+    Set `hold` before the head is written.
+    """
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+        self._head = b""
+        self.hold = False
+        self.close = transport.close
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Keep a head, or send a body after the head that was kept."""
+        if self.hold:
+            self._head, self.hold = bytes(data), False
+            return
+        if self._head:
+            head, self._head = self._head, b""
+            if len(data) <= JOINED_BYTES_MAX:
+                data = head + data
+            else:
+                self._transport.write(head)
+        self._transport.write(data)
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its answer."""
+    """One request and its response."""
 
-    _head: bytes | None = None
+    joiner: HeadJoiner
+    reader: Reader
 
     async def send(self, message: Any) -> None:
-        """Send a part of the answer. Its head waits for what follows."""
-        if self.flow.write_paused and not self.disconnected:
+        """Send the head or a part of the body."""
+        if message["type"] == "http.response.start":
+            if self.waiting_for_100_continue:
+                self.keep_alive = False  # The client may or may not send the body that it was not asked for.
+            headers = message["headers"]
+            names = {name for name, _ in headers}
+            headers = [*headers, *(header for header in COMMON_HEADERS if header[0] not in names)]
+            message = {**message, "headers": headers}
+            self.joiner.hold = self.scope["method"] != "HEAD"
+        elif len(message.get("body", b"")) > PIECE_BYTES and self.scope["scheme"] == "https":
+            message = await self._send_pieces(message)
+        await super().send(message)
+
+    async def _send_pieces(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send all but the last piece of a body, each when nearly all before it was read. Return the last piece.
+
+        A TLS transport encrypts all bytes at once, passes them to the transport below, and then reports that none are
+        unread, so slow clients would not be noticed.
+        """
+        body = memoryview(message["body"])
+        try:
+            while len(body) > PIECE_BYTES and not self.disconnected:
+                self.reader.queued_bytes = len(body)
+                piece: Any = {**message, "body": body[:PIECE_BYTES], "more_body": True}
+                await super().send(piece)
+                body = body[PIECE_BYTES:]
+            self.reader.queued_bytes = len(body)
             await self.flow.drain()
-        if self.disconnected:
-            return
-        if not self.response_started:
-            await self._begin(message)
-        elif self._head is None:
-            await super().send(message)
-        else:
-            head, self._head = self._head, None
-            if message.get("more_body"):
-                self.transport.write(head)
-                await super().send(message)
-            else:
-                self._end(head, message.get("body", b""))
-
-    async def _begin(self, message: Any) -> None:
-        if self.waiting_for_100_continue:
-            # The answer comes before the body was asked for: nobody knows whether it follows.
-            self.keep_alive = False
-        starts = message["type"] == "http.response.start"
-        head = self._plain(message["status"], message["headers"]) if starts else None
-        if head is None:
-            await super().send(message)
-        else:
-            self.response_started, self.waiting_for_100_continue, self._head = True, False, head
-
-    def _plain(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes | None:
-        """Return the head, None if it is out of the ordinary."""
-        lines, values, size_bytes, kept = [STATUS_LINE[status]], [], None, ALWAYS
-        for name, value in (*self.default_headers, *headers):
-            if name == b"content-length":
-                size_bytes = int(value)
-            elif name in _TOLD_APART:
-                if name in _OF_CONNECTION:
-                    return None
-                kept = kept.replace(_SAID[name], b"")
-            elif not name.islower():
-                return None
-            lines += (name, b": ", value, b"\r\n")
-            values.append(value)
-        together = b"".join(values)
-        if len(together.translate(None, _CONTROLS)) != len(together) or (size_bytes is None and status not in _EMPTY):
-            return None
-        if size_bytes is not None:
-            self.chunked_encoding, self.expected_content_length = False, size_bytes
-        lines += (kept, b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
-        return b"".join(lines)
-
-    def _end(self, head: bytes, body: bytes) -> None:
-        if self.scope["method"] == "HEAD":
-            body = b""
-        elif len(body) != self.expected_content_length:
-            raise RuntimeError("the body of an answer is not as long as its head says")
-        if len(body) > JOINED_BYTES_MAX:
-            self.transport.write(head)
-            self.transport.write(body)
-        else:
-            self.transport.write(head + body)
-        self.response_complete = True
-        self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
+        finally:
+            self.reader.queued_bytes = 0
+        return {**message, "body": body}
 
 
-_OF_CONNECTION = frozenset({b"connection", b"transfer-encoding"})
-_TOLD_APART = _OF_CONNECTION | _SAID.keys()
+def problem_response(
+    status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], *, close: bool, head_only: bool = False
+) -> bytes:
+    """Return the bytes of a response with problem details, which no application has made."""
+    given = (
+        *headers,
+        (b"content-type", problems.MEDIA_TYPE.encode()),
+        (b"content-length", b"%d" % len(body)),
+        *COMMON_HEADERS,
+        *(((b"connection", b"close"),) if close else ()),
+    )
+    lines = b"".join(b"%b: %b\r\n" % header for header in given)
+    return STATUS_LINE[status] + lines + b"\r\n" + (b"" if head_only else body)

@@ -1,7 +1,4 @@
-"""Several processes that serve together: starts them, replaces one that ends, and has all of them end in order.
-
-They accept from one listening socket, which is this process's to close. Knows nothing of what they serve.
-"""
+"""A supervisor that starts several worker processes, replaces those that die, and shuts all of them down."""
 
 import logging
 import os
@@ -14,125 +11,131 @@ from socket import socket
 from types import FrameType
 
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.server import Server as UvicornServer
-from uvicorn.supervisors.multiprocess import Multiprocess, Process
+from uvicorn.supervisors.multiprocess import Process
 
 from ..telemetry import DIRECTORY_VARIABLE
 from .server import Config, Server
-from .sockets import refuse_new
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.1
+POLL_S = 0.1
+
+STARTUP_MAX_S = 30.0
+"""How long after its start a worker need not answer health checks: on a busy machine its imports take long."""
 
 
 class Worker(Process):
-    """One process."""
+    """A worker process."""
+
+    config: Config
 
     def __init__(self, config: Config, sockets: list[socket]) -> None:
         super().__init__(config, sockets)
-        self._config = config
+        self.started_at = time.monotonic()
 
     @property
-    def server(self) -> UvicornServer:
-        """Return its server, made in the process itself."""
+    def server(self) -> Server:
+        """The server of the worker, created in its process."""
         if self._server is None:
-            self._server = Server(self._config, supervised=True)
+            self._server = Server(self.config, supervised=True)
+        assert isinstance(self._server, Server)
         return self._server
 
+    def is_healthy(self) -> bool:
+        """Return whether the process runs and, unless it may still be starting, answers a health check."""
+        if time.monotonic() - self.started_at < STARTUP_MAX_S:
+            return self.process.is_alive()
+        return self.is_alive(self.config.timeout_worker_healthcheck)
 
-class Workers(Multiprocess):
-    """The processes, as many as the configuration says. They share what is counted in a directory of files.
 
-    SIGTERM and SIGINT are for this process, which tells the others; so is a second one, which kills them.
-    SIGHUP is passed on.
+class Workers:
+    """Runs the worker processes. They share the listening sockets and a directory with the files of their metrics.
+
+    SIGTERM and SIGINT shut all workers down; a second one kills them. SIGHUP is passed on to the workers.
     """
 
     def __init__(self, config: Config) -> None:
         probes = config.probes_socket()
-        super().__init__(config, [config.bind_socket(), *([] if probes is None else [probes])])
+        self._sockets = [config.bind_socket(), *([] if probes is None else [probes])]
         self._config = config
         self._limits = config.limits
-        self._asked_at: float | None = None
+        self._workers: list[Worker] = []
+        self._stopping_since: float | None = None
+        self._hangup = False
         self._failed = False
         for sig in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sig, self._asked)
+            signal.signal(sig, self._stop)
+        signal.signal(signal.SIGHUP, self._note_hangup)
 
     def serve(self) -> int:
-        """Run until told to end, and return the exit code: 0 if every worker ended in order."""
+        """Run until a signal, and return the exit code: 0 if every worker shut down gracefully."""
         with _metrics_directory():
-            self.init_processes()
+            self._workers = [self._start_worker() for _ in range(self._config.workers)]
             try:
-                while self._asked_at is None and not self._failed:
-                    time.sleep(LOOK_S)
-                    self.handle_signals()
-                    self.keep_subprocess_alive()
-                self._end()
+                while self._stopping_since is None and not self._failed:
+                    time.sleep(POLL_S)
+                    self._pass_hangup_on()
+                    self._replace_dead_workers()
+                self._stop_workers()
             finally:
-                for process in self.processes:
-                    process.process.kill()
-        return STARTUP_FAILURE if self._failed else int(any(process.exitcode != 0 for process in self.processes))
+                for worker in self._workers:
+                    worker.process.kill()
+        return STARTUP_FAILURE if self._failed else int(any(worker.exitcode != 0 for worker in self._workers))
 
-    def init_processes(self) -> None:
-        """Start the processes."""
-        self.processes = [self._started() for _ in range(self.processes_num)]
-
-    def keep_subprocess_alive(self) -> None:
-        """Replace who has ended or hangs, unless that was while starting: another would fare no better."""
-        for place, process in enumerate(self.processes):
-            if self._asked_at is not None or process.is_alive(self.config.timeout_worker_healthcheck):
-                continue
-            process.kill()
-            process.join()
-            if process.exitcode == STARTUP_FAILURE:
-                self._failed = True
-                return
-            if self._asked_at is None:
-                log.error("worker %s ended with code %s and is replaced", process.pid, process.exitcode)
-                self.processes[place] = self._started()
-
-    def handle_hup(self) -> None:
-        """Have every worker look at the configuration; one that still starts reads it anyway."""
-        for process in self.processes:
-            if process.is_ready(timeout=1) and process.pid is not None:
-                os.kill(process.pid, signal.SIGHUP)
-
-    def handle_ttin(self) -> None:
-        """Keep the number: how much each may do depends on it."""
-
-    def handle_ttou(self) -> None:
-        """Keep the number: how much each may do depends on it."""
-
-    def _started(self) -> Worker:
-        worker = Worker(self._config, self.sockets)
+    def _start_worker(self) -> Worker:
+        worker = Worker(self._config, self._sockets)
         worker.start()
         return worker
 
-    def _asked(self, sig: int, frame: FrameType | None) -> None:
-        if self._asked_at is not None:
+    def _stop(self, sig: int, frame: FrameType | None) -> None:
+        if self._stopping_since is not None:
             raise SystemExit(128 + sig)
-        self._asked_at = time.monotonic()
+        self._stopping_since = time.monotonic()
 
-    def _end(self) -> None:
-        """Tell every worker, close the door, and wait for them, as long as there is time."""
-        asked_at = self._asked_at or time.monotonic()
-        for process in self.processes:
-            process.terminate()
-        time.sleep(max(0.0, min(self._limits.drain_s, self._limits.shutdown_s) + asked_at - time.monotonic()))
-        refuse_new(self.sockets)
-        for one in self.sockets:
-            one.close()
-        for process in self.processes:
-            process.process.join(max(0.0, asked_at + self._limits.shutdown_s - time.monotonic()))
-            if process.exitcode is None:
-                log.error("worker %s did not end in time", process.pid)
-                process.process.kill()
-                process.process.join()
+    def _note_hangup(self, sig: int, frame: FrameType | None) -> None:
+        self._hangup = True
+
+    def _pass_hangup_on(self) -> None:
+        """Make the workers reload the settings. A worker that is still starting reads the new ones anyway."""
+        if not self._hangup:
+            return
+        self._hangup = False
+        for worker in self._workers:
+            if worker.is_ready(timeout=1) and worker.pid is not None:
+                os.kill(worker.pid, signal.SIGHUP)
+
+    def _replace_dead_workers(self) -> None:
+        """Replace workers that died or hang. Fail if one could not start: another would fail too."""
+        for index, worker in enumerate(self._workers):
+            if self._stopping_since is not None or worker.is_healthy():
+                continue
+            worker.kill()
+            worker.join()
+            if worker.exitcode == STARTUP_FAILURE:
+                self._failed = True
+                return
+            if self._stopping_since is None:
+                log.error("worker %s ended with code %s and is replaced", worker.pid, worker.exitcode)
+                self._workers[index] = self._start_worker()
+
+    def _stop_workers(self) -> None:
+        """Tell every worker to shut down, close the listening sockets, and kill the workers that take too long."""
+        stopping_since = self._stopping_since or time.monotonic()
+        for worker in self._workers:
+            worker.terminate()
+        for listener in self._sockets:
+            listener.close()
+        for worker in self._workers:
+            worker.process.join(max(0.0, stopping_since + self._limits.shutdown_s - time.monotonic()))
+            if worker.exitcode is None:
+                log.error("worker %s did not end in time", worker.pid)
+                worker.process.kill()
+                worker.process.join()
 
 
 @contextmanager
 def _metrics_directory() -> Iterator[None]:
-    """Give the workers a directory for what they count, unless there is one."""
+    """Give the workers a directory for the files of their metrics, unless the environment names one."""
     if os.environ.get(DIRECTORY_VARIABLE):
         yield
         return
