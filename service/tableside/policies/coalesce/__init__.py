@@ -1,4 +1,4 @@
-"""Operations that arrive together share one call of the store, and no call of the store is larger than allowed."""
+"""Coalescing: operations that arrive together share one call of the store, and large calls are divided."""
 
 from .metrics import CoalesceMetrics
 from .policy import Coalesce

@@ -1,7 +1,7 @@
-"""Which operations may be under way together: on one key a write is alone, and nothing overtakes what came before.
+"""Ordering by key: a write runs alone on its key, and no operation overtakes an earlier one on the same key.
 
-Small calls are kept track of by key. A large one is remembered as a whole, and its keys are looked at only when
-something else is under way that they might concern. Knows nothing of time or of the store.
+Operations of small calls are tracked by key. A direct (large) call is tracked as a whole; its keys are compared only
+when other operations are waiting or in flight.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ _KEY = attrgetter("key")
 
 
 class KeyQueue:
-    """The operations on one key: how many are under way (or in the call that forms), and those that wait for these."""
+    """The operations on one key: the number in flight, those in the forming call included, and those that wait."""
 
     __slots__ = ("in_flight", "last", "waiting", "writing")
 
@@ -27,17 +27,20 @@ class KeyQueue:
         self.waiting: deque[Slot] | None = None
 
     def may_start(self, slot: Slot) -> bool:
-        """Whether an operation may be under way with those that are."""
+        """Return whether an operation may start now."""
         return not self.waiting and (not self.in_flight or (slot.reads and not self.writing))
 
     def start(self, slot: Slot) -> None:
-        """Count an operation as under way."""
+        """Count an operation as in flight."""
         self.in_flight += 1
         self.writing = not slot.reads
 
 
 class DirectCall:
-    """A large call, or a part of one, that goes by itself; `lanes` are those of its keys that others have asked for."""
+    """A large call, or a part of one, that is sent by itself.
+
+    `queues` are the queues of those of its keys that other operations wait for.
+    """
 
     def __init__(self, operations: Sequence[Operation], *, writes: bool) -> None:
         self.operations = operations
@@ -52,7 +55,7 @@ class DirectCall:
 
 
 class KeyOrder:
-    """Everything that was accepted and is not finished, as far as order needs it."""
+    """The accepted and unfinished operations: a queue for each key, and the direct calls."""
 
     def __init__(self) -> None:
         self._queues: dict[Key, KeyQueue] = {}
@@ -60,23 +63,23 @@ class KeyOrder:
         self._writing: dict[DirectCall, None] = {}
 
     def __len__(self) -> int:
-        """Return how many keys and large calls are waiting or under way."""
+        """Return the number of keys with unfinished operations, plus the number of direct calls."""
         return len(self._queues) + len(self._reading) + len(self._writing)
 
-    def joined(self, key: Key) -> Slot | None:
-        """Return the slot that a get of the key can share: the last one, if that is a get and not under way."""
+    def joinable(self, key: Key) -> Slot | None:
+        """Return the slot that a get of the key can share: the last one, if it is a get that is not sent yet."""
         queue = self._queues.get(key)
         last = None if queue is None else queue.last
         return last if last is not None and last.reads and last.call is None else None
 
     def accept(self, slot: Slot) -> bool:
-        """Put an operation behind what came before on its key; tell whether it may go now."""
+        """Add an operation behind the earlier ones on its key; return whether it may start now."""
         key = slot.operation.key
         if (queue := self._queues.get(key)) is None:
             queue = self._queues[key] = KeyQueue()
-            self._count(key, queue, self._writing)
+            self._count_directs(key, queue, self._writing)
         if not slot.reads:
-            self._count(key, queue, self._reading)
+            self._count_directs(key, queue, self._reading)
         queue.last = slot
         if queue.may_start(slot):
             queue.start(slot)
@@ -87,12 +90,12 @@ class KeyOrder:
         return False
 
     def finish(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Take operations out that could go; return what may go now instead."""
-        left = [self._left(key, self._queues[key]) for key in (slot.operation.key for slot in slots)]
-        return [slot for slot in left if slot is not None]
+        """Remove operations that had started; return those that may start now."""
+        next_slots = [self._finish_one(key, self._queues[key]) for key in (slot.operation.key for slot in slots)]
+        return [slot for slot in next_slots if slot is not None]
 
     def held(self, operations: Sequence[Operation], *, writes: bool) -> list[int]:
-        """Return the positions of operations on keys that something under way or waiting may concern."""
+        """Return the positions of operations that must wait for unfinished operations on their keys."""
         others = [*self._writing, *self._reading] if writes else [*self._writing]
         if not self._queues and not others:
             return []
@@ -103,23 +106,23 @@ class KeyOrder:
         return [position for position, key in enumerate(keys) if key in taken]
 
     def begin(self, direct: DirectCall) -> None:
-        """Remember a large call; none of its keys is held."""
+        """Add a direct call, none of its operations being held."""
         (self._writing if direct.writes else self._reading)[direct] = None
 
     def end(self, direct: DirectCall) -> list[Slot]:
-        """Forget a large call; return what may go now."""
+        """Remove a direct call; return the operations that may start now."""
         del (self._writing if direct.writes else self._reading)[direct]
-        left = [self._left(key, queue) for key, queue in direct.queues.items()]
-        return [slot for slot in left if slot is not None]
+        next_slots = [self._finish_one(key, queue) for key, queue in direct.queues.items()]
+        return [slot for slot in next_slots if slot is not None]
 
-    def _count(self, key: Key, queue: KeyQueue, directs: dict[DirectCall, None]) -> None:
+    def _count_directs(self, key: Key, queue: KeyQueue, directs: dict[DirectCall, None]) -> None:
         for direct in directs:
             if key not in direct.queues and key in direct.keys:
                 direct.queues[key] = queue
                 queue.in_flight += 1
                 queue.writing = queue.writing or direct.writes
 
-    def _left(self, key: Key, queue: KeyQueue) -> Slot | None:
+    def _finish_one(self, key: Key, queue: KeyQueue) -> Slot | None:
         queue.in_flight -= 1
         if queue.in_flight:
             return None

@@ -1,4 +1,4 @@
-"""What is counted of calls that are shared or cut; never by key."""
+"""Metrics of the coalescing policy, by table and never by key."""
 
 from prometheus_client import CollectorRegistry
 
@@ -35,7 +35,7 @@ class CoalesceMetrics:
 
 
 class TableCoalesceMetrics:
-    """Those of one table: looking one up by its labels costs more than counting."""
+    """The metrics of one table, resolved once: a lookup by labels costs more than counting."""
 
     def __init__(self, metrics: CoalesceMetrics, table: str) -> None:
         self._wait_seconds = metrics.wait_seconds.labels(table)
@@ -43,11 +43,11 @@ class TableCoalesceMetrics:
         self._operations = {reason: metrics.operations.labels(table, reason) for reason in ("direct", "waited", "full")}
 
     def direct(self, operations: int) -> None:
-        """Count a call that did not wait."""
+        """Count a call that was sent without waiting."""
         self._operations["direct"].observe(operations)
 
     def shared(self, operations: int, callers: int, waited_s: float, *, full: bool) -> None:
-        """Count a call that may have been shared; `callers` is how many operations it answers."""
+        """Count a call that waited for others; `callers` is the number of operations that receive its outcomes."""
         self._operations["full" if full else "waited"].observe(operations)
         self._wait_seconds.observe(waited_s)
         if callers > operations:

@@ -1,7 +1,7 @@
-"""The policy: calls from above become calls of the store that are neither too many nor too large.
+"""The coalescing policy: combines small calls of the store and divides large ones.
 
-A small call shares one with others (`shared`); a large one goes by itself, in parts, and so does one that has nobody
-to wait for. Knows nothing of which store that is.
+A small call shares a call of the store with others (`shared_call`). A large call is sent directly, in parts; so is a
+small one if waiting for others is probably useless.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from .metrics import CoalesceMetrics, TableCoalesceMetrics
 from .shared_call import CallLimits, SharedCalls, call_store, has_writes, size_bytes
 
 DIRECT_SHARE = 4
-"""A caller's call that has this part of `operations_max` (a quarter), and two operations, goes without waiting."""
+"""A call with at least this fraction of `operations_max` (a quarter), and two operations, is sent without waiting."""
 
-PARTS_AT_ONCE = 8
-"""How many parts of one waiter's call are under way at once."""
+CONCURRENT_PARTS_MAX = 8
+"""Limit on the parts of one call that are in flight at the same time."""
 
 
 class Coalesce(Policy):
-    """A store whose small calls go together, and whose large ones go in parts."""
+    """A store that combines small calls and divides large ones."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Coalesce(Policy):
         metrics: CoalesceMetrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """Make calls of `inner` of at most `operations_max` operations and `bytes_max` bytes of values and updates.
+        """Limit each call of `inner` to `operations_max` operations and `bytes_max` bytes of values and updates.
 
-        A single operation that has more bytes goes alone. `linger_s` is how long an operation waits for others: 0 is
-        one turn of the event loop; with None calls are cut, and never shared or held back.
+        A single operation with more bytes is sent alone. `linger_s` is the time that an operation waits for others:
+        with 0 it waits for one iteration of the event loop; with None calls are divided but neither shared nor delayed.
         """
         super().__init__(inner)
         limits = self._limits = CallLimits(operations_max, bytes_max)
@@ -51,7 +51,7 @@ class Coalesce(Policy):
         )
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations, in calls of the store that others may share."""
+        """Do the operations, in calls of the store that may also have other callers' operations."""
         if self._shared is None:
             return await self._in_parts(operations, until)
         if len(operations) < self._direct_min and not self._shared.idle:
@@ -62,51 +62,51 @@ class Coalesce(Policy):
         return await self._direct(operations, until, writes=writes)
 
     async def close(self) -> None:
-        """Send what waits at once, and return when nothing is under way; from then on nothing lingers.
+        """Send waiting operations at once and return when no operation is in flight; later operations do not linger.
 
-        Operations that still come are done. A second call does nothing.
+        Operations that still arrive are done. A second call does nothing.
         """
         if self._shared is not None:
             await self._shared.drain()
         await super().close()
 
     async def _in_parts(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Cut a call, and do nothing else."""
+        """Divide a call if it is too large, without sharing it."""
         cut = self._cut(operations, writes=has_writes(operations))
         if self._metrics is not None:
             for part in cut:
                 self._metrics.direct(len(part))
-        if len(cut) < 2:  # nothing of this policy is between the waiter and the store then
+        if len(cut) < 2:  # the exceptions of the store pass unchanged then
             return await self._inner.apply(operations, until)
-        answers = await gather_bounded([call_store(self._inner, part, until) for part in cut], PARTS_AT_ONCE)
+        answers = await gather_bounded([call_store(self._inner, part, until) for part in cut], CONCURRENT_PARTS_MAX)
         return [outcome for answer in answers for outcome in answer]
 
     async def _direct(self, operations: Sequence[Operation], until: float, *, writes: bool) -> list[Outcome]:
-        """Send operations of which nothing is held, in parts side by side."""
+        """Send operations that do not have to wait for others, in concurrent parts."""
         directs = [DirectCall(part, writes=writes) for part in self._cut(operations, writes=writes)]
         for direct in directs:
             self._order.begin(direct)
         if len(directs) == 1:
-            return await self._part(directs[0], until)
+            return await self._send_part(directs[0], until)
         try:
-            answers = await gather_bounded([self._part(direct, until) for direct in directs], PARTS_AT_ONCE)
+            answers = await gather_bounded([self._send_part(direct, until) for direct in directs], CONCURRENT_PARTS_MAX)
         finally:
             for direct in directs:
                 if not direct.sent:
                     self._end(direct)
         return [outcome for answer in answers for outcome in answer]
 
-    async def _part(self, direct: DirectCall, until: float) -> list[Outcome]:
-        """Send a part; once it is under way, one that writes is finished whatever becomes of its waiter."""
+    async def _send_part(self, direct: DirectCall, until: float) -> list[Outcome]:
+        """Send a part. Once a part with writes is sent, cancellation of the caller does not cancel it."""
         direct.sent = True
         if not direct.writes:
-            return await self._sent(direct, until)
-        task = asyncio.get_running_loop().create_task(self._sent(direct, until))
+            return await self._send(direct, until)
+        task = asyncio.get_running_loop().create_task(self._send(direct, until))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         return await asyncio.shield(task)
 
-    async def _sent(self, direct: DirectCall, until: float) -> list[Outcome]:
+    async def _send(self, direct: DirectCall, until: float) -> list[Outcome]:
         if self._metrics is not None:
             self._metrics.direct(len(direct.operations))
         try:
@@ -130,7 +130,7 @@ class Coalesce(Policy):
     async def _mixed(
         self, shared: SharedCalls, operations: Sequence[Operation], held: Sequence[int], until: float
     ) -> list[Outcome]:
-        """Send what is not held at once, and let the others take their turn on their keys."""
+        """Send the operations that are not held at once, and queue the others behind earlier ones on their keys."""
         free = sorted(set(range(len(operations))).difference(held))
         rest = [operations[position] for position in free]
         waiter = shared.accept([operations[position] for position in held], until)

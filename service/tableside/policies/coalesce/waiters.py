@@ -1,6 +1,6 @@
-"""Who waits for what: a waiter has slots in calls of the store that others have slots in too.
+"""Waiters, the shared calls that they wait for, and the slots that connect both.
 
-Knows nothing of the order of operations, of when calls go, or of the store.
+A slot is one operation in a shared call. Several waiters can share the slot of a get.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from ...core import Get, Operation, Outcome
 
 
 class Waiter:
-    """One call from above: the outcomes so far, and the slots that are not answered yet, by position.
+    """One call of `Coalesce.apply`: its outcomes so far, and its unresolved slots by position.
 
-    `span` is that of its waiting, where its trace is sampled.
+    `span` covers the wait, if the trace is sampled.
     """
 
     __slots__ = ("future", "outcomes", "pending", "span", "until")
@@ -28,11 +28,11 @@ class Waiter:
         self.pending: dict[int, Slot] = {}
 
     def waits_for(self, position: int) -> bool:
-        """Whether the operation at that position is still wanted."""
+        """Return whether the operation at this position has no outcome yet and the caller still waits."""
         return position in self.pending and not self.future.done()
 
-    def answer(self, position: int, outcome: Outcome) -> None:
-        """Say what became of the operation at that position, if that is still wanted."""
+    def resolve(self, position: int, outcome: Outcome) -> None:
+        """Set the outcome at this position, unless it is set or the caller no longer waits."""
         if not self.waits_for(position):
             return
         self.outcomes[position] = outcome
@@ -42,9 +42,9 @@ class Waiter:
 
 
 class Slot:
-    """One operation of a call of the store; several waiters may share that of a get.
+    """One operation of a shared call, and its waiters; only a get can have several.
 
-    `dispatch_at` is when it wants to be under way. `call` is None until it is.
+    `dispatch_at` is the time by which it is to be sent. `call` is None until it is sent.
     """
 
     __slots__ = ("call", "dispatch_at", "operation", "reads", "subscribers")
@@ -57,32 +57,32 @@ class Slot:
         self.subscribers: list[tuple[Waiter, int]] = []
 
     def add(self, waiter: Waiter, position: int) -> None:
-        """Let a waiter share the outcome."""
+        """Give a waiter the outcome of this slot at one of its positions."""
         self.subscribers.append((waiter, position))
         waiter.pending[position] = self
 
     def waiters(self) -> list[Waiter]:
-        """Return those who still want the outcome."""
+        """Return the waiters that still need the outcome."""
         return [waiter for waiter, position in self.subscribers if waiter.waits_for(position)]
 
     def dispatch(self, call: "SharedCall") -> list[Waiter]:
-        """Be under way with a call, only for those who still want the outcome; return them."""
+        """Mark the slot as sent with a call. Drop waiters that have left, and return the others."""
         self.call = call
         for waiter, position in self.subscribers:
             if waiter.future.done():
                 waiter.pending.pop(position, None)
         return self.waiters()
 
-    def answer(self, outcome: Outcome) -> None:
-        """Say to all what became of the operation."""
+    def resolve(self, outcome: Outcome) -> None:
+        """Give the outcome to all waiters."""
         for waiter, position in self.subscribers:
-            waiter.answer(position, outcome)
+            waiter.resolve(position, outcome)
 
 
 class SharedCall:
-    """A call of the store that forms, and then is under way: `until` and `waiting_count` are known from then on.
+    """A call of the store: it first collects slots and is then sent.
 
-    `waiting_count` is how many outcomes somebody waits for.
+    `until`, its deadline, and `waiting_count`, the number of outcomes that waiters need, are set when it is sent.
     """
 
     __slots__ = ("dispatch_at", "full", "since", "size_bytes", "slots", "timer", "until", "waiting_count")
@@ -97,39 +97,39 @@ class SharedCall:
         self.timer: asyncio.TimerHandle | None = None
 
     def dispatch(self) -> list[Slot]:
-        """Return the slots that somebody still wants: the others are not sent. Nobody can join from now on."""
-        going = []
+        """Return the slots that still have waiters; the others are not sent. No get can join from now on."""
+        sent = []
         for slot in self.slots:
             if waiting := slot.dispatch(self):
                 self.waiting_count += len(waiting)
                 self.until = max(self.until, max(waiter.until for waiter in waiting))
-                going.append(slot)
-        return going
+                sent.append(slot)
+        return sent
 
     @property
     def is_unshared(self) -> bool:
-        """Whether as many outcomes are waited for as its first waiter has: it waited for others in vain."""
+        """Return whether all its outcomes are for one waiter."""
         [(first, _), *_] = self.slots[0].subscribers
         return self.waiting_count == len(first.outcomes)
 
     def abandon(self) -> None:
-        """Cancel whoever still waits: there will be no outcome."""
+        """Cancel all waiters: there will be no outcome."""
         for slot in self.slots:
             for waiter in slot.waiters():
                 waiter.future.cancel()
 
 
 def spans(slots: Sequence[Slot]) -> list[Span]:
-    """Return the spans of those who wait for any of these slots, in the order in which they came."""
+    """Return the spans of the waiters of these slots, in order of arrival."""
     return [*dict.fromkeys(waiter.span for slot in slots for waiter in slot.waiters() if waiter.span is not None)]
 
 
 TIMER_RESOLUTION_S = 0.001
-"""How exact a timer of the event loop is: what is due within that is due."""
+"""Resolution of the event loop's timers: deadlines within this time count as passed."""
 
 
 class WaiterDeadlines:
-    """Those who wait, each until its deadline."""
+    """Calls `expire` for each waiter that is still registered at its deadline, with one timer for all."""
 
     def __init__(self, expire: Callable[[Waiter], None]) -> None:
         self._expire = expire
@@ -137,31 +137,31 @@ class WaiterDeadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, waiter: Waiter) -> None:
-        """See to it that `expire` is called with a waiter that is still here at its deadline."""
+        """Register a waiter."""
         self._waiters.add(waiter)
         if self._timer is None or waiter.until < self._timer.when():
-            self._set(waiter.until)
+            self._set_timer(waiter.until)
 
     def remove(self, waiter: Waiter) -> None:
-        """Forget a waiter. The timer stays: when it is over, it is set for those who wait then."""
+        """Unregister a waiter. The timer stays; when it fires, it is set for the waiters registered then."""
         self._waiters.discard(waiter)
 
     def stop(self) -> None:
-        """Let go of the timer if nobody waits."""
+        """Cancel the timer if no waiter is registered."""
         if not self._waiters:
-            self._set(math.inf)
+            self._set_timer(math.inf)
 
-    def _set(self, until: float) -> None:
+    def _set_timer(self, until: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(until, self._look) if until < math.inf else None
+        self._timer = loop.call_at(until, self._expire_due) if until < math.inf else None
 
-    def _look(self) -> None:
+    def _expire_due(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         for waiter in [each for each in self._waiters if each.until <= now + TIMER_RESOLUTION_S]:
             self._waiters.discard(waiter)
             self._expire(waiter)
         if self._waiters:
-            self._set(min(waiter.until for waiter in self._waiters))
+            self._set_timer(min(waiter.until for waiter in self._waiters))
