@@ -1,8 +1,8 @@
 """The open tables by name, each with its store and policies.
 
-A table checks operations, combines those of one key and counts them. Tables are opened when they are first needed and
-change when the configuration does. Imports every package before it: `core`, `telemetry`, `stores`, `policies`, `auth`
-and `settings`.
+A table combines operations on the same key, enforces deadlines and counts outcomes. Tables are opened at start, or when
+they are first used, and change with the configuration. Imports every package
+before it: `core`, `telemetry`, `stores`, `policies`, `auth` and `settings`.
 """
 
 from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation

@@ -1,6 +1,6 @@
-"""How much of the service is under way, in requests, operations and bytes, and what is too much.
+"""Limits on the requests, operations and bytes in flight in one process.
 
-What comes above a bound is shed at once, and nothing of it is attempted. Knows nothing of HTTP or of tables.
+Work above a limit is shed at once, before any of it is attempted.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -14,21 +14,21 @@ class AdmissionMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.in_flight = Gauge(
             "tableside_in_flight",
-            "What is under way, of requests, operations and bytes of requests' bodies.",
+            "Requests, operations and bytes of request bodies in flight.",
             ("what",),
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.shed = Counter(
             "tableside_shed",
-            "Requests that were refused at once, by what there was too much of.",
+            "Requests that were shed, by the limit that they exceeded.",
             ("reason",),
             registry=registry,
         )
 
 
 class InFlightLimit:
-    """One measure of what is under way, and how much of it there may be: `under_way` and `most`."""
+    """The amount in flight of one resource (`in_flight`), and its limit (`maximum`)."""
 
     def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
         self.maximum = most
@@ -38,39 +38,39 @@ class InFlightLimit:
         self._gauge = metrics.in_flight.labels(what)
 
     def enter(self, count: int) -> None:
-        """Let so much in. Raise Overloaded if that would be too much, save where nothing else is under way."""
+        """Admit so much. Raise Overloaded if that exceeds the limit, unless nothing else is in flight."""
         self.add(count, 0)
 
     def add(self, count: int, own: int) -> None:
-        """Let so much more in for whoever has `own` in already, which is nothing else."""
+        """Admit so much more for a request that has `own` already. It may exceed the limit if alone."""
         if self.in_flight > own and self.in_flight + count > self.maximum:
-            raise self._too_much()
+            raise self._overloaded()
         self.in_flight += count
 
     def check(self) -> None:
-        """Raise Overloaded if nothing more could be let in."""
+        """Raise Overloaded if the limit is reached."""
         if self.in_flight >= self.maximum:
-            raise self._too_much()
+            raise self._overloaded()
 
     def shed(self) -> None:
-        """Count a request that is refused because of this."""
+        """Count a request that is shed because of this limit."""
         self._shed.inc()
 
     def leave(self, count: int) -> None:
-        """Let go of what was let in."""
+        """Release so much of the admitted amount."""
         self.in_flight -= count
 
     def sample(self) -> None:
-        """Show in the metrics how much is under way."""
+        """Update the gauge."""
         self._gauge.set(self.in_flight)
 
-    def _too_much(self) -> Overloaded:
+    def _overloaded(self) -> Overloaded:
         self.shed()
         return Overloaded(f"{self.in_flight} {self.what} are in flight, of {self.maximum}", retry_after_s=1)
 
 
 class Reservation:
-    """A part of what is under way that grows: as much as is declared, or as there is when that is more."""
+    """The part of a limit that one request takes, which can grow while its body arrives."""
 
     __slots__ = ("_bound", "_count")
 
@@ -79,26 +79,26 @@ class Reservation:
         self._count = 0
 
     def grow_to(self, count: int) -> None:
-        """Let as much in as is missing to this. Raise Overloaded if that would be too much."""
+        """Increase the reservation to `count` if it is smaller. Raise Overloaded if that exceeds the limit."""
         if count > self._count:
             self._bound.add(count - self._count, self._count)
             self._count = count
 
     def shrink_to(self, count: int) -> None:
-        """Let go of what is more than this."""
+        """Reduce the reservation to `count` if it is larger."""
         if count < self._count:
             self._bound.leave(self._count - count)
             self._count = count
 
     def leave(self) -> None:
-        """Let go of all of it."""
+        """Release the whole reservation."""
         if self._count:
             self._bound.leave(self._count)
             self._count = 0
 
 
 class InFlight:
-    """What is under way in one process."""
+    """The limits on the work in flight in one process."""
 
     def __init__(self, metrics: AdmissionMetrics, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
         self.requests = InFlightLimit("requests", requests_max, metrics)
@@ -106,10 +106,10 @@ class InFlight:
         self.bytes = InFlightLimit("bytes", bytes_max, metrics)
 
     def change(self, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
-        """Let as much in as this from now on."""
+        """Change the limits."""
         self.requests.maximum, self.operations.maximum, self.bytes.maximum = requests_max, operations_max, bytes_max
 
     def sample(self) -> None:
-        """Show in the metrics how much is under way."""
+        """Update the gauges."""
         for bound in (self.requests, self.operations, self.bytes):
             bound.sample()

@@ -1,4 +1,4 @@
-"""The open tables, by name: the one place where settings become stores with policies around them."""
+"""The catalog: opens the stores and tables of the settings, and finds tables by name."""
 
 import asyncio
 import logging
@@ -10,11 +10,12 @@ from .. import stores
 from ..core import Backend, StoreUnavailable, TableError, TableNotFound, TableSpec, TooLarge, gather_bounded
 from ..core.backend import connections_of
 from ..policies import RetryBudget
-from ..settings import Fault, Settings, SettingsError, TableLocation, TableSettings
+from ..settings import Settings, TableLocation, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
 from .admission import InFlightLimit
 from .open_table import CatalogEntry
+from .opening import open_all_or_none, open_or_defer
 from .replica_links import ReplicaLinks
 from .stack import StackContext, StackMetrics
 from .table import Table
@@ -22,15 +23,16 @@ from .table import Table
 log = logging.getLogger(__name__)
 
 AUTO_TABLES_MAX = 1000
-"""How many tables `auto_create` makes."""
+"""Maximum number of tables that `auto_create` creates."""
 
 CONCURRENT_OPENS_MAX = 8
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What a catalog finds in its process: made once, while catalogs' settings may change.
+    """The parts of a process that a catalog uses; unlike the settings, they never change.
 
-    `workers` is how many processes share what a table may do; `operations` bounds what is under way in this one.
+    `workers` is the number of processes that share a table's limits. `operations` limits the operations in flight in
+    this process.
     """
 
     metrics: StackMetrics
@@ -40,7 +42,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Catalog:
-    """The tables that can be asked, and the backends that hold them."""
+    """The tables of the service, and the backends of their stores."""
 
     def __init__(self, settings: Settings, backends: Mapping[str, Backend], environment: "Environment") -> None:
         self._settings = settings
@@ -53,18 +55,18 @@ class Catalog:
             for name, backend in backends.items()
             if not isinstance(backend, PartitionedBackend)
         }
-        self._around = {name: self._shared(name) for name in backends}
+        self._contexts = {name: self._stack_context(name) for name in backends}
         self._entries: dict[str, CatalogEntry] = {}
-        self._leaving: dict[TableLocation, asyncio.Task[None]] = {}
+        self._closing: dict[TableLocation, asyncio.Task[None]] = {}
         self._pinging: asyncio.Task[dict[str, StoreUnavailable | None]] | None = None
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
     async def open(cls, settings: Settings, environment: "Environment") -> "Catalog":
-        """Open every store and table, and none if that fails.
+        """Open every store and table; if that fails, close all of them.
 
-        A store that cannot be reached now does not fail it: its tables are opened when they are first asked for. A
-        table that its store has not, or has otherwise than the settings say, is a TableError that names it.
+        An unreachable store is not a failure: its tables are opened when they are first used. If a table is missing
+        from its store, or differs from the settings, raise a TableError that names it.
         """
         backends: dict[str, Backend] = {}
         try:
@@ -87,26 +89,26 @@ class Catalog:
         if entry.table is not None:
             return entry.table
         table = await entry.opened()
-        # Whoever had it made may have given up meanwhile.
+        # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
         return table if self._entries.setdefault(name, entry) is entry else await self.table(name)
 
     def entry(self, name: str) -> CatalogEntry:
-        """Return a table and where it is. Raise TableNotFound if there is none of that name."""
+        """Return the entry of a table. Raise TableNotFound if no table has this name."""
         try:
             return self._entries[name]
         except KeyError:
             raise TableNotFound("no table has that name") from None
 
     async def spec(self, name: str) -> TableSpec:
-        """Return what is known of a table, also of one that a write would make. Raise TableNotFound if neither."""
-        return self._automatic(name) if self._may_be_made(name) else (await self.table(name)).spec
+        """Return the spec of a table, or of one that a write would create. Raise TableNotFound if there is neither."""
+        return self._automatic_spec(name) if self._can_create(name) else (await self.table(name)).spec
 
     async def table_to_write(self, name: str) -> Table:
-        """Return a table, made now if the settings allow that."""
-        if not self._may_be_made(name):
+        """Return a table; create it if the settings allow that."""
+        if not self._can_create(name):
             return await self.table(name)
         if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
-            raise TooLarge(f"auto_create makes {AUTO_TABLES_MAX} tables at most")
+            raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
         entry = self._add_automatic(name)
         try:
             return await entry.opened()
@@ -116,35 +118,38 @@ class Catalog:
             raise
 
     def entries(self) -> list[CatalogEntry]:
-        """Return every table, by name."""
+        """Return the entries of all tables, sorted by name."""
         return [self._entries[name] for name in sorted(self._entries)]
 
     async def ping(self) -> dict[str, StoreUnavailable | None]:
-        """Ask every store whether it can be reached, once for all who want to know it meanwhile.
+        """Check whether each store can be reached. Concurrent calls share one check.
 
-        Anybody may want to, as often as he likes, and asking takes connections.
+        Clients can request this check at any rate, and it takes connections.
         """
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.create_task(self._ping())
         return dict(await asyncio.shield(self._pinging))
 
     async def _ping(self) -> dict[str, StoreUnavailable | None]:
-        return dict(zip(self._backends, await asyncio.gather(*map(_pinged, self._backends.values())), strict=True))
+        return dict(
+            zip(self._backends, await asyncio.gather(*map(_ping_backend, self._backends.values())), strict=True)
+        )
 
     async def change(self, settings: Settings) -> None:
-        """Make the tables those of other settings, with the same stores, and drop nothing that is under way.
+        """Apply other settings for the same stores. Operations in flight finish.
 
-        Raise SettingsError, and change nothing, if a new table cannot be opened. See `reloading` for what may differ.
+        Raise SettingsError, and change nothing, if a new table cannot be opened. `reloader` lists the settings that
+        may not differ.
         """
         old = self._settings
         added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
-        await _opened_for_change([*added.values()])
+        await open_all_or_none([*added.values()])
         self._settings = settings
         locations = frozenset[TableLocation]().union(*(entry.locations for entry in added.values()))
         for name, entry in [*self._entries.items()]:
-            # A table that was made by a write is not one beside that which the settings now put in its place.
+            # A new table of the settings replaces one that a write created at the same location.
             if name in added or entry.locations & locations or name in old.tables.keys() - settings.tables.keys():
-                self._leave(self._entries.pop(name))
+                self._close_later(self._entries.pop(name))
         for name, entry in added.items():
             self._add(name, entry)
         for name in settings.tables.keys() & old.tables.keys():
@@ -152,7 +157,7 @@ class Catalog:
                 self._entries[name].change(settings.tables[name])
 
     def sample(self) -> None:
-        """Show in the metrics what there is now of each store's connections and budget."""
+        """Update the gauges of each store's connections and retry budget."""
         now, metrics = asyncio.get_running_loop().time(), self._environment.metrics
         for name, backend in self._backends.items():
             if name in self._budgets:
@@ -162,82 +167,82 @@ class Catalog:
                     metrics.connections.labels(name, state).set(count)
 
     async def close(self) -> None:
-        """Let every table and store finish what it accepted, and close it."""
-        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._leaving.values()))
+        """Wait for the operations in flight, and close every table and store."""
+        await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
         await self._replicas.close()
         await _close(self._backends.values())
 
     async def _open_tables(self) -> None:
-        await gather_bounded([_tried(entry) for entry in self.entries()], CONCURRENT_OPENS_MAX)
+        await gather_bounded([open_or_defer(entry) for entry in self.entries()], CONCURRENT_OPENS_MAX)
 
     async def _find_tables(self) -> None:
-        """Add the tables that `auto_create` made in earlier runs."""
+        """Add the tables that `auto_create` created in earlier runs."""
         default = self._settings.default_store
         if not self._settings.auto_create or default is None:
             return
-        locations = self._places()
+        locations = self._locations()
         try:
             names = await self._backends[default].tables()
         except StoreUnavailable as error:
-            log.warning("store %s cannot be asked for its tables: %s", default, error.detail)
+            log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
         for name in names:
             if name not in self._entries and not locations & self._settings.locations(default, name):
                 self._add_automatic(name)
         await self._open_tables()
 
-    def _may_be_made(self, name: str) -> bool:
-        """Whether there is no such table, and a write may make it: not where another keeps its records already."""
+    def _can_create(self, name: str) -> bool:
+        """Return whether a write may create the table: it does not exist, and no other table uses its location."""
         settings = self._settings
         if name in self._entries or not settings.auto_create or settings.default_store is None:
             return False
-        return not self._places() & settings.locations(settings.default_store, name)
+        return not self._locations() & settings.locations(settings.default_store, name)
 
-    def _places(self) -> frozenset[TableLocation]:
-        """Return where the tables of the settings have their records."""
+    def _locations(self) -> frozenset[TableLocation]:
+        """Return the locations of the records of all tables in the settings."""
         settings = self._settings
         every = (settings.locations(table.store, table.name or name) for name, table in settings.tables.items())
         return frozenset[TableLocation]().union(*every)
 
-    def _automatic(self, name: str) -> TableSpec:
+    def _automatic_spec(self, name: str) -> TableSpec:
         default = self._settings.default_store or ""
         return TableSpec(name, create=True, partitions=self._settings.partitions(default))
 
     def _add_automatic(self, name: str) -> CatalogEntry:
-        entry = self._made(self._automatic(name), TableSettings(store=self._settings.default_store or ""))
+        entry = self._new_entry(self._automatic_spec(name), TableSettings(store=self._settings.default_store or ""))
         return self._add(name, entry)
 
     def _add(self, name: str, entry: CatalogEntry) -> CatalogEntry:
         self._entries[name] = entry
-        if before := {self._leaving[place] for place in entry.locations if place in self._leaving}:
+        if before := {self._closing[location] for location in entry.locations if location in self._closing}:
             entry.disable_cache_until(asyncio.ensure_future(_all_of(before)))
         return entry
 
     def _entry(self, settings: Settings, name: str) -> CatalogEntry:
         table = settings.tables[name]
         spec = table.spec(name, settings.options.get(name))
-        return self._made(msgspec.structs.replace(spec, partitions=settings.partitions(table.store)), table)
+        return self._new_entry(msgspec.structs.replace(spec, partitions=settings.partitions(table.store)), table)
 
-    def _made(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
+    def _new_entry(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
         store = settings.store
         locations = self._settings.locations(store, spec.name_in_store)
         operations = self._environment.operations
-        return CatalogEntry(spec, settings, self._backends[store], self._around[store], operations, locations)
+        return CatalogEntry(spec, settings, self._backends[store], self._contexts[store], operations, locations)
 
-    def _leave(self, entry: CatalogEntry) -> None:
-        """Let a table end by itself, at the latest when the catalog is closed."""
+    def _close_later(self, entry: CatalogEntry) -> None:
+        """Close a table in the background, when its operations in flight have finished."""
         task = asyncio.get_running_loop().create_task(entry.close())
-        self._leaving.update(dict.fromkeys(entry.locations, task))
+        self._closing.update(dict.fromkeys(entry.locations, task))
 
-        def has_left(task: asyncio.Task[None]) -> None:
-            for place in entry.locations:
-                if self._leaving.get(place) is task:
-                    del self._leaving[place]
+        def on_closed(task: asyncio.Task[None]) -> None:
+            for location in entry.locations:
+                if self._closing.get(location) is task:
+                    del self._closing[location]
 
-        task.add_done_callback(has_left)
+        task.add_done_callback(on_closed)
 
-    def _shared(self, store: str) -> StackContext:
-        """Return what the tables of one store have in common."""
+    def _stack_context(self, store: str) -> StackContext:
+        """Return the context that the tables of one store share."""
         environment, options = self._environment, self._settings.stores[store].options
         parts = options.partitions if isinstance(options, PartitionedSettings) else ()
         return StackContext(
@@ -248,7 +253,7 @@ class Catalog:
             share=1 / environment.workers,
             traces=environment.traces,
             budget=self._budgets.get(store),
-            partitions=tuple(self._shared(part) for part in parts),
+            partitions=tuple(self._stack_context(part) for part in parts),
         )
 
 
@@ -256,35 +261,7 @@ async def _all_of(tasks: Iterable["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks)
 
 
-async def _tried(entry: CatalogEntry) -> None:
-    try:
-        await entry.opened()
-    except StoreUnavailable as error:
-        log.warning("table %s is opened when it is asked for: %s", entry.spec.name, error.detail)
-    except TableError as error:
-        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
-
-
-async def _opened_for_change(entries: list[CatalogEntry]) -> None:
-    """Open new tables, or none: what their store refuses is a fault of the settings."""
-    results = await asyncio.gather(*map(_tried, entries), return_exceptions=True)
-    failures = {entry.spec.name: result for entry, result in zip(entries, results, strict=True) if result is not None}
-    if not failures:
-        return
-    await asyncio.gather(*(entry.close() for entry in entries))
-    for failure in failures.values():
-        if not isinstance(failure, TableError):
-            raise failure
-    raise SettingsError(
-        [
-            Fault(f"tables.{name}", failure.detail)
-            for name, failure in failures.items()
-            if isinstance(failure, TableError)
-        ]
-    )
-
-
-async def _pinged(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable | None:
+async def _ping_backend(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable | None:
     try:
         async with asyncio.timeout(timeout_s):
             await backend.ping()

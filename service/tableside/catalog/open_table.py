@@ -1,4 +1,4 @@
-"""A table of the catalog: where its records are, and the policies around its store, which can become others."""
+"""An entry of the catalog: opens a table, replaces its policies when the settings change, and closes it."""
 
 import asyncio
 
@@ -11,14 +11,17 @@ from .table_metrics import TableMetrics
 
 
 class CatalogEntry:
-    """A table of the catalog: where its records are, and the open table from when its store could first be asked."""
+    """A table of the catalog: its spec, its settings and the locations of its records.
+
+    `table` is None until the store could first be reached.
+    """
 
     def __init__(
         self,
         spec: TableSpec,
         settings: TableSettings,
         backend: Backend,
-        around: StackContext,
+        context: StackContext,
         operations: InFlightLimit | None,
         locations: frozenset[TableLocation],
     ) -> None:
@@ -27,112 +30,114 @@ class CatalogEntry:
         self.locations = locations
         self.table: Table | None = None
         self._backend = backend
-        self._around = around
+        self._context = context
         self._operations = operations
-        self._found: Store | None = None
+        self._store: Store | None = None
         self._stack: Stack | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._cache_enabled: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
-        self._left = False
+        self._closed = False
 
     @property
     def store(self) -> str:
-        """Return the name of the store that holds it."""
+        """Return the name of the table's store."""
         return self.settings.store
 
     @property
     def kind(self) -> str:
-        """Return the kind of that store."""
-        return self._around.kind
+        """Return the kind of the table's store."""
+        return self._context.kind
 
     async def opened(self) -> Table:
-        """Return the table, opened now if it is not yet; callers that come meanwhile wait for the one opening.
+        """Return the table; open it if necessary. Concurrent calls wait for one opening.
 
-        Raise what `Backend.store` raises, and StoreUnavailable too if it takes longer than an operation may, or if the
-        table has been closed meanwhile.
+        Raise the errors of `Backend.store`. Raise StoreUnavailable if opening takes longer than an operation may, or
+        if the table is closed in the meantime.
         """
         if self.table is None:
             try:
                 async with asyncio.timeout(self.settings.deadline_s), self._opening:
                     if self.table is None:
                         self._open(await self._backend.store(self.spec))
-                    self._check_stays()
+                    self._check_not_closed()
             except TimeoutError:
                 raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
         assert self.table is not None
         return self.table
 
     def change(self, settings: TableSettings) -> None:
-        """Put other policies around the same store: at once for whoever asks from now on.
+        """Put other policies around the same store; later operations use them.
 
-        What is under way ends as it began. Until it has, a new cache keeps nothing: what goes through the old policies
+        Operations in flight finish with the old policies. Until then the new cache is suspended, because their writes
         could make it stale.
         """
         old_table, old = self.table, self._stack
         self.settings = settings
-        if old_table is None or old is None or self._found is None:
+        if old_table is None or old is None or self._store is None:
             return
-        new = self._wrap(self._found)
+        new = self._wrap(self._store)
         new.suspend()
-        self._ending = asyncio.get_running_loop().create_task(_replaced(self._ending, old_table, old, new))
+        replaced = _close_replaced(self._cache_enabled, old_table, old, new)
+        self._cache_enabled = asyncio.get_running_loop().create_task(replaced)
 
-    def disable_cache_until(self, before: "asyncio.Task[None]") -> None:
-        """Keep nothing until another table has ended whose records these were: what it writes is not seen here."""
-        self._ending = before
+    def disable_cache_until(self, previous_closed: "asyncio.Task[None]") -> None:
+        """Suspend the cache until a previous table with the same records is closed: its writes bypass this cache."""
+        self._cache_enabled = previous_closed
         if self._stack is not None:
-            self._keep_after(before, self._stack)
+            self._resume_after(previous_closed, self._stack)
 
     async def close(self) -> None:
-        """Finish what was accepted."""
-        self._left = True
-        if self._ending is not None:
-            await self._ending
+        """Wait for the operations in flight, and close the policies."""
+        self._closed = True
+        if self._cache_enabled is not None:
+            await self._cache_enabled
         if self.table is not None and self._stack is not None:
-            await _ended(self.table, self._stack)
+            await _close_when_idle(self.table, self._stack)
 
-    def _check_stays(self) -> None:
-        if self._left:
+    def _check_not_closed(self) -> None:
+        if self._closed:
             raise StoreUnavailable(f"table {self.spec.name!r} was closed while it was being opened")
 
     def _open(self, store: Store) -> None:
-        self._check_stays()
+        self._check_not_closed()
         if store.spec.ttl_s is not None and not store.capabilities.ttl:
             raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
         self.spec = store.spec
-        self._found = store
+        self._store = store
         policies = self._wrap(store)
-        if self._ending is not None:
-            self._keep_after(self._ending, policies)
+        if self._cache_enabled is not None:
+            self._resume_after(self._cache_enabled, policies)
 
-    def _keep_after(self, before: "asyncio.Task[None]", policies: Stack) -> None:
+    def _resume_after(self, previous_closed: "asyncio.Task[None]", policies: Stack) -> None:
         policies.suspend()
-        self._ending = asyncio.get_running_loop().create_task(_warmed(before, policies))
+        resumed = _resume_when_closed(previous_closed, policies)
+        self._cache_enabled = asyncio.get_running_loop().create_task(resumed)
 
     def _wrap(self, store: Store) -> Stack:
-        self._stack = build_stack(store, self.settings, self._around)
+        self._stack = build_stack(store, self.settings, self._context)
         self.table = Table(
             self._stack.top,
             deadline_s=self.settings.deadline_s,
-            measure=TableMetrics(self._around.metrics.measure, self.spec.name),
+            metrics=TableMetrics(self._context.metrics.operations, self.spec.name),
             operations=self._operations,
         )
         return self._stack
 
 
-async def _replaced(before: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
-    """Let policies end that others stand in for, and those before them; then the new cache can keep what it reads."""
-    if before is not None:
-        await before
-    await _ended(table, old)
+async def _close_replaced(earlier: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
+    """Close replaced policies after those that they replaced; then resume the new cache."""
+    if earlier is not None:
+        await earlier
+    await _close_when_idle(table, old)
     new.resume()
 
 
-async def _warmed(before: "asyncio.Task[None]", policies: Stack) -> None:
-    await before
+async def _resume_when_closed(previous_closed: "asyncio.Task[None]", policies: Stack) -> None:
+    await previous_closed
     policies.resume()
 
 
-async def _ended(table: Table, policies: Stack) -> None:
-    """Return when nothing is under way in these."""
-    await table.drained()
+async def _close_when_idle(table: Table, policies: Stack) -> None:
+    """Close the policies when no operation is in flight."""
+    await table.drain()
     await policies.close()

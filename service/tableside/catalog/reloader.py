@@ -1,7 +1,6 @@
-"""Takes a changed configuration into service without a restart: on SIGHUP, and when a file of it is another.
+"""Applies a changed configuration without a restart: on SIGHUP, and when one of its files changes.
 
-A file with a fault, or with a change that needs a restart, changes nothing; its faults are logged as those of a start
-are listed. Knows of no request.
+A configuration with a fault, or with a change that needs a restart, is not applied. Its faults are logged.
 """
 
 import asyncio
@@ -22,18 +21,18 @@ log = logging.getLogger(__name__)
 Version: TypeAlias = tuple[int, int, int]
 
 POLL_INTERVAL_S = 1.0
-"""How often the file is looked at."""
+"""Interval at which the files are checked for changes."""
 
 _RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
 _TABLE_RESTART_ONLY = ("store", "name", "key", "create", "ttl_s", "consistency")
 
 
 def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
-    """Return what differs that only a restart can change, by its path in the file."""
+    """Return a fault, with its path in the file, for each change that needs a restart."""
     needs = "differs from what the service was started with: that needs a restart"
     faults = [Fault(member, needs) for member in _RESTART_ONLY if getattr(old, member) != getattr(new, member)]
     if (old.auth is None) != (new.auth is None):
-        faults.append(Fault("auth", needs))  # Nor may a file that lost its tokens open the tables to anybody.
+        faults.append(Fault("auth", needs))  # A file that lost its tokens must not open the tables to everyone.
     for name in old.tables.keys() & new.tables.keys():
         before, after = old.tables[name], new.tables[name]
         members = [member for member in _TABLE_RESTART_ONLY if getattr(before, member) != getattr(after, member)]
@@ -44,9 +43,10 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
 
 
 def load_for_joining_process(file: Path, accepted: Path) -> Settings:
-    """Return the settings for a process that joins others: what the file says now if they could have applied it.
+    """Return the settings for a worker process that joins running ones.
 
-    It is accepted then. Else what `accepted` says, which is the file as it last was.
+    They are those of `file` if the running processes could apply them; the file is then saved as accepted. Otherwise
+    they are those of `accepted`, the last configuration that was applied.
     """
     served = load(accepted)
     try:
@@ -60,17 +60,17 @@ def load_for_joining_process(file: Path, accepted: Path) -> Settings:
 
 
 def save_accepted(file: Path, accepted: Path) -> None:
-    """Keep the file as it is now, for processes that join later."""
+    """Save a copy of the file for processes that join later."""
     copy = accepted.with_name(f"{accepted.name}.{os.getpid()}")
     shutil.copyfile(file, copy)
     copy.replace(accepted)
 
 
 class Reloader:
-    """Looks at a configuration file and hands on what it says, when that may be done.
+    """Watches a configuration file and applies its changes.
 
-    `apply` makes the new settings those of the service, or raises SettingsError and changes nothing. `accepted` is
-    where a file that was applied is kept, if anywhere.
+    `apply` applies new settings, or raises SettingsError and changes nothing. `accepted` is the path at which a copy
+    of each applied file is saved, or None.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Reloader:
         self._settings = settings
         self._apply = apply
         self._poll_interval_s = poll_interval_s
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._seen = self._versions()
         self._reloads = Counter(
             "tableside_settings_reloads",
@@ -97,11 +97,11 @@ class Reloader:
         )
 
     async def run(self) -> None:
-        """Look until cancelled; SIGHUP has the file read even if it looks the same."""
+        """Check for changes until cancelled. On SIGHUP, read the file even if it looks unchanged."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._asked.set)
+        loop.add_signal_handler(signal.SIGHUP, self._requested.set)
         try:
-            if await asyncio.to_thread(self._is_another):
+            if await asyncio.to_thread(self._differs):
                 await self.reload()
             while True:
                 if await self._has_changed():
@@ -110,7 +110,7 @@ class Reloader:
             loop.remove_signal_handler(signal.SIGHUP)
 
     async def reload(self) -> bool:
-        """Read the file and apply what it says; return whether that was done."""
+        """Read the file and apply it; return whether it was applied."""
         try:
             settings = await asyncio.to_thread(load, self._file)
             if faults := beyond_reloading(self._settings, settings):
@@ -121,7 +121,7 @@ class Reloader:
                 log.error("%s is not applied: %s", self._file, fault)
             self._reloads.labels("refused").inc()
             return False
-        except Exception:  # whatever it was, to look no more would be worse
+        except Exception:  # an unexpected error must not end the watch
             log.exception("%s is not applied", self._file)
             self._reloads.labels("refused").inc()
             return False
@@ -132,23 +132,23 @@ class Reloader:
         log.info("%s is applied", self._file)
         return True
 
-    def _is_another(self) -> bool:
-        """Whether the file says something else than what the service was started with, which may have taken a while."""
+    def _differs(self) -> bool:
+        """Return whether the file has changed since the service read it; its start may have taken a while."""
         try:
             return load(self._file) != self._settings
-        except Exception:  # noqa: BLE001  # reading it to apply it tells what
+        except Exception:  # noqa: BLE001  # `reload` reads it again and logs the error
             return True
 
     async def _has_changed(self) -> bool:
-        """Wait a while, or until somebody asks; return whether there is something to read."""
+        """Wait for the interval or SIGHUP; return whether the configuration is to be read."""
         try:
             async with asyncio.timeout(self._poll_interval_s):
-                await self._asked.wait()
+                await self._requested.wait()
         except TimeoutError:
             pass
         versions = await asyncio.to_thread(self._versions)
-        changed = self._asked.is_set() or (None not in versions and versions != self._seen)
-        self._asked.clear()
+        changed = self._requested.is_set() or (None not in versions and versions != self._seen)
+        self._requested.clear()
         self._seen = self._seen if None in versions else versions
         return changed
 
@@ -159,7 +159,7 @@ class Reloader:
 
 
 def _version(file: str | Path) -> Version | None:
-    """Return what tells one version of a file from another; a mounted one is replaced by way of a link."""
+    """Return values that change with the file's version, also when a mounted file is replaced by switching a link."""
     try:
         found = os.stat(file)
     except OSError:

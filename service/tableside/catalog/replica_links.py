@@ -1,6 +1,6 @@
-"""What the replicas of a service have in common, through stores of kind redis: channels of caches, and shared limits.
+"""Links between replicas through stores of kind redis: cache invalidation channels and shared rate limits.
 
-Each is opened when a table first names its store, and all are closed together. Their drivers are imported only then.
+Each link is opened, and its driver imported, when a table first names its store. All are closed together.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaLinks:
-    """The ways to the other replicas, by the name of the store that carries them."""
+    """The links to other replicas, by the name of the store that carries them."""
 
     def __init__(self, stores: Mapping[str, StoreSettings], caches: cache.CacheMetrics) -> None:
         self._stores = stores
@@ -25,7 +25,7 @@ class ReplicaLinks:
         self._limiters: dict[str, SharedCredits] = {}
 
     def channel(self, store: str) -> "Channel":
-        """Return the channel by which caches tell each other what was written."""
+        """Return the channel on which caches publish the keys that were written."""
         if store not in self._channels:
             from ..policies.cache.invalidation.channel import Channel
 
@@ -40,7 +40,7 @@ class ReplicaLinks:
         return self._channels[store]
 
     def limiter(self, store: str) -> "SharedCredits":
-        """Return the credits that all replicas have together."""
+        """Return the credits that all replicas share."""
         if store not in self._limiters:
             from ..policies.rate_limit.shared import SharedCredits
 
@@ -49,7 +49,7 @@ class ReplicaLinks:
         return self._limiters[store]
 
     async def close(self) -> None:
-        """Let go of all of them."""
+        """Close all channels, then all limiters."""
         await asyncio.gather(*(channel.close() for channel in self._channels.values()))
         await asyncio.gather(*(limiter.close() for limiter in self._limiters.values()))
 

@@ -1,4 +1,4 @@
-"""The policies around a table's store, as its settings say: which there are, and in what order."""
+"""Builds the stack of policies around a table's store: which ones, and in which order, from its settings."""
 
 import asyncio
 
@@ -20,8 +20,8 @@ class StackMetrics:
     """The metrics of every policy, shared by the tables of one catalog."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.measure = table_metrics.OperationMetrics(registry)
-        self.calls = store_metrics.StoreCallMetrics(registry)
+        self.operations = table_metrics.OperationMetrics(registry)
+        self.store_calls = store_metrics.StoreCallMetrics(registry)
         self.cache = cache.CacheMetrics(registry)
         self.coalesce = coalesce.CoalesceMetrics(registry)
         self.retry = retry.RetryMetrics(registry)
@@ -39,11 +39,11 @@ class StackMetrics:
 
 
 class StackContext(msgspec.Struct, frozen=True):
-    """What the stacks of one process, or of one store, have in common.
+    """The parameters that the stacks of one store share.
 
-    `kind` is the store's; `remote` says that it is in another process: else it is tried again, and bounded in its
-    calls, only where the file says so. `share` is this process's part of what the workers of a replica may do together.
-    `partitions` are the same of the stores that a partitioned one is made of.
+    `kind` is the kind of the store. `remote` tells that the store runs outside this process; a local store has retries
+    and a bulkhead only if its settings ask for them. `share` is this process's fraction of the limits that the workers
+    of a replica share. `partitions` are the contexts of the stores that a partitioned store consists of.
     """
 
     metrics: StackMetrics
@@ -57,9 +57,9 @@ class StackContext(msgspec.Struct, frozen=True):
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """The policies around a store: what is asked, the outermost policies, and the caches among them.
+    """The policies around a store: `top` receives the operations, `policies` are the outermost policies.
 
-    Of a partitioned table what is asked stands above the policies, which are around each partition by itself.
+    In a partitioned table each partition has policies of its own, and `top` is the partitioned store above them.
     """
 
     top: Store
@@ -67,40 +67,40 @@ class Stack(msgspec.Struct, frozen=True):
     caches: tuple[Cache, ...] = ()
 
     async def close(self) -> None:
-        """Finish what was accepted."""
+        """Close the policies when their operations have finished."""
         await asyncio.gather(*(policy.close() for policy in self.policies))
 
     def suspend(self) -> None:
-        """Have the caches keep nothing until `warm`."""
-        for kept in self.caches:
-            kept.suspend()
+        """Empty the caches and bypass them until `resume`."""
+        for one in self.caches:
+            one.suspend()
 
     def resume(self) -> None:
-        """Have the caches keep what they read."""
-        for kept in self.caches:
-            kept.resume()
+        """Let the caches store entries again."""
+        for one in self.caches:
+            one.resume()
 
 
-def build_stack(store: Store, settings: TableSettings, around: StackContext) -> Stack:
+def build_stack(store: Store, settings: TableSettings, context: StackContext) -> Stack:
     """Put the policies around a store, or around each partition of a partitioned one."""
     if not isinstance(store, PartitionedStore):
-        return _stack(store, settings, around)
-    parts = [_stack(part, settings, its) for part, its in zip(store.openings, around.partitions, strict=True)]
+        return _wrap(store, settings, context)
+    parts = [_wrap(part, settings, one) for part, one in zip(store.openings, context.partitions, strict=True)]
     policies = tuple(policy for part in parts for policy in part.policies)
-    return Stack(store.through(policies), policies, tuple(kept for part in parts for kept in part.caches))
+    return Stack(store.through(policies), policies, tuple(one for part in parts for one in part.caches))
 
 
-def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack:
-    """Put the policies around a store, the innermost first: every attempt pays and is bounded, a cache hit is free."""
+def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack:
+    """Put the policies around a store, the innermost first: limits apply to every attempt, and a cache hit is free."""
     read, write = settings.read, settings.write
-    metrics, remote, share = around.metrics, around.remote, around.share
-    inner: Policy = store_metrics.StoreCalls(store, around.kind, metrics=metrics.calls, traces=around.traces)
+    metrics, remote, share = context.metrics, context.remote, context.share
+    inner: Policy = store_metrics.StoreCalls(store, context.kind, metrics=metrics.store_calls, traces=context.traces)
     if read.timeout_s is not None or write.timeout_s is not None:
         inner = timeout.Timeout(inner, read_s=read.timeout_s, write_s=write.timeout_s, metrics=metrics.timeout)
     if remote or "concurrency_max" in settings.model_fields_set:
-        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead, traces=around.traces)
+        inner = bulkhead.Bulkhead(inner, settings.concurrency_max, metrics=metrics.bulkhead, traces=context.traces)
     if read.rate_per_s is not None or write.rate_per_s is not None:
-        shared = _shared(settings, around.replicas)
+        shared = _shared(settings, context.replicas)
         part = 1.0 if shared is not None else share
         inner = rate_limit.RateLimit(
             inner,
@@ -110,16 +110,16 @@ def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack
             shared=shared,
             share=share,
             metrics=metrics.rate_limit,
-            traces=around.traces,
+            traces=context.traces,
         )
     if remote or read.retries_configured or write.retries_configured:
         inner = retry.Retry(
             inner,
             read=_attempts(read),
             write=_attempts(write),
-            budget=around.budget,
+            budget=context.budget,
             metrics=metrics.retry,
-            traces=around.traces,
+            traces=context.traces,
         )
     if (batch := settings.batch) is not None:
         inner = coalesce.Coalesce(
@@ -128,7 +128,7 @@ def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack
             bytes_max=batch.bytes_max,
             linger_s=batch.linger_s,
             metrics=metrics.coalesce,
-            traces=around.traces,
+            traces=context.traces,
         )
     caching = None
     if (kept := settings.cache) is not None:
@@ -139,9 +139,9 @@ def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack
             ttl_s=kept.ttl_s,
             absent_ttl_s=kept.absent_ttl_s,
             writes=kept.writes,
-            channel=_channel(kept, around.replicas),
+            channel=_channel(kept, context.replicas),
             metrics=metrics.cache,
-            traces=around.traces,
+            traces=context.traces,
         )
     if read.caller_rate_per_s is not None or write.caller_rate_per_s is not None:
         inner = rate_limit.CallerLimit(
@@ -149,7 +149,7 @@ def _stack(store: Store, settings: TableSettings, around: StackContext) -> Stack
             read=_rate(read.caller_rate_per_s, read.caller_burst, share),
             write=_rate(write.caller_rate_per_s, write.caller_burst, share),
             metrics=metrics.caller_limit,
-            traces=around.traces,
+            traces=context.traces,
         )
     return Stack(inner, (inner,), () if caching is None else (caching,))
 

@@ -1,4 +1,4 @@
-"""Counts operations and times what callers asked, by table, operation and outcome; never by key."""
+"""Counts and times the operations of callers, by table, operation and outcome, but never by key."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 COUNTS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
 DROPPED = "dropped"
-"""What becomes of a write to no partition of a table."""
+"""Outcome label of a write to no partition of a table."""
 
 _KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
@@ -26,7 +26,7 @@ class OperationMetrics:
         labels = ("table", "operation", "outcome")
         self.operations = counters.Counter(
             "tableside_operations",
-            "Operations, scans and splits by what became of them; an update's created is a default that was inserted.",
+            "Operations, scans and splits by outcome; an update's created is a default that was inserted.",
             labels,
             registry=registry,
         )
@@ -53,7 +53,7 @@ class OperationMetrics:
 
 
 class TableMetrics:
-    """What is counted of one table."""
+    """The operation metrics of one table."""
 
     def __init__(self, metrics: OperationMetrics, table: str) -> None:
         self._metrics = metrics
@@ -62,7 +62,7 @@ class TableMetrics:
         self._children: dict[tuple[str, str], tuple[counters.Counter, Histogram]] = {}
 
     def one(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
-        """Count an operation that came by itself."""
+        """Count a single operation."""
         self._count(_KINDS[type(operation)], _label(outcome), 1, seconds)
 
     def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> None:
@@ -72,11 +72,11 @@ class TableMetrics:
             self._count(operation, outcome, count, seconds)
 
     def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:
-        """Count a page (scan) or a question for parts (splits)."""
+        """Count a page of a scan, or a request for splits."""
         self._count(kind, "found" if error is None else error.code, 1, seconds)
 
     def _count(self, operation: str, outcome: str, count: int, seconds: float) -> None:
-        # Looking a child up by its labels costs more than counting.
+        # A lookup by labels costs more than counting.
         if (child := self._children.get((operation, outcome))) is None:
             labels = (self._table, operation, outcome)
             child = (self._metrics.operations.labels(*labels), self._metrics.seconds.labels(*labels))

@@ -118,9 +118,9 @@ async def test_policies_change_and_what_is_under_way_ends_as_it_began(catalog: C
 async def test_a_new_cache_keeps_nothing_that_a_write_of_before_makes_stale(catalog: Catalog) -> None:
     """A write goes round the new cache, which is there before it ends: a get after it finds what it wrote."""
     entry = catalog.entry("t")
-    assert entry._found is not None
-    slow = Scripted(entry._found)
-    entry._found = slow
+    assert entry._store is not None
+    slow = Scripted(entry._store)
+    entry._store = slow
     entry._wrap(slow)
     await (await catalog.table("t")).one(put("a", {"n": 1}))
     slow.takes_s = lambda operations: 0.2 if isinstance(operations[0], Put) else 0.0

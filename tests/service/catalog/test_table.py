@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from contract import COMPOSITE, put, same, update
-from tableside.catalog.table import COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX, Table
+from tableside.catalog.combining import COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX
+from tableside.catalog.table import Table
 from tableside.core import transitions, values
 from tableside.core.errors import (
     DeadlineExceeded,

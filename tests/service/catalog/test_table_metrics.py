@@ -17,7 +17,7 @@ from tableside.stores.memory import MemoryStore
 
 
 def measured(registry: CollectorRegistry) -> Table:
-    return Table(MemoryStore(TableSpec("t")), measure=TableMetrics(OperationMetrics(registry), "t"))
+    return Table(MemoryStore(TableSpec("t")), metrics=TableMetrics(OperationMetrics(registry), "t"))
 
 
 def count(registry: CollectorRegistry, operation: str, outcome: str) -> float | None:
@@ -79,7 +79,7 @@ async def test_a_scan_that_is_given_up_is_not_counted_as_found() -> None:
     registry = CollectorRegistry()
     slow = Scripted()
     slow.takes_s = lambda operations: 5.0
-    table = Table(slow, measure=TableMetrics(OperationMetrics(registry), "t"))
+    table = Table(slow, metrics=TableMetrics(OperationMetrics(registry), "t"))
     scanning = asyncio.create_task(table.scan(Scan(limit=10)))
     await asyncio.sleep(1)
     scanning.cancel()

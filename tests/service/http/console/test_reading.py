@@ -20,7 +20,7 @@ from tableside.stores.memory import MemoryStore
 def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
     chosen = TableSettings.model_validate({"store": "local", **settings})
     around = build_stack(MemoryStore(TableSpec(name)), chosen, StackContext(metrics))
-    return Table(around.top, measure=TableMetrics(metrics.measure, name))
+    return Table(around.top, metrics=TableMetrics(metrics.operations, name))
 
 
 async def test_a_row_holds_what_a_table_did() -> None:

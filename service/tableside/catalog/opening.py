@@ -1,0 +1,39 @@
+"""Opens tables of the catalog and handles the failures."""
+
+import asyncio
+import logging
+
+from ..core import StoreUnavailable, TableError
+from ..settings import Fault, SettingsError
+from .open_table import CatalogEntry
+
+log = logging.getLogger(__name__)
+
+
+async def open_or_defer(entry: CatalogEntry) -> None:
+    """Open a table. If its store cannot be reached, log that and leave the opening to the first request."""
+    try:
+        await entry.opened()
+    except StoreUnavailable as error:
+        log.warning("table %s will be opened when it is first used: %s", entry.spec.name, error.detail)
+    except TableError as error:
+        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
+
+
+async def open_all_or_none(entries: list[CatalogEntry]) -> None:
+    """Open the tables of changed settings. If a store rejects one, close all and raise SettingsError."""
+    results = await asyncio.gather(*map(open_or_defer, entries), return_exceptions=True)
+    failures = {entry.spec.name: result for entry, result in zip(entries, results, strict=True) if result is not None}
+    if not failures:
+        return
+    await asyncio.gather(*(entry.close() for entry in entries))
+    for failure in failures.values():
+        if not isinstance(failure, TableError):
+            raise failure
+    raise SettingsError(
+        [
+            Fault(f"tables.{name}", failure.detail)
+            for name, failure in failures.items()
+            if isinstance(failure, TableError)
+        ]
+    )
