@@ -10,7 +10,7 @@ import pyarrow as pa
 from starlette.requests import Request
 
 from hostile import connections
-from tableside.core import updates, values
+from tableside.core import update_folding, updates, values
 from tableside.core.errors import TableError
 from tableside.core.key_ranges import scan_range
 from tableside.core.keys import KeyField, KeySchema
@@ -87,7 +87,7 @@ def update_documents(data: bytes) -> None:
     updates.touched_members(changes)
     before = values.encode(values.parse(value or b"{}"))
     after = updates.apply(before, changes)
-    updates.fold(changes, changes)
+    update_folding.fold(changes, changes)
     assert values.encode(values.decode(after)) == after
 
 

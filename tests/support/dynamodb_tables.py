@@ -44,7 +44,7 @@ async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> 
 async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: Any) -> AsyncIterator[Store]:
     """Open a table that no other test has; DynamoDB deletes nothing of it, whatever the test takes for the time."""
     name = a_name()
-    named = spec.key.named
+    named = spec.key.has_names
     keys = {field.name or "_ts_key": ATTRIBUTE_TYPES[field.type] for field in spec.key.fields}
     await make(client, name, keys)
     wanted = replace(spec, stored_as=name, key_given=named, options=DynamodbTableOptions(**options))

@@ -23,7 +23,8 @@ from ..core import (
     Written,
     touched_members,
 )
-from ..core.updates import apply, fold
+from ..core.update_folding import fold
+from ..core.updates import apply
 
 UPDATED_BYTES_MAX = 2**16
 """Maximum size of a put's value to which a later update is applied here. Parsing it blocks the event loop."""

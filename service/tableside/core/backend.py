@@ -1,4 +1,4 @@
-"""What a kind of store implements: a class that opens a backend, and the backend that opens each table's store."""
+"""The interfaces of a kind of store: a class that opens a backend, and the backend that opens each table's store."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,49 +9,52 @@ from .store import Store, TableSpec
 
 
 class NoOptions(BaseModel, frozen=True, extra="forbid"):
-    """The `TableOptions` of a kind of store whose tables have no options of their own."""
+    """The `TableOptions` of a kind of store that has no table options."""
 
 
 class Backend(Protocol):
-    """What a `stores` entry of the configuration opens: one connection or database, shared by its tables' stores."""
+    """An open `stores` entry of the configuration: one connection or database, shared by the stores of its tables."""
 
     single_process: bool
 
     async def store(self, spec: TableSpec) -> Store:
-        """Return the records of one table.
+        """Open the store of one table.
 
-        Raise StoreUnavailable if the backend cannot be asked now, TableNotFound if it has no such table and may not
-        make it, Unsupported if the table cannot be what `spec` asks for.
+        Raise StoreUnavailable if the backend cannot be reached, TableNotFound if it has no such table and may not
+        create it, Unsupported if the table cannot satisfy `spec`.
         """
         ...
 
     async def tables(self) -> list[str]:
-        """Return the names of the tables that hold anything."""
+        """Return the names of the tables that contain records."""
         ...
 
     async def ping(self) -> None:
-        """Return if the backend can be reached, raise StoreUnavailable if not."""
+        """Check that the backend can be reached. Raise StoreUnavailable if not."""
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of everything; a second call does nothing."""
+        """Finish accepted operations and release all resources. A second call does nothing."""
         ...
 
 
 class BackendType(Protocol):
-    """The class of a kind of store: what it and its tables may be told, and how it is opened."""
+    """The class of a kind of store: its settings, its table options, and how to open it."""
 
     Settings: type[BaseModel]
     TableOptions: type[BaseModel]
     single_process: bool
 
     async def open(self, settings: Any) -> Backend:
-        """Return a backend that can be used. Raise StoreUnavailable if there is none."""
+        """Return a backend that is ready for use. Raise StoreUnavailable if it cannot be reached."""
         ...
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """How many connections of a backend are in use (being made included), and open, and how many there may be."""
+    """The number of a backend's connections: in use (including those being opened), open, and the limit (`most`).
+
+    The names of the fields are values of a metric's label.
+    """
 
     in_use: int
     open: int
@@ -60,13 +63,13 @@ class Connections(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class ReportsConnections(Protocol):
-    """A backend that tells of its connections; one that has none, or does not know, need not be one."""
+    """A backend that reports its connections. Backends without connections need not implement it."""
 
     def connections(self) -> Connections:
-        """Return how many there are now."""
+        """Return the current numbers of connections."""
         ...
 
 
 def connections_of(backend: Backend) -> Connections | None:
-    """Return what a backend tells of its connections, None where it tells nothing."""
+    """Return a backend's numbers of connections, or None if it does not report them."""
     return backend.connections() if isinstance(backend, ReportsConnections) else None

@@ -1,6 +1,6 @@
-"""Who asks, by name, for what does something per caller below the routes; never a secret."""
+"""The name of the current request's caller, for policies that limit each caller separately."""
 
 from contextvars import ContextVar
 
 CALLER: ContextVar[str] = ContextVar("tableside_caller", default="")
-"""The name of the caller whose request is being served; empty where callers are not told apart."""
+"""The caller's name, never a secret. Empty if callers are not distinguished."""

@@ -1,8 +1,8 @@
-"""Writes to a store that can only compare and set: read the records, decide, replace those that are still the same.
+"""Writes to a store that supports only compare-and-set: read the records, decide, replace those that did not change.
 
-A batch takes one round trip to read and one to write. A record that another writer got to first is tried again alone,
-while it is kept from the other writers of this process: so of many writers of one record here, each is disturbed only
-by other processes. Knows nothing of how records are read and replaced: that is the store's `VersionedRecords`.
+A batch takes one round trip to read and one to write. If another writer changed a record first, its write is retried
+alone, under a lock that excludes the other writers of this process. So, of many writers of one record in this process,
+each conflicts only with other processes. The store implements `VersionedRecords` to read and replace records.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from .store import Clock, TableSpec, now_ms
 from .transitions import Changed, Stored, transition
 
 ATTEMPTS_MAX = 64
-"""How often one write is tried before it ends as Contended."""
+"""Maximum number of attempts of one write before it fails with Contended."""
 
 CONTENDED_CONCURRENCY_MAX = 16
-"""How many contended records of one call are worked on side by side."""
+"""Maximum number of contended records of one batch that are retried concurrently."""
 
 BACKOFF_S = 0.002
 BACKOFF_MAX_S = 0.25
 
 
 class VersionedRecord(msgspec.Struct, frozen=True):
-    """A record as it was read: what it is, and whatever the store needs to recognise it later."""
+    """A record as it was read, and the version by which the store later recognizes it."""
 
     stored: Stored | RecordUnreadable | None
     version: Any = None
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """One record to replace: what was seen, and what it is to become (`changed.stored`; None is: absent)."""
+    """One record to replace: its current version, and the new one (`changed.stored`; None removes the record)."""
 
     write: Write
     current: VersionedRecord
@@ -46,108 +46,108 @@ class Replacement(msgspec.Struct, frozen=True):
 
 
 class VersionedRecords(Protocol):
-    """How a store reads records and replaces them if they are still what was read."""
+    """Reads records with their versions, and replaces those whose version is unchanged. Implemented by a store."""
 
     async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
-        """Read records, strongly consistent."""
+        """Read records with strong consistency."""
         ...
 
-    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
-        """Replace records that are still as they were seen.
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Replace the records whose version is unchanged.
 
-        The answer for each is its outcome (an error says whether the record may have been replaced), True for the
-        outcome that the step has already, or False if the record is another one by now.
+        Each result is an outcome (an error says whether the record may have been replaced), True for the outcome in
+        the replacement's `changed`, or False if the record has another version now.
         """
         ...
 
 
 class CompareAndSet:
-    """Does the writes of one table by comparing and setting."""
+    """Applies the writes of one table by compare-and-set."""
 
     def __init__(
         self,
         spec: TableSpec,
-        exchange: VersionedRecords,
+        records: VersionedRecords,
         *,
         clock: Clock = now_ms,
         etag: Callable[[], str] = lambda: "",
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._spec = spec
-        self._exchange = exchange
+        self._records = records
         self._clock = clock
         self._etag = etag
         self._jitter = jitter
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def apply(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        """Do writes, no two with one key, and return their outcomes in the same order."""
+        """Apply writes with distinct keys, and return their outcomes in the same order."""
         outcomes: list[Outcome] = [None] * len(writes)
-        busy = [self._locked(write.key) for write in writes]
-        first = [index for index, is_busy in enumerate(busy) if not is_busy]
-        alone = [index for index, is_busy in enumerate(busy) if is_busy]
-        for index, outcome in zip(first, await self._round([writes[index] for index in first], until), strict=True):
+        busy = [self._is_locked(write.key) for write in writes]
+        direct = [index for index, is_busy in enumerate(busy) if not is_busy]
+        retried = [index for index, is_busy in enumerate(busy) if is_busy]
+        for index, outcome in zip(direct, await self._attempt([writes[index] for index in direct], until), strict=True):
             if outcome is False:
-                alone.append(index)
+                retried.append(index)
             else:
-                outcomes[index] = _settled(outcome)
-        works = [self._alone(writes[index], until) for index in alone]
-        for index, settled in zip(alone, await gather_bounded(works, CONTENDED_CONCURRENCY_MAX), strict=True):
-            outcomes[index] = settled
+                outcomes[index] = _final(outcome)
+        retries = [self._write_alone(writes[index], until) for index in retried]
+        for index, final in zip(retried, await gather_bounded(retries, CONTENDED_CONCURRENCY_MAX), strict=True):
+            outcomes[index] = final
         return outcomes
 
-    async def _round(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:
-        """Try each write once; False says that another writer got there first."""
+    async def _attempt(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:
+        """Try each write once. An outcome is False if another writer changed the record first."""
         if not writes:
             return []
         outcomes: list[Outcome | bool] = []
-        steps: dict[int, Replacement] = {}
-        seen = await self._exchange.read([write.key for write in writes], until)
+        replacements: dict[int, Replacement] = {}
+        current = await self._records.read([write.key for write in writes], until)
         now = self._clock()
-        for index, (write, found) in enumerate(zip(writes, seen, strict=True)):
+        for index, (write, found) in enumerate(zip(writes, current, strict=True)):
             if isinstance(found, TableError):
                 outcomes.append(found)
                 continue
             decided = transition(found.stored, write, self._spec, now_ms=now, etag=self._etag())
             outcomes.append(decided.outcome)
             if isinstance(decided, Changed):
-                steps[index] = Replacement(write, found, decided)
-        if steps:
-            answers = await self._exchange.replace(list(steps.values()), until)
-            for index, answer in zip(steps, answers, strict=True):
+                replacements[index] = Replacement(write, found, decided)
+        if replacements:
+            answers = await self._records.replace(list(replacements.values()), until)
+            for index, answer in zip(replacements, answers, strict=True):
                 if answer is not True:
                     outcomes[index] = answer
         return outcomes
 
-    async def _alone(self, write: Write, until: float) -> Outcome:
+    async def _write_alone(self, write: Write, until: float) -> Outcome:
         lock = self._locks.setdefault(write.key, asyncio.Lock())
         try:
             async with asyncio.timeout_at(until):
                 await lock.acquire()
         except TimeoutError:
-            return DeadlineExceeded("the deadline was over while others wrote the record")
+            return DeadlineExceeded("the deadline passed while other writers changed the record")
         try:
-            return await self._until_it_holds(write, until)
+            return await self._retry(write, until)
         finally:
             lock.release()
 
-    async def _until_it_holds(self, write: Write, until: float) -> Outcome:
+    async def _retry(self, write: Write, until: float) -> Outcome:
         time = asyncio.get_running_loop().time
         for attempt in range(ATTEMPTS_MAX):
             if time() >= until:
-                return DeadlineExceeded("the deadline was over while others wrote the record")
-            [outcome] = await self._round([write], until)
+                return DeadlineExceeded("the deadline passed while other writers changed the record")
+            [outcome] = await self._attempt([write], until)
             if outcome is not False:
-                return _settled(outcome)
+                return _final(outcome)
             pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
             await asyncio.sleep(min(pause_s, max(0.0, until - time())))
-        return Contended(f"others changed the record each of {ATTEMPTS_MAX} times")
+        return Contended(f"other writers changed the record during each of {ATTEMPTS_MAX} attempts")
 
-    def _locked(self, key: Key) -> bool:
+    def _is_locked(self, key: Key) -> bool:
         lock = self._locks.get(key)
         return lock is not None and lock.locked()
 
 
-def _settled(outcome: Outcome | bool) -> Outcome:
+def _final(outcome: Outcome | bool) -> Outcome:
     assert not isinstance(outcome, bool)
     return outcome

@@ -1,22 +1,22 @@
-"""What can go wrong with an operation, as a small closed tree. Knows nothing of HTTP or of any driver.
+"""The errors of operations: a small closed hierarchy, independent of HTTP and of drivers.
 
     TableError
     ├── RecordNotFound
     ├── TableNotFound
-    ├── MalformedRequest        a parser refuses it, or the whole has the wrong shape
-    ├── InvalidOperation        readable, but no legal key, value, update or operation
-    ├── TooLarge                beyond a limit; for a get in a batch, asking again alone may help
+    ├── MalformedRequest        cannot be parsed, or has the wrong structure
+    ├── InvalidOperation        parsed, but the key, value, update or operation is not valid
+    ├── TooLarge                exceeds a limit; for a get in a batch, a request for that key alone may succeed
     ├── PreconditionFailed
     ├── Unsupported             the store or the table lacks the capability
-    ├── RecordUnreadable        a record that another tool wrote, and no JSON object
+    ├── RecordUnreadable        another tool wrote the record, and it is not a JSON object
     ├── Contended               compare-and-set gave up; retriable
     ├── Overloaded              shed, or draining; retriable
-    ├── Throttled               a rate limit, ours or the store's; retriable
-    ├── StoreUnavailable        the store could not be asked, or did not answer; retriable
+    ├── Throttled               a rate limit of the service or of the store; retriable
+    ├── StoreUnavailable        the store could not be reached, or did not respond; retriable
     ├── DeadlineExceeded        retriable
-    └── Internal                a fault of ours
+    └── Internal                a bug in the service
 
-An error is a value (an outcome) as well as an exception: stores answer with it, the edge raises it.
+An error is both a value (an outcome) and an exception: stores return it as an outcome, the HTTP layer raises it.
 """
 
 from typing import Any, ClassVar, Literal
@@ -25,12 +25,12 @@ Applied = Literal["no", "unknown"]
 
 
 class TableError(Exception):
-    """What became of an operation that did not succeed.
+    """The outcome of an operation that failed.
 
-    `retriable` says whether asking again may help; `applied` whether a write may have happened; `retry_after_s`
-    how long to wait first, where known, and `retry_hint_s` the same where it was said and is not the default of the
-    class. `detail` names table, operation and limit, never a value or a secret. `partitions` are the outcomes
-    (`operations.PartitionOutcome`) of a write to a partitioned table in each partition that it went to.
+    `retriable`: whether a retry may succeed. `applied`: whether a write may have been applied. `retry_after_s`: how
+    long to wait before a retry, if known. `retry_hint_s`: the same, but without the default of the class. `detail`
+    names the table, operation and limit, never a value or a secret. `partitions`: for a write to a partitioned table,
+    its outcome (`operations.PartitionOutcome`) in each partition that it was sent to.
     """
 
     code: ClassVar[str] = "internal"
@@ -55,71 +55,71 @@ class TableError(Exception):
             self.retriable = retriable
 
     def not_attempted(self) -> "TableError":
-        """Return the same error for an operation that was held back because of this one."""
+        """Return the same error for an operation that was not sent because of this error."""
         return type(self)(
-            f"not attempted: an earlier operation on the same key ended so: {self.detail}",
+            f"not attempted: an earlier operation on the same key failed: {self.detail}",
             retry_after_s=self.retry_after_s,
             retriable=self.retriable,
         )
 
 
 class RecordNotFound(TableError):
-    """No record has that key."""
+    """No record has this key."""
 
     code = "record_not_found"
 
 
 class TableNotFound(TableError):
-    """No table has that name."""
+    """No table has this name."""
 
     code = "table_not_found"
 
 
 class MalformedRequest(TableError):
-    """A parser refuses the text, or the whole of it has the wrong shape."""
+    """The request cannot be parsed, or has the wrong structure."""
 
     code = "malformed_request"
 
 
 class InvalidOperation(TableError):
-    """The operation can be read, but its key, value, update or members are not legal."""
+    """The operation can be parsed, but its key, value, update or members are not valid."""
 
     code = "invalid_operation"
 
 
 class TooLarge(TableError):
-    """A limit in bytes or in number is exceeded."""
+    """A limit on a size or a count is exceeded."""
 
     code = "too_large"
 
 
 class PreconditionFailed(TableError):
-    """The record is not in the version, or not in the state, that the operation asked for."""
+    """The record does not have the version or the state that the operation requires."""
 
     code = "precondition_failed"
 
 
 class Unsupported(TableError):
-    """The store, or this table in it, cannot do what was asked; the detail names the capability."""
+    """The store, or this table in it, lacks a capability; the detail names it."""
 
     code = "unsupported"
 
 
 class RecordUnreadable(TableError):
-    """What the store holds under the key is not ours, and no JSON object either."""
+    """The record was not written by Tableside, and it is not a JSON object."""
 
     code = "record_unreadable"
 
 
 class Contended(TableError):
-    """Others changed the record each time; nothing was applied."""
+    """Other writers changed the record during every attempt; nothing was applied."""
 
     code = "contended"
     retriable = True
 
 
 class Overloaded(TableError):
-    """The service has too much to do, or is about to stop."""
+    """The service sheds load, or is shutting down."""
 
     code = "overloaded"
     retriable = True
@@ -127,7 +127,7 @@ class Overloaded(TableError):
 
 
 class Throttled(TableError):
-    """A rate limit is reached, the service's or the store's."""
+    """A rate limit of the service or of the store is reached."""
 
     code = "throttled"
     retriable = True
@@ -135,7 +135,7 @@ class Throttled(TableError):
 
 
 class StoreUnavailable(TableError):
-    """The store could not be asked, or did not answer."""
+    """The store could not be reached, or did not respond."""
 
     code = "store_unavailable"
     retriable = True
@@ -143,13 +143,13 @@ class StoreUnavailable(TableError):
 
 
 class DeadlineExceeded(TableError):
-    """The time given for the operation was over."""
+    """The operation's deadline passed."""
 
     code = "deadline_exceeded"
     retriable = True
 
 
 class Internal(TableError):
-    """A fault of the service's own; the log has what happened."""
+    """A bug in the service; the log contains the exception."""
 
     code = "internal"

@@ -1,4 +1,4 @@
-"""Ranges of encoded keys: what a scan of a sorted store goes through, and how such a store is split."""
+"""Ranges of encoded keys, for the scans and splits of sorted stores."""
 
 import binascii
 from collections.abc import Sequence
@@ -10,39 +10,39 @@ from .store import Scan, TableSpec
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Encoded keys from `low` (included) to `high` (excluded; None is the end)."""
+    """The encoded keys from `low` (inclusive) to `high` (exclusive; None means unbounded)."""
 
     low: bytes = b""
     high: bytes | None = None
 
     def intersection(self, other: "Range") -> "Range":
-        """Return what both hold."""
+        """Return the range of keys that are in both ranges."""
         ends = [end for end in (self.high, other.high) if end is not None]
         return Range(max(self.low, other.low), min(ends) if ends else None)
 
     @property
     def empty(self) -> bool:
-        """Whether no key can be inside."""
+        """Whether the range contains no keys."""
         return self.high is not None and self.low >= self.high
 
     def to_split(self) -> bytes:
-        """Return the text by which a caller names this part of a table."""
+        """Return the text that identifies this range as a split of a table."""
         return self.low.hex().encode() + b"-" + (b"" if self.high is None else b"." + self.high.hex().encode())
 
     @staticmethod
     def from_split(split: bytes) -> "Range":
-        """Return the range that `to_split` wrote. Raise MalformedRequest for anything else."""
+        """Parse the text that `to_split` returned. Raise MalformedRequest for any other text."""
         low, dash, high = split.partition(b"-")
         try:
             if not dash or high[:1] not in (b"", b"."):
                 raise ValueError
             return Range(binascii.unhexlify(low), binascii.unhexlify(high[1:]) if high else None)
         except ValueError:
-            raise MalformedRequest("no split of this table") from None
+            raise MalformedRequest("not a split of this table") from None
 
 
 def scan_range(spec: TableSpec, scan: Scan) -> Range:
-    """Return the range of encoded keys that is still to read."""
+    """Return the range of encoded keys that a scan has still to read."""
     wanted = Range(*spec.key.bounds(scan.partition, scan.prefix))
     if scan.split is not None:
         wanted = wanted.intersection(Range.from_split(scan.split))
@@ -52,7 +52,7 @@ def scan_range(spec: TableSpec, scan: Scan) -> Range:
 
 
 def ranges_between(boundaries: Sequence[bytes]) -> list[Range]:
-    """Return the ranges that strictly rising boundaries divide all keys into."""
+    """Divide the range of all keys at boundaries, which must be strictly increasing."""
     lows = [b"", *boundaries]
     highs: list[bytes | None] = [*boundaries, None]
     return [Range(low, high) for low, high in zip(lows, highs, strict=True)]

@@ -1,8 +1,8 @@
-"""Keys: what is legal, how they stand in a path and in JSON, and an encoding that sorts as they do.
+"""Keys: their validation, their representation in paths and JSON, and an order-preserving encoding.
 
-The encoding of a part is its UTF-8 bytes (a string) or eight bytes, big-endian with the sign flipped (an integer);
-a string that another part follows ends with a zero byte, which no string holds. So encoded keys compare byte by byte
-as the keys do, and the records of one partition are neighbours. Knows nothing of stores.
+A string part is encoded as UTF-8. An integer part is encoded as eight bytes, big-endian with the sign bit flipped. A
+string part that another part follows ends with a zero byte, which strings cannot contain. Encoded keys therefore
+compare, byte by byte, in the order of the keys, and the records of one partition are adjacent.
 """
 
 import re
@@ -22,20 +22,20 @@ STRING_BYTES_MAX = 1024
 
 _INTEGER = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_SIGN = 1 << 63
+_SIGN_OFFSET = 1 << 63
 _TERMINATOR = b"\0"
-_BETWEEN = "\0"
+_SEPARATOR = "\0"
 
 
 class KeyField(msgspec.Struct, frozen=True):
-    """One part of a table's keys; the name is None where the configuration names none."""
+    """One part of a table's keys; the name is None if the configuration does not name it."""
 
     name: str | None = None
     type: PartType = "string"
 
 
 class KeySchema(msgspec.Struct, frozen=True):
-    """The parts of a table's keys, in order: the first is the partition, the rest sort within it."""
+    """The parts of a table's keys, in order. The first is the partition; the others sort records within it."""
 
     fields: tuple[KeyField, ...] = (KeyField(),)
 
@@ -45,30 +45,33 @@ class KeySchema(msgspec.Struct, frozen=True):
         return len(self.fields) > 1
 
     def from_json(self, raw: object) -> Key:
-        """Return the key that JSON or Arrow gave. Raise InvalidOperation if it is not legal."""
+        """Return the key from a value of JSON or Arrow. Raise InvalidOperation if it is not valid."""
         if not self.composite:
             return checked_part(raw, self.fields[0].type)
         if not isinstance(raw, (list, tuple)) or len(raw) != len(self.fields):
             raise InvalidOperation(f"a key of this table is an array of {len(self.fields)} parts")
         return tuple(checked_part(part, field.type) for part, field in zip(raw, self.fields, strict=True))
 
-    def all_legal(self, raws: list[object]) -> bool:
-        """Whether every one is a legal key as it stands; may say no where all are. Cheap for short ASCII strings."""
+    def all_valid(self, raws: list[object]) -> bool:
+        """Return True if a fast check shows that all are valid keys. False means that each must be checked.
+
+        The check succeeds for ASCII strings of legal length.
+        """
         if self.composite or self.fields[0].type != "string" or set(map(type, raws)) != {str}:
             return False
-        strings: list[str] = raws  # type: ignore[assignment]  # just seen
-        together = _BETWEEN.join(strings)
-        return together.isascii() and together.count(_BETWEEN) == len(raws) - 1 and _lengths_fit(strings)
+        strings: list[str] = raws  # type: ignore[assignment]  # checked above
+        joined = _SEPARATOR.join(strings)
+        return joined.isascii() and joined.count(_SEPARATOR) == len(raws) - 1 and _lengths_fit(strings)
 
     def from_path(self, segments: Sequence[bytes]) -> Key:
-        """Return the key whose parts are these percent-encoded path segments."""
+        """Return the key with these percent-encoded path segments as its parts."""
         if len(segments) != len(self.fields):
             raise InvalidOperation(f"a key of this table has {len(self.fields)} parts, one path segment each")
         parts = [part_from_text(segment, field.type) for segment, field in zip(segments, self.fields, strict=True)]
         return tuple(parts) if self.composite else parts[0]
 
     def encode(self, key: Key) -> bytes:
-        """Return bytes that compare as the keys do."""
+        """Return the encoded key. Encoded keys sort in the order of the keys."""
         if type(key) is str:
             return key.encode()
         if type(key) is tuple:
@@ -77,12 +80,12 @@ class KeySchema(msgspec.Struct, frozen=True):
         return _encode_integer(key)
 
     def decode(self, text: bytes) -> Key:
-        """Return the key whose encoding this is."""
+        """Return the key from its encoding."""
         parts: list[Part] = []
         last = len(self.fields) - 1
         for index, field in enumerate(self.fields):
             if field.type == "integer":
-                parts.append(int.from_bytes(text[:8], "big") - _SIGN)
+                parts.append(int.from_bytes(text[:8], "big") - _SIGN_OFFSET)
                 text = text[8:]
             else:
                 part, _, text = (text, b"", b"") if index == last else text.partition(_TERMINATOR)
@@ -90,9 +93,9 @@ class KeySchema(msgspec.Struct, frozen=True):
         return tuple(parts) if self.composite else parts[0]
 
     def bounds(self, partition: Part | None, prefix: str | None) -> tuple[bytes, bytes | None]:
-        """Return the range of encoded keys, from (included) and to (excluded; None is the end), of a scan.
+        """Return the bounds of a scan's encoded keys: low (inclusive) and high (exclusive; None means unbounded).
 
-        A prefix is one of the first part, or with a partition one of the second.
+        The prefix applies to the first part of the key, or to the second if a partition is given.
         """
         start = b"" if partition is None else self._encode_part(partition, last=not self.composite)
         field = self.fields[0 if partition is None else min(1, len(self.fields) - 1)]
@@ -103,7 +106,7 @@ class KeySchema(msgspec.Struct, frozen=True):
         return start, prefix_end(start)
 
     def without_key(self, value: JsonObject, key: Key) -> JsonObject:
-        """Take the members that repeat the key out of a value. Raise InvalidOperation if one differs from it."""
+        """Remove the members that repeat the key from a value. Raise InvalidOperation if one differs from the key."""
         parts = key if isinstance(key, tuple) else (key,)
         for field, part in zip(self.fields, parts, strict=True):
             if field.name is not None and field.name in value:
@@ -113,13 +116,13 @@ class KeySchema(msgspec.Struct, frozen=True):
         return value
 
     @property
-    def named(self) -> bool:
-        """Whether members of a value can repeat the key."""
+    def has_names(self) -> bool:
+        """Whether the key's parts have names, so that members of a value may repeat the key."""
         return self.fields[0].name is not None
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of the parts that have one."""
+        """Return the names of the named parts."""
         return frozenset(field.name for field in self.fields if field.name is not None)
 
     def _encode_parts(self, parts: Sequence[Part]) -> bytes:
@@ -133,7 +136,7 @@ class KeySchema(msgspec.Struct, frozen=True):
 
 
 def checked_part(raw: object, kind: PartType) -> Part:
-    """Return one part of a key. Raise InvalidOperation if it is not legal."""
+    """Validate one part of a key and return it. Raise InvalidOperation if it is not valid."""
     if kind == "string":
         if type(raw) is not str:
             raise InvalidOperation("a key of this table is a string")
@@ -148,7 +151,7 @@ def checked_part(raw: object, kind: PartType) -> Part:
 
 
 def part_from_text(segment: bytes, kind: PartType) -> Part:
-    """Return the part of a key that a percent-encoded text gives; an integer is decimal."""
+    """Parse one part of a key from percent-encoded text. Integers are decimal."""
     text = segment
     if b"%" in segment:
         if _BROKEN_ESCAPE.search(segment):
@@ -165,7 +168,7 @@ def part_from_text(segment: bytes, kind: PartType) -> Part:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the least bytes that follow everything which begins with the prefix; None if nothing does."""
+    """Return the smallest bytes greater than all that start with the prefix, or None if there are none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
@@ -174,11 +177,11 @@ def _checked_string(raw: str) -> str:
     try:
         size_bytes = len(raw.encode())
     except UnicodeEncodeError:
-        raise InvalidOperation("a key holds a lone surrogate") from None
+        raise InvalidOperation("a key contains a lone surrogate") from None
     if not 1 <= size_bytes <= STRING_BYTES_MAX:
         raise InvalidOperation(f"a string in a key has 1 to {STRING_BYTES_MAX} bytes of UTF-8")
     if "\0" in raw:
-        raise InvalidOperation("a key holds U+0000")
+        raise InvalidOperation("a key contains U+0000")
     return raw
 
 
@@ -187,4 +190,4 @@ def _lengths_fit(strings: list[str]) -> bool:
 
 
 def _encode_integer(part: int) -> bytes:
-    return (part + _SIGN).to_bytes(8, "big")
+    return (part + _SIGN_OFFSET).to_bytes(8, "big")

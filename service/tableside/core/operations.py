@@ -1,9 +1,9 @@
-"""The four operations, and what becomes of one, as immutable values.
+"""The four operations and their outcomes, as immutable values.
 
-An operation on a partitioned table may name partitions, and its outcome says what became of it in each.
+An operation on a partitioned table may name partitions; its outcome then contains one outcome for each of them.
 
-They are msgspec structs rather than dataclasses: as immutable, and built four times as fast, which counts where a
-batch holds thousands. Knows nothing of stores or of the wire.
+The classes are msgspec structs rather than dataclasses because creating them is four times as fast, which matters for
+batches of thousands of operations.
 """
 
 from collections.abc import Sequence
@@ -16,28 +16,30 @@ from .updates import Changes
 
 Part: TypeAlias = str | int
 Key: TypeAlias = str | int | tuple[Part, ...]
-"""A string or a signed 64-bit integer; for a composite key the tuple of its parts."""
+"""A string or a signed 64-bit integer; a composite key is the tuple of its parts."""
 
 ANY_ETAG = "*"
-"""In `if_match`: any version, so long as the record exists."""
+"""In `if_match`: any version, provided that the record exists."""
 
 NO_EXPIRY = -1.0
-"""As `ttl_s`: the record does not expire, whatever the table's default."""
+"""As `ttl_s`: the record does not expire, even if the table has a default expiry."""
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
-    """Names one write of one writer, so that its repetition is recognised."""
+    """Identifies one write of one writer, so that a repetition of the write is recognized."""
 
     writer: str
     sequence: int
 
 
 class Get(msgspec.Struct, frozen=True, gc=False):
-    """Ask for a record.
+    """Read a record.
 
-    `max_age_s` is how old an answer from a cache may be, in seconds: None is as old as the table's cache keeps one,
-    0 is not from the cache. `partitions` is as every operation has it: the indexes, rising, of those that it goes to
-    of a partitioned table, none of them being nowhere; None is the one that its key is placed in.
+    `max_age_s` limits the age of a cached record, in seconds: None allows the maximum age of the table's cache, 0
+    bypasses the cache.
+
+    `partitions`, here and in the other operations, are the indexes, in rising order, of the partitions of a partitioned
+    table that the operation is sent to. None is the partition of its key; an empty tuple is no partition.
     """
 
     key: Key
@@ -46,10 +48,10 @@ class Get(msgspec.Struct, frozen=True, gc=False):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Make the record's value exactly this one.
+    """Create or replace a record.
 
-    `value` is canonical JSON text (see `values`). `if_match` lists the etags that may be replaced. `ttl_s` is in
-    seconds; None is the table's default.
+    `value` is canonical JSON text (see `values`). `if_match` lists the etags of the versions that may be replaced.
+    `ttl_s` is in seconds; None is the table's default. `returning` includes the value in the outcome.
     """
 
     key: Key
@@ -63,9 +65,9 @@ class Put(msgspec.Struct, frozen=True):
 
 
 class Update(msgspec.Struct, frozen=True):
-    """Change a record, starting from `default` (canonical JSON text) where there is none.
+    """Change a record, starting from `default` (canonical JSON text) if there is none.
 
-    `ttl_s` None keeps the expiry that the record has; a record made from the default gets the table's.
+    With `ttl_s` None, an existing record keeps its expiry, and a record created from the default gets the table's.
     """
 
     key: Key
@@ -79,7 +81,7 @@ class Update(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Make the record absent; fine if it is."""
+    """Delete a record. Succeeds if there is none."""
 
     key: Key
     if_match: tuple[str, ...] | None = None
@@ -94,8 +96,8 @@ Operation: TypeAlias = Get | Put | Update | Delete
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A record that was found: canonical JSON text, its version, and when it expires (Unix ms; 0 is never).
 
-    `age_s` says, of one that is not this operation's own reading, how many seconds ago that reading began; None is
-    that it is not from a cache.
+    `age_s` is None if the record was read from the store for this operation. Otherwise it is the number of seconds
+    since the read that cached the record began.
     """
 
     value: bytes
@@ -107,9 +109,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Written(msgspec.Struct, frozen=True):
     """A write that was acknowledged.
 
-    `etag` is None where no record is left. `created` says that `if_absent` made the record, or that the default was
-    used. `replayed` says that the token had been seen: nothing was applied now. `value` only where it was asked for.
-    `partitions` says of a partitioned table what became of it in each that it went to; of none, it was dropped.
+    `etag` is None if no record remains. `created` means that `if_absent` created the record, or that an update used its
+    default. `replayed` means that the token had been applied before, and nothing was applied now. `value` is present
+    only with `returning`. `partitions` are the outcomes in the partitions of a partitioned table that the write was
+    sent to; if it is empty, the write was dropped.
     """
 
     etag: str | None
@@ -121,13 +124,13 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True):
-    """What became of a write in one partition, by its index."""
+    """The outcome of a write in one partition, identified by its index."""
 
     partition: int
     outcome: Written | TableError
 
 
 Outcome: TypeAlias = Record | Written | TableError | None
-"""What became of one operation; None is the answer of a Get that found nothing."""
+"""The outcome of one operation. None is the outcome of a Get that found no record."""
 
 Operations: TypeAlias = Sequence[Operation]

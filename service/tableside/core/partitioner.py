@@ -1,7 +1,4 @@
-"""Which partitions of a table an operation goes to: by what it says, or by its key as Kafka's producer would place it.
-
-Pure; knows nothing of what a partition is.
-"""
+"""Choose an operation's partitions: those that it names, or that of its key, as Kafka's default partitioner does."""
 
 from collections.abc import Collection
 from struct import iter_unpack
@@ -11,10 +8,10 @@ from .errors import InvalidOperation
 from .operations import Get, Key, Operation
 
 Partitions: TypeAlias = tuple[int, ...] | None
-"""Indexes in rising order; None is the one that the key is placed in."""
+"""Indexes in rising order; None is the partition of the key."""
 
 ALL_PARTITIONS = -1
-"""As the only index in a list: every partition."""
+"""As the only index in a list: all partitions."""
 
 _SEED = 0x9747B28C
 _FACTOR = 0x5BD1E995
@@ -22,7 +19,7 @@ _WORD = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit MurmurHash2 (org.apache.kafka.common.utils.Utils.murmur2), as an unsigned number."""
+    """Return Kafka's 32-bit MurmurHash2 (org.apache.kafka.common.utils.Utils.murmur2) as an unsigned integer."""
     state = _SEED ^ len(data)
     whole = len(data) & ~3
     for (word,) in iter_unpack("<I", data[:whole]):
@@ -36,22 +33,23 @@ def murmur2(data: bytes) -> int:
 
 
 def default_partition(key: Key, count: int) -> int:
-    """Return the partition of a key among so many; of a composite key only the first part counts."""
+    """Return the partition of a key, 0 to `count` - 1. Only the first part of a composite key matters."""
     part = key[0] if isinstance(key, tuple) else key
     return (murmur2(str(part).encode()) & 0x7FFFFFFF) % count
 
 
 def parse_partitions(raw: object, count: int) -> Partitions:
-    """Return what a caller's `partitions` mean in a table of so many. Raise InvalidOperation if nothing.
+    """Parse the member `partitions` of a request to a table with `count` partitions.
 
-    `"all"`, None and `[-1]` are all of them, `[]` is nowhere, `[None]` and `"default"` leave it to the key.
+    `"all"`, None and `[-1]` mean all partitions, `[]` none, `[None]` and `"default"` the partition of the key. Raise
+    InvalidOperation if the member is not valid.
     """
     if raw is None or raw == "all":
         return tuple(range(count))
     if raw == "default":
         return None
     if not isinstance(raw, (list, tuple)):
-        raise InvalidOperation(f"partitions is a list of indexes, below {count} in this table, or all, or default")
+        raise InvalidOperation(f"partitions is a list of indexes below {count}, or all, or default")
     if len(raw) == 1 and raw[0] is None:
         return None
     indexes = {_index(one) for one in raw}
@@ -63,9 +61,9 @@ def parse_partitions(raw: object, count: int) -> Partitions:
 
 
 def target_partitions(operation: Operation, count: int) -> tuple[int, ...]:
-    """Return the partitions that an operation goes to. Raise InvalidOperation if it cannot go to these.
+    """Return the partitions that an operation is sent to. Raise InvalidOperation if they are not valid for it.
 
-    A get needs exactly one, and an etag belongs to one partition's record.
+    A get needs exactly one partition, and `if_match` at most one, because an etag belongs to one partition's record.
     """
     indexes = operation.partitions
     if indexes is None:
@@ -74,15 +72,15 @@ def target_partitions(operation: Operation, count: int) -> tuple[int, ...]:
         raise InvalidOperation(_outside(indexes, count))
     if isinstance(operation, Get):
         if len(indexes) != 1:
-            raise InvalidOperation(f"a get asks exactly one partition, not {len(indexes)} of {count}")
+            raise InvalidOperation(f"a get needs exactly one partition, not {len(indexes)} of {count}")
     elif operation.if_match is not None and len(indexes) > 1:
-        raise InvalidOperation(f"if_match is for one partition, not {len(indexes)} of {count}")
+        raise InvalidOperation(f"if_match allows only one partition, not {len(indexes)} of {count}")
     return indexes
 
 
 def _index(raw: object) -> int:
     if raw is None:
-        raise InvalidOperation("null stands alone in partitions, where it leaves the choice to the key")
+        raise InvalidOperation("null in partitions must be the only element; it means the partition of the key")
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if isinstance(raw, bool) or not isinstance(raw, int):
@@ -92,6 +90,6 @@ def _index(raw: object) -> int:
 
 def _outside(indexes: Collection[int], count: int) -> str:
     if ALL_PARTITIONS in indexes:
-        return f"-1 stands alone in partitions, where it is all {count}"
+        return f"-1 in partitions must be the only element; it means all {count}"
     wrong = min(index for index in indexes if not 0 <= index < count)
-    return f"there is no partition {wrong}: this table has {count}, from 0 on"
+    return f"there is no partition {wrong}: this table has partitions 0 to {count - 1}"

@@ -1,16 +1,15 @@
-"""The seam: what a store promises, and what a policy is.
+"""The interfaces of stores and policies.
 
-Operations are values, so a store has one verb. The promise of `apply`, which the shared suite repeats line by line:
+Operations are values, so one method, `apply`, executes all of them. Its contract, which the shared tests check:
 
 1. One outcome per operation, in the same order.
-2. No key occurs twice in a call: `Table` sees to it.
-3. It answers, it does not raise: trouble with the store is an outcome. An exception is a bug, or cancellation.
-4. Operations succeed or fail singly. "The store did not get to it" is its own outcome, never "absent".
-5. An error says whether the write may have happened, and a store that has to wait answers by the time it was given.
-6. Get of nothing is None. Update of nothing without a default is RecordNotFound; with one it is a single atomic step.
-7. A call may hold more than the backend accepts in one request: the store splits it.
-
-Knows nothing of HTTP, of settings or of any backend.
+2. The keys of a batch are distinct; `Table` ensures this.
+3. A failure of the store is an outcome, not an exception. An exception is a bug, or cancellation.
+4. Operations succeed or fail independently. An operation that was not executed fails; it never returns "absent".
+5. An error says whether the write may have been applied. A store that waits returns by the deadline it was given.
+6. Get of an absent record returns None. Update of an absent record without a default returns RecordNotFound; with a
+   default it is a single atomic step.
+7. A batch may exceed what the backend accepts in one request; the store splits it.
 """
 
 import math
@@ -25,12 +24,12 @@ from .operations import Key, Operation, Outcome, Part, Record
 
 
 class TableSpec(msgspec.Struct, frozen=True):
-    """What a store must know of a table: its name, its name in the store, its keys, and its default expiry.
+    """The description of a table that a store needs: its name, its name in the store, its keys, its default expiry.
 
-    `key_given` says that the configuration names the key; else a store may take it from the table that it finds.
-    `create` lets the store make its table. `options` are what only this kind of store can be told of a table: an
-    object of the backend class's `TableOptions`, or None for their defaults. `partitions` is how many a partitioned
-    table has, 0 for any other; of one partition's own store, `partition` is the index.
+    `key_given`: the configuration names the key. Otherwise the store may use the key of the backend's existing table.
+    `create`: the store may create its table. `options`: an object of the backend class's `TableOptions`, or None for
+    the defaults. `partitions`: the number of partitions of a partitioned table, 0 for other tables. `partition`: the
+    index, in the spec of a single partition's store.
     """
 
     name: str
@@ -46,12 +45,12 @@ class TableSpec(msgspec.Struct, frozen=True):
 
     @property
     def name_in_store(self) -> str:
-        """Return the name under which the store keeps the table."""
+        """Return the table's name in the store."""
         return self.stored_as or self.name
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a store can do for a table beyond the four operations."""
+    """The capabilities of a store for one table, beyond the four operations."""
 
     if_match: bool = True
     ttl: bool = True
@@ -60,15 +59,15 @@ class Capabilities(msgspec.Struct, frozen=True):
     sorted_scan: bool = True
     splits: bool = True
     any_value: bool = True
-    """Whether the backend takes every legal value; what it refuses is the outcome of the operation that brought it."""
+    """Whether the backend accepts every valid value. If not, an operation with a value that it rejects fails."""
     native_update: bool = False
-    """Whether the backend itself evaluates updates, where its own expressions mean exactly the same."""
+    """Whether the backend evaluates the updates that its own expressions can represent exactly."""
     partitions: bool = False
-    """Whether an operation can say which partitions of the table it goes to."""
+    """Whether an operation can name the partitions of the table that it is sent to."""
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """One page to read: which records, at most how many, and after which position (from the page before)."""
+    """One page to read: which records, how many at most, and the position (from the previous page) to continue from."""
 
     limit: int
     prefix: str | None = None
@@ -77,13 +76,13 @@ class Scan(msgspec.Struct, frozen=True):
     position: bytes | None = None
     bytes_max: int = 2**26
     partitions: tuple[int, ...] | None = None
-    """Of a partitioned table: only these; None is all."""
+    """The partitions of a partitioned table to read; None is all."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some records of a scan, and the position to go on from; None when there is nothing more.
+    """Some records of a scan, and the position to continue from, or None if the scan is complete.
 
-    `partitions` says of each record of a partitioned table where it is.
+    `partitions` contains the partition of each record of a partitioned table.
     """
 
     records: list[tuple[Key, Record]]
@@ -92,23 +91,23 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """The records of one table, as `spec` describes it."""
+    """The records of one table, described by `spec`."""
 
     @property
     def spec(self) -> TableSpec:
-        """Return what the table is, its key taken from the backend where only that knows it."""
+        """Return the table's description, with the backend's key if the configuration names none."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what can be done beyond the four operations."""
+        """Return the capabilities beyond the four operations."""
         ...
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations, each by itself, and say what became of each.
+        """Apply the operations independently, and return their outcomes in the same order.
 
-        `until` is a time of the running loop's clock. What is unfinished then ends as DeadlineExceeded, while what is
-        finished keeps its outcome; a store that never waits for another process need not look at it.
+        `until` is the deadline, a time of the running loop's clock. Operations unfinished by then end as
+        DeadlineExceeded; finished ones keep their outcomes. A store that never waits for another process may ignore it.
         """
         ...
 
@@ -117,40 +116,40 @@ class Store(Protocol):
         ...
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Return 1 to `count_max` disjoint parts that together cover the table."""
+        """Divide the table into 1 to `count_max` disjoint splits that together cover it."""
         ...
 
 
 class Policy:
-    """A store around a store; a subclass changes `apply`."""
+    """A store that wraps another store. Subclasses override `apply`."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
 
     @property
     def spec(self) -> TableSpec:
-        """Return what the table is."""
+        """Return the table's description."""
         return self._inner.spec
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what can be done beyond the four operations."""
+        """Return the capabilities beyond the four operations."""
         return self._inner.capabilities
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on."""
+        """Apply the operations to the inner store."""
         return await self._inner.apply(operations, until)
 
     async def scan(self, scan: Scan) -> Page:
-        """Hand the scan on."""
+        """Scan the inner store."""
         return await self._inner.scan(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Hand the question on."""
+        """Return the splits of the inner store."""
         return await self._inner.splits(count_max)
 
     async def close(self) -> None:
-        """Finish what was accepted, the outer policies first; the store itself is its backend's to close."""
+        """Finish accepted operations, outer policies first. The store itself is closed by its backend."""
         if isinstance(self._inner, Policy):
             await self._inner.close()
 

@@ -1,7 +1,7 @@
-"""What one write does to one record, pure: the rules of tokens, preconditions, expiry and updates, in that order.
+"""The effect of one write on one record: the rules for tokens, preconditions, expiry and updates, in that order.
 
-Every store that reads a record, decides and writes it back decides by `transition`, so the same write gives the same
-record everywhere. Knows nothing of where records are kept.
+Functions are pure. Every store that reads a record, decides and writes it back uses `transition` to decide, so a write
+has the same effect in every store.
 """
 
 from typing import assert_never
@@ -15,22 +15,22 @@ from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token
 from .store import TableSpec
 
 WRITERS_MAX = 8
-"""How many writers a record remembers."""
+"""Maximum number of writers whose last sequence a record contains."""
 
 TOMBSTONE_TTL_S = 24 * 3600.0
-"""How long a delete that carried a token is remembered."""
+"""How long the tombstone of a delete with a token is kept."""
 
 VALUE_BYTES_MAX = 16 * 2**20
-"""How long the text of a value may become."""
+"""Maximum size of a value's text."""
 
 EXPIRY_MS_MAX = 253_402_300_799_000
-"""The last millisecond that RFC 3339 can write, 9999-12-31T23:59:59Z: what expires later does not expire."""
+"""The last time that RFC 3339 can express, 9999-12-31T23:59:59Z. A record with a later expiry does not expire."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What a store holds under a key: a value, or (value None) only the memory of its writers.
+    """A record as a store keeps it: a value, or a tombstone (value None) that contains only the writers.
 
-    `expires_ms` is in Unix milliseconds, 0 for never. `writers` are the last sequences by writer, latest last.
+    `expires_ms` is in Unix milliseconds, 0 for never. `writers` are the last sequence of each writer, the latest last.
     """
 
     value: bytes | None
@@ -39,18 +39,18 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     writers: tuple[tuple[str, int], ...] = ()
 
     def live(self, now_ms: int) -> bool:
-        """Whether it has not expired."""
+        """Return whether the record has not expired."""
         return not self.expires_ms or self.expires_ms > now_ms
 
 
 class Unchanged(msgspec.Struct, frozen=True):
-    """The record stays as it is."""
+    """The write does not change the record."""
 
     outcome: Outcome
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """The record becomes `stored` (None is: it goes), and the outcome is that."""
+    """The write replaces the record by `stored` (None removes it)."""
 
     stored: Stored | None
     outcome: Outcome
@@ -60,7 +60,7 @@ Transition = Unchanged | Changed
 
 
 def live_record(stored: Stored | None, now_ms: int) -> Record | None:
-    """Return what a Get answers."""
+    """Return the outcome of a Get."""
     if stored is None or stored.value is None or not stored.live(now_ms):
         return None
     return Record(stored.value, stored.etag, stored.expires_ms)
@@ -69,19 +69,19 @@ def live_record(stored: Stored | None, now_ms: int) -> Record | None:
 def transition(
     stored: Stored | RecordUnreadable | None, write: Write, spec: TableSpec, *, now_ms: int, etag: str
 ) -> Transition:
-    """Decide what a write does to what is stored now; `etag` is the new version's.
+    """Return the effect of a write on the stored record. `etag` is that of the new version.
 
-    What cannot be read can be replaced or removed by a write that need not know it.
+    An unconditional put or delete can replace or remove a record that is unreadable.
     """
     if isinstance(stored, RecordUnreadable):
         if isinstance(write, Update) or not is_unconditional(write):
             return Unchanged(stored)
-        stored = Stored(b"", "")  # something is there, and of no further interest
+        stored = Stored(b"", "")  # the record exists; its content does not matter
     if stored is not None and not stored.live(now_ms):
         stored = None
     try:
-        if write.token is not None and stored is not None and _seen(stored, write.token):
-            return Unchanged(_replay(stored, write))
+        if write.token is not None and stored is not None and _is_replay(stored, write.token):
+            return Unchanged(_replay_outcome(stored, write))
         _check_preconditions(stored, write)
         match write:
             case Put():
@@ -91,28 +91,28 @@ def transition(
             case Delete():
                 return _delete(stored, write, now_ms, etag)
     except TableError as error:
-        return Unchanged(error.with_traceback(None))  # which would hold all that was under way
+        return Unchanged(error.with_traceback(None))  # a traceback would keep the values of its frames alive
     assert_never(write)
 
 
 def is_unconditional(write: Write) -> bool:
-    """Whether a write asks for no version, nor for absence."""
+    """Return whether a write has no precondition."""
     return write.if_match is None and not (isinstance(write, Put) and write.if_absent)
 
 
 def with_etag(changed: Changed, etag: str) -> Changed:
-    """Return the same with another version: for stores where that is known only when the value is."""
+    """Return the same change with another etag, for stores that derive the etag from the value."""
     assert isinstance(changed.outcome, Written)
     if changed.stored is None or changed.stored.value is None:
         return changed
     return Changed(replace(changed.stored, etag=etag), replace(changed.outcome, etag=etag))
 
 
-def _seen(stored: Stored, token: Token) -> bool:
+def _is_replay(stored: Stored, token: Token) -> bool:
     return any(writer == token.writer and sequence >= token.sequence for writer, sequence in stored.writers)
 
 
-def _replay(stored: Stored, write: Write) -> Written:
+def _replay_outcome(stored: Stored, write: Write) -> Written:
     if stored.value is None:
         return Written(None, replayed=True)
     value = stored.value if not isinstance(write, Delete) and write.returning else None
@@ -125,9 +125,9 @@ def _check_preconditions(stored: Stored | None, write: Write) -> None:
         if present is None:
             raise PreconditionFailed("if_match: there is no such record")
         if ANY_ETAG not in write.if_match and present.etag not in write.if_match:
-            raise PreconditionFailed("if_match: the record is in another version")
+            raise PreconditionFailed("if_match: the record has another version")
     if isinstance(write, Put) and write.if_absent and present is not None:
-        raise PreconditionFailed("if_absent: the record is there")
+        raise PreconditionFailed("if_absent: the record exists")
 
 
 def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: str) -> Changed:
@@ -137,27 +137,27 @@ def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: st
 
 def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     if stored is not None and stored.value is not None:
-        value = _applied(stored.value, update, spec)
+        value = _apply_update(stored.value, update, spec)
         expires_ms = stored.expires_ms if update.ttl_s is None else _expiry(update.ttl_s, now_ms)
         return _written(stored, update, value, expires_ms, etag, created=False)
     if update.default is None:
         raise RecordNotFound("there is no such record, and the update has no default")
     expires_ms = _expiry(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
-    return _written(stored, update, _applied(update.default, update, spec), expires_ms, etag, created=True)
+    return _written(stored, update, _apply_update(update.default, update, spec), expires_ms, etag, created=True)
 
 
 def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Transition:
     if delete.token is not None:
-        writers = _remembered(stored, delete.token)
+        writers = _with_token(stored, delete.token)
         return Changed(Stored(None, etag, _expiry(TOMBSTONE_TTL_S, now_ms), writers), Written(None))
     if stored is None or stored.value is None:
         return Unchanged(Written(None))
     return Changed(None, Written(None))
 
 
-def _applied(value: bytes, update: Update, spec: TableSpec) -> bytes:
+def _apply_update(value: bytes, update: Update, spec: TableSpec) -> bytes:
     result = updates.apply(value, update.changes)
-    if not spec.key.named:
+    if not spec.key.has_names:
         return result
     return values.encode(spec.key.without_key(values.decode(result), update.key))
 
@@ -166,13 +166,13 @@ def _written(
     stored: Stored | None, write: Put | Update, value: bytes, expires_ms: int, etag: str, *, created: bool
 ) -> Changed:
     if len(value) > VALUE_BYTES_MAX:
-        raise TooLarge(f"a value's text may have {VALUE_BYTES_MAX} bytes")
-    result = Stored(value, etag, expires_ms, _remembered(stored, write.token))
+        raise TooLarge(f"a value's text may have at most {VALUE_BYTES_MAX} bytes")
+    result = Stored(value, etag, expires_ms, _with_token(stored, write.token))
     returned = value if write.returning else None
     return Changed(result, Written(etag, created=created, value=returned, expires_ms=expires_ms))
 
 
-def _remembered(stored: Stored | None, token: Token | None) -> tuple[tuple[str, int], ...]:
+def _with_token(stored: Stored | None, token: Token | None) -> tuple[tuple[str, int], ...]:
     writers = () if stored is None else stored.writers
     if token is None:
         return writers
@@ -188,9 +188,9 @@ def _expiry(ttl_s: float | None, now_ms: int) -> int:
 
 
 def checked_ttl_s(raw: object) -> float | None:
-    """Return seconds to live as they were given. Raise InvalidOperation unless None, -1 or above 0."""
+    """Validate a time to live in seconds. Raise InvalidOperation unless it is None, -1 or above 0."""
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not (raw == NO_EXPIRY or raw > 0):
-        raise InvalidOperation("ttl_s is a number above 0, or -1 for none")
+        raise InvalidOperation("ttl_s is a number above 0, or -1 for no expiry")
     return float(min(raw, EXPIRY_MS_MAX))

@@ -1,8 +1,8 @@
-"""JSON text to values and back, with the rules of what a value may be.
+"""Encode, decode and validate JSON values.
 
 A value is an object nested at most 30 deep. Its numbers are signed 64-bit integers or finite doubles, and a double
-equal to such an integer is that integer. Stores hold values as the canonical text that `encode` makes, so that most
-of the time nobody has to look inside again. Knows nothing of keys, tables or stores.
+equal to such an integer is that integer. Stores keep values as the canonical text that `encode` returns, so most
+operations do not decode them.
 """
 
 import re
@@ -22,57 +22,58 @@ INTEGER_MAX = 2**63 - 1
 RESERVED_PREFIX = "_ts"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ALIKE = bytes.maketrans(b"123456789[", b"000000000{")
+_CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
 
 
 def parse(text: bytes | str) -> Json:
-    """Read JSON text, integers exactly and of repeated names the last. Raise MalformedRequest if it is not JSON.
+    """Parse JSON text. Integers are exact; if a member's name is repeated, the last one is used.
 
-    Not JSON, by the contract, are also numbers beyond a double's range, NaN, lone surrogates and wrong UTF-8.
+    Raise MalformedRequest if the text is not JSON. This includes numbers beyond the range of a double, NaN, lone
+    surrogates and invalid UTF-8.
     """
     try:
         value: Json = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedRequest(f"not JSON: {_without_text(error)}") from None
+        raise MalformedRequest(f"not JSON: {_error_position(error)}") from None
     except RecursionError:
-        raise MalformedRequest("not JSON that can be read: nested too deep") from None
+        raise MalformedRequest("not JSON that can be parsed: nested too deep") from None
     return value
 
 
 def encode(value: object) -> bytes:
-    """Return the canonical JSON text of a value. Raise InvalidOperation if it breaks a rule."""
+    """Return the canonical JSON text of a value. Raise InvalidOperation if the value is not valid."""
     if type(value) is not dict:
         raise InvalidOperation("a value is a JSON object")
     try:
         text = orjson.dumps(value)
     except (orjson.JSONEncodeError, RecursionError):
         return orjson.dumps(normalize(value))
-    if _suspect(text):
+    if _needs_normalization(text):
         return orjson.dumps(normalize(value))
     return text
 
 
 def encode_sorted(value: object) -> bytes:
-    """Return the canonical JSON text of a value with its members in the order of their names, at every depth."""
+    """Return the canonical JSON text of a value with its members sorted by name at every depth."""
     if type(value) is not dict:
         raise InvalidOperation("a value is a JSON object")
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, RecursionError):
         return orjson.dumps(normalize(value), option=orjson.OPT_SORT_KEYS)
-    if _suspect(text):
+    if _needs_normalization(text):
         return orjson.dumps(normalize(value), option=orjson.OPT_SORT_KEYS)
     return text
 
 
 def decode(text: bytes) -> JsonObject:
-    """Read the canonical text of a value."""
+    """Decode the canonical text of a value."""
     value: JsonObject = orjson.loads(text)
     return value
 
 
 def normalize(value: Json) -> JsonObject:
-    """Return a copy of a value with its numbers made canonical. Raise InvalidOperation if it breaks a rule."""
+    """Return a copy of a value with canonical numbers. Raise InvalidOperation if the value is not valid."""
     if type(value) is not dict:
         raise InvalidOperation("a value is a JSON object")
     for name in value:
@@ -84,7 +85,7 @@ def normalize(value: Json) -> JsonObject:
 
 
 def normalize_member(value: Json, depth: int = 1) -> Json:
-    """Return a copy of what may stand anywhere inside a value. Raise InvalidOperation if it breaks a rule."""
+    """Return a copy of a value's member at any depth, with canonical numbers. Raise InvalidOperation if not valid."""
     match value:
         case str():
             return _text(value)
@@ -103,7 +104,7 @@ def normalize_member(value: Json, depth: int = 1) -> Json:
 
 
 def checked_integer(value: int) -> int:
-    """Return the integer. Raise InvalidOperation if it needs more than 64 bits."""
+    """Return the integer. Raise InvalidOperation if it does not fit in 64 bits."""
     if not INTEGER_MIN <= value <= INTEGER_MAX:
         raise InvalidOperation("an integer is beyond 64 bits")
     return value
@@ -119,35 +120,36 @@ def normalize_number(value: float) -> int | float:
 
 
 def project(text: bytes, fields: frozenset[str]) -> bytes:
-    """Return a value's text with only those top-level members."""
+    """Return a value's text with only the given top-level members."""
     return orjson.dumps({name: member for name, member in decode(text).items() if name in fields})
 
 
-def _suspect(text: bytes) -> bool:
-    """Whether encoded text might break a rule or hold a number that is not canonical; it may say so too often.
+def _needs_normalization(text: bytes) -> bool:
+    """Return whether encoded text might break a rule or contain a number that is not canonical.
 
-    Looking for fixed characters in a string is ten times as fast as a regular expression, and twice as fast as in
-    bytes; digits are made alike for it, and brackets too.
+    False positives are possible. Searching a string for fixed characters is ten times as fast as a regular expression,
+    and twice as fast as searching bytes. Therefore all digits, and both kinds of opening brackets, are first mapped to
+    one character.
     """
-    whole = text.decode()
-    if ".0" in whole and (".0," in whole or ".0}" in whole or ".0]" in whole):
+    decoded = text.decode()
+    if ".0" in decoded and (".0," in decoded or ".0}" in decoded or ".0]" in decoded):
         return True
-    alike = text.translate(_ALIKE).decode("latin-1")
+    classes = text.translate(_CLASS_OF).decode("latin-1")
     return (
-        "0e" in alike
-        or "0000000000000000000" in alike
-        or '"_ts' in alike
-        or '"":' in alike
-        or "\\u0000" in alike
-        or alike.count("{") > DEPTH_MAX
+        "0e" in classes
+        or "0000000000000000000" in classes
+        or '"_ts' in classes
+        or '"":' in classes
+        or "\\u0000" in classes
+        or classes.count("{") > DEPTH_MAX
     )
 
 
 def _text(value: str) -> str:
     if "\0" in value:
-        raise InvalidOperation("a string holds U+0000")
+        raise InvalidOperation("a string contains U+0000")
     if not value.isascii() and _SURROGATE.search(value):
-        raise InvalidOperation("a string holds a lone surrogate")
+        raise InvalidOperation("a string contains a lone surrogate")
     return value
 
 
@@ -162,7 +164,7 @@ def _check_depth(depth: int) -> None:
         raise InvalidOperation(f"a value is nested more than {DEPTH_MAX} deep")
 
 
-def _without_text(error: Exception) -> str:
-    """Say where it went wrong, and nothing of what stood there."""
+def _error_position(error: Exception) -> str:
+    """Return the position of a parse error, without any of the text."""
     position = re.search(r"\(byte (\d+)\)", str(error))
-    return f"wrong at byte {position[1]}" if position else "wrong encoding, number or end"
+    return f"invalid at byte {position[1]}" if position else "invalid encoding or number, or unexpected end"

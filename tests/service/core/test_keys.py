@@ -149,7 +149,7 @@ def test_members_that_repeat_the_key_are_taken_out_and_others_refused() -> None:
     for value in others:
         with pytest.raises(InvalidOperation):
             COMPOSITE.without_key(dict(value), ("u", 1))
-    assert (COMPOSITE.named, INTEGERS.named, STRINGS.named) == (True, True, False)
+    assert (COMPOSITE.has_names, INTEGERS.has_names, STRINGS.has_names) == (True, True, False)
     assert (COMPOSITE.composite, INTEGERS.composite, STRINGS.composite) == (True, False, False)
 
 

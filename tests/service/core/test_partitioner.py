@@ -24,11 +24,11 @@ CHOICES: dict[str, tuple[object, tuple[int, ...] | None]] = {
 }
 
 REFUSED: dict[str, tuple[object, str]] = {
-    "outside": ([0, 3], "no partition 3: this table has 3"),
-    "below": ([-2], "no partition -2: this table has 3"),
-    "-1 and another": ([-1, 0], "-1 stands alone in partitions, where it is all 3"),
-    "null and another": ([None, 0], "null stands alone"),
-    "null twice": ([None, None], "null stands alone"),
+    "outside": ([0, 3], "no partition 3: this table has partitions 0 to 2"),
+    "below": ([-2], "no partition -2: this table has partitions 0 to 2"),
+    "-1 and another": ([-1, 0], "-1 in partitions must be the only element; it means all 3"),
+    "null and another": ([None, 0], "null in partitions must be the only"),
+    "null twice": ([None, None], "null in partitions must be the only"),
     "a text": (["1"], "an integer"),
     "a truth": ([True], "an integer"),
     "a fraction": ([0.5], "an integer"),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from contract import same
 from tableside.core import updates, values
 from tableside.core.errors import InvalidOperation, TooLarge
-from tableside.core.updates import Edit, Edits, MergePatch, fold, parse
+from tableside.core.update_folding import fold
+from tableside.core.updates import Edit, Edits, MergePatch, parse
 
 
 def applied(value: dict[str, Any], document: object) -> Any:

@@ -144,7 +144,13 @@ def test_a_token_is_a_replay_where_it_was_seen(shards: Asking) -> None:
     assert in_each(shards, key) == [{"n": 1}] * COUNT
 
 
-REFUSED = {"3": "no partition 3", "-2": "no partition -2", "-1,0": "-1 stands alone", "x": "indexes", "1,": "indexes"}
+REFUSED = {
+    "3": "no partition 3",
+    "-2": "no partition -2",
+    "-1,0": "-1 in partitions must be the only",
+    "x": "indexes",
+    "1,": "indexes",
+}
 
 
 @pytest.mark.parametrize("query", REFUSED)

@@ -30,7 +30,7 @@ def part(text: str, kind: PartType) -> Part:
     try:
         return part_from_text(text.strip().encode() if kind == "integer" else text.replace("%", "%25").encode(), kind)
     except UnicodeEncodeError:
-        raise InvalidOperation("a key holds a lone surrogate") from None
+        raise InvalidOperation("a key contains a lone surrogate") from None
 
 
 def key_query(key: Key) -> str:

@@ -285,4 +285,4 @@ def _refusal(status: int, codes: Sequence[str]) -> Described:
 
 def example_problem() -> Described:
     """Return a problem as it is answered."""
-    return dict(problems.problem(MalformedRequest("not JSON: wrong at byte 5")))
+    return dict(problems.problem(MalformedRequest("not JSON: invalid at byte 5")))

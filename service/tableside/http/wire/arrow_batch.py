@@ -51,7 +51,7 @@ def decode(
     only: list[Fields] | None = None if fields is None else [fields] * len(keys)
     if op == "get" and table.num_columns == 1:
         return Batch(_gets(keys, spec), only)
-    if op == "put" and set(table.column_names) == {"key", "value"} and not returning and not spec.key.named:
+    if op == "put" and set(table.column_names) == {"key", "value"} and not returning and not spec.key.has_names:
         return Batch(_puts(keys, table.column("value").to_pylist(), spec), only)
     return Batch(_operations(table, keys, spec, op, writer, returning), only)
 
@@ -140,14 +140,14 @@ def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
     names = [field.name for field in column.type]
     wanted = [field.name for field in spec.key.fields]
     # Parts are known by their names where the table names them, by their order elsewhere.
-    order = wanted if spec.key.named and set(names) == set(wanted) else names
+    order = wanted if spec.key.has_names and set(names) == set(wanted) else names
     if len(set(names)) != len(names):
         raise MalformedRequest("a part of the key stands twice")
     return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
 
 
 def _gets(keys: list[Any], spec: TableSpec) -> list[Operation | TableError]:
-    if spec.key.all_legal(keys):
+    if spec.key.all_valid(keys):
         return list(map(Get, keys))
     return [_operation(spec, {"op": "get", "key": key}) for key in keys]
 

@@ -134,7 +134,7 @@ _BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
 
 
 def _value(spec: TableSpec, key: Key, value: Json) -> bytes:
-    if spec.key.named and isinstance(value, dict):
+    if spec.key.has_names and isinstance(value, dict):
         value = spec.key.without_key(value, key)
     return values.encode(value)
 

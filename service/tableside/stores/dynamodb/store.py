@@ -116,7 +116,7 @@ class DynamodbStore:
 
     def _free(self, update: Update) -> bool:
         """Whether an update touches no member that may have to equal the key."""
-        return not self.spec.key.named or self.spec.key.names.isdisjoint(touched_members(update.changes))
+        return not self.spec.key.has_names or self.spec.key.names.isdisjoint(touched_members(update.changes))
 
     # The ways
 
