@@ -1,4 +1,4 @@
-"""Tableside, the service: random access by key to tables that live elsewhere."""
+"""The Tableside service: an asynchronous HTTP service for reading and writing records by key in several stores."""
 
 from typing import TYPE_CHECKING
 
@@ -7,12 +7,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> str:
-        """Say which version is installed when it is asked for: to look it up takes longer than to import this."""
+        """Return the installed version. It is looked up on access, which takes longer than importing this module."""
         if name != "__version__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib.metadata import PackageNotFoundError, version
 
         try:
             return version("tableside")
-        except PackageNotFoundError:  # the modules alone, say in a zip file
+        except PackageNotFoundError:  # the modules without metadata, for example in a zip file
             return "0+unknown"

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line, or say in one line what is missing to run it."""
+    """Run the command line, or exit with a one-line message if its dependencies are missing."""
     try:
         from .cli import app
     except ModuleNotFoundError as error:

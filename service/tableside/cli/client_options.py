@@ -1,4 +1,4 @@
-"""Which service the command line asks, as whom, and how it knows it: the options that its verbs share."""
+"""The options that all commands with a client share: the service's URL, credential and TLS files."""
 
 import functools
 import inspect
@@ -14,56 +14,63 @@ from tableside_client.credential import Credential, CredentialError
 from tableside_client.errors import TableError
 from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, Tls, TlsFileError
 
-URL = "http://127.0.0.1:8080"
+DEFAULT_URL = "http://127.0.0.1:8080"
 
 
-def reaching(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return the verb, whose first argument is a client, as a command with the options that say how to open one."""
+def client_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that opens a client and passes it to `function` as the first argument.
 
-    @functools.wraps(verb)
-    def command(**given: Any) -> None:
-        credential, tls = _credential(given.pop("token_file")), _tls(given)
-        with _connected(given.pop("url"), credential, tls) as client:
-            verb(client, **given)
+    The command has the options of `function`, followed by the options for the client.
+    """
 
-    _, *own = inspect.signature(verb).parameters.values()
-    shared = inspect.signature(_shared).parameters.values()
+    @functools.wraps(function)
+    def command(**options: Any) -> None:
+        credential, tls = _credential(options.pop("token_file")), _tls(options)
+        with _open_client(options.pop("url"), credential, tls) as client:
+            function(client, **options)
+
+    _, *own = inspect.signature(function).parameters.values()
+    shared = inspect.signature(_client_options).parameters.values()
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer looks at
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
-def _shared(
-    url: Annotated[str, typer.Option("--url", envvar="TABLESIDE_URL", help="Where the service is.")] = URL,
+def _client_options(
+    url: Annotated[str, typer.Option("--url", envvar="TABLESIDE_URL", help="The URL of the service.")] = DEFAULT_URL,
     token_file: Annotated[
         Path | None,
         typer.Option(
             envvar="TABLESIDE_TOKEN_FILE",
             exists=True,
             dir_okay=False,
-            help="A file that holds the bearer token; else it is in TABLESIDE_TOKEN.",
+            help="A file with the bearer token. The default is the token in TABLESIDE_TOKEN.",
         ),
     ] = None,
     ca_file: Annotated[
-        str | None, typer.Option(help=f"PEM file of the authorities that its certificate may be of; or {CA_VARIABLE}.")
+        str | None,
+        typer.Option(
+            help=f"PEM file of certificate authorities for the service's certificate. The default is {CA_VARIABLE}."
+        ),
     ] = None,
     certificate_file: Annotated[
-        str | None, typer.Option(help=f"PEM file of a certificate to show to it; or {CERTIFICATE_VARIABLE}.")
+        str | None, typer.Option(help=f"PEM file of the client certificate. The default is {CERTIFICATE_VARIABLE}.")
     ] = None,
     key_file: Annotated[
-        str | None, typer.Option(help=f"PEM file of that one's key, if it is in another; or {KEY_VARIABLE}.")
+        str | None,
+        typer.Option(help=f"PEM file of its private key, if not in the same file. The default is {KEY_VARIABLE}."),
     ] = None,
 ) -> None:
-    """Nothing but its parameters is used: the options that all verbs have."""
+    """Declare the shared options. Only the parameters are used."""
 
 
 def _credential(token_file: Path | None) -> Credential:
     return Credential(path=None if token_file is None else str(token_file))
 
 
-def _tls(given: dict[str, Any]) -> Tls:
-    files = [given.pop(name) for name in ("ca_file", "certificate_file", "key_file")]
+def _tls(options: dict[str, Any]) -> Tls:
+    files = [options.pop(name) for name in ("ca_file", "certificate_file", "key_file")]
     try:
         return Tls(*files)
     except ValueError as error:
@@ -71,8 +78,8 @@ def _tls(given: dict[str, Any]) -> Tls:
 
 
 @contextmanager
-def _connected(url: str, credential: Credential, tls: Tls) -> Iterator[TableClient]:
-    """Open a client; what fails is told in one line, and the exit code is 1."""
+def _open_client(url: str, credential: Credential, tls: Tls) -> Iterator[TableClient]:
+    """Open a client. An error ends the command with a one-line message and exit code 1."""
     try:
         tls.require_https(url)
     except ValueError as error:

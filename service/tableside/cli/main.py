@@ -1,4 +1,4 @@
-"""The command line: serve, check a configuration, and the operations against a running service."""
+"""The command line: the commands `serve` and `check`; installs the commands of the other modules."""
 
 import gc
 import os
@@ -25,15 +25,15 @@ CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 WORKERS_VARIABLE = "TABLESIDE_WORKERS"
 ACCEPTED_VARIABLE = "TABLESIDE_ACCEPTED"
 LOCAL_VARIABLE = "TABLESIDE_LOCAL"
-PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # its name
-# There is no TABLESIDE_PORT: Kubernetes sets one, to an address, where a service is called `tableside`.
+PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # the name, not a password
+# There is no TABLESIDE_PORT: Kubernetes sets it to an address if there is a service named `tableside`.
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 ConfigOption = Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help="The configuration file.")]
 
-GARBAGE_MAX = 50_000
-"""How many objects may be made before those without a reference are looked for: a batch makes tens of thousands."""
+GC_THRESHOLD = 50_000
+"""Allocations between garbage collections. A batch allocates tens of thousands of objects."""
 
 
 def _option(text: str, **more: Any) -> Any:
@@ -46,79 +46,85 @@ def serve(
     host: Annotated[str, _option("The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, _option("The port to listen on.", min=0, max=65535)] = 8080,
     probes_port: Annotated[
-        int | None, _option("Another port, for probes and metrics only, without TLS.", min=0, max=65535)
+        int | None, _option("A second port, for probes and metrics only, without TLS.", min=0, max=65535)
     ] = None,
-    workers: Annotated[int, _option("Processes; 1 with RocksDB and memory stores.", min=1, max=64)] = 1,
+    workers: Annotated[
+        int, _option("The number of worker processes. RocksDB and memory stores need 1.", min=1, max=64)
+    ] = 1,
     ssl_certfile: Annotated[
-        Path | None, _option("PEM file of the certificate, and of what leads to its authority.")
+        Path | None, _option("PEM file of the certificate and its intermediate certificates.")
     ] = None,
-    ssl_keyfile: Annotated[Path | None, _option("PEM file of its key, if that is in another.")] = None,
+    ssl_keyfile: Annotated[Path | None, _option("PEM file of the private key, if not in the same file.")] = None,
     ssl_keyfile_password: Annotated[
-        str | None, _option("The key's password; a command line is seen by others.", envvar=PASSWORD_VARIABLE)
+        str | None,
+        _option(
+            "The password of the private key. Prefer the variable: other users can read command lines.",
+            envvar=PASSWORD_VARIABLE,
+        ),
     ] = None,
     ssl_ca_certs: Annotated[
-        Path | None, _option("PEM file of authorities; clients must show a certificate of one.")
+        Path | None, _option("PEM file of certificate authorities. Clients must present a certificate of one of them.")
     ] = None,
     insecure: Annotated[
-        bool, _option("Listen on other than loopback without authentication, and be asked by any name.")
+        bool, _option("Allow listening on any address without authentication, and accept any host name.")
     ] = False,
 ) -> None:
-    """Serve the tables. Without a configuration: RocksDB under ./tableside-data, tables made as they are written to."""
-    chosen = _settings(config)
-    if workers > 1 and chosen.single_process:
-        _refuse("--workers above 1 needs stores that several processes can share; one process owns RocksDB or memory")
-    if workers > 1 and any(table.cache for table in chosen.tables.values()):
-        _refuse("--workers above 1 and a cache do not go together: one worker would not see what another writes")
+    """Serve the tables. The default configuration is RocksDB in ./tableside-data, and tables are created on write."""
+    settings = _settings(config)
+    if workers > 1 and settings.single_process:
+        _usage_error("--workers above 1 needs stores that processes can share; RocksDB and memory do not allow that")
+    if workers > 1 and any(table.cache for table in settings.tables.values()):
+        _usage_error("--workers above 1 cannot be used with a cache: workers would not see the writes of others")
     local = _is_loopback(host)
-    if chosen.auth is None and not local and not insecure:
-        _refuse(f"without auth the service listens on loopback only; say --insecure to listen on {host} all the same")
-    from ..server import Place  # like all of the server only where it is needed
+    if settings.auth is None and not local and not insecure:
+        _usage_error(f"without auth the service listens on loopback only; use --insecure to listen on {host}")
+    from ..server import Place  # the server package is imported only when needed
 
     tls = _tls(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
     place = Place(host, port, probes_port, tls)
-    _run(chosen, config, place, workers, local=chosen.auth is None and local and not insecure)
+    _run(settings, config, place, workers, local=settings.auth is None and local and not insecure)
 
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(help="The configuration file.")]) -> None:
-    """Check a configuration file, and list every fault in it."""
+    """Check a configuration file, and list all of its faults."""
     _load(file)
     typer.echo(f"{file}: no faults")
 
 
-def worker() -> "FastAPI":
-    """Return the application of one of several processes, which finds its configuration in the environment."""
+def create_worker_app() -> "FastAPI":
+    """Return the application of one worker process. Its configuration is in environment variables."""
     from ..app import create_app
     from ..catalog import load_for_joining_process
 
     file, accepted = Path(os.environ[CONFIG_VARIABLE]), Path(os.environ[ACCEPTED_VARIABLE])
     settings = load_for_joining_process(file, accepted)
-    _prepare(settings)
+    _configure_process(settings)
     local = LOCAL_VARIABLE in os.environ
     return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted, local=local)
 
 
-def _run(chosen: Settings, config: Path | None, place: "Place", workers: int, *, local: bool) -> None:
-    # No signal that nobody handles ends the first process of a container.
-    signal.signal(signal.SIGTERM, _end_before_it_began)
-    # Only here: the other verbs start in half the time without a server.
+def _run(settings: Settings, config: Path | None, place: "Place", workers: int, *, local: bool) -> None:
+    # The first process of a container ignores signals that have no handler.
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    # Imported here because the other commands start in half the time without the server.
     from ..app import create_app
     from ..catalog import save_accepted
     from ..server import Workers, server
 
-    _prepare(chosen)
+    _configure_process(settings)
     if workers == 1:
-        app = create_app(chosen, file=config, local=local)
-        server.Server(server.Config(app, chosen.limits, place)).run()
+        app = create_app(settings, file=config, local=local)
+        server.Server(server.Config(app, settings.limits, place)).run()
         return
-    assert config is not None  # without one, the store is one that a single process owns
-    name = f"{__name__}:{worker.__name__}"
+    assert config is not None  # the default configuration allows a single process only
+    name = f"{__name__}:{create_worker_app.__name__}"
     with tempfile.TemporaryDirectory(prefix="tableside-") as folder:
         accepted = Path(folder) / "accepted.yaml"
         save_accepted(config, accepted)
-        told = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
-        os.environ |= told | ({LOCAL_VARIABLE: "1"} if local else {})
-        raise typer.Exit(Workers(server.Config(name, chosen.limits, place, workers)).serve())
+        variables = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
+        os.environ |= variables | ({LOCAL_VARIABLE: "1"} if local else {})
+        raise typer.Exit(Workers(server.Config(name, settings.limits, place, workers)).serve())
 
 
 def _tls(certificate: Path | None, key: Path | None, authorities: Path | None, password: str | None) -> "Tls | None":
@@ -126,27 +132,27 @@ def _tls(certificate: Path | None, key: Path | None, authorities: Path | None, p
 
     if certificate is None:
         if key or authorities:
-            _refuse("--ssl-keyfile and --ssl-ca-certs need --ssl-certfile")
+            _usage_error("--ssl-keyfile and --ssl-ca-certs need --ssl-certfile")
         return None
     tls = Tls(certificate, key, authorities, password)
     try:
         tls.check()
     except TlsError as error:
-        _refuse(str(error))
+        _usage_error(str(error))
     return tls
 
 
-def _end_before_it_began(sig: int, frame: FrameType | None) -> NoReturn:
+def _exit_on_signal(sig: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + sig)
 
 
-def _prepare(settings: Settings) -> None:
-    """Set up this process: its log, and a garbage collector that a batch does not set off ten times over."""
+def _configure_process(settings: Settings) -> None:
+    """Configure this process: its logs, and fewer garbage collections during batches."""
     from ..telemetry import logs
 
     logs.configure(settings.logs)
-    gc.freeze()  # what is imported stays
-    gc.set_threshold(GARBAGE_MAX, 20, 100)
+    gc.freeze()  # imported modules stay in memory
+    gc.set_threshold(GC_THRESHOLD, 20, 100)
 
 
 def _settings(config: Path | None) -> Settings:
@@ -166,11 +172,11 @@ def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        return False  # a name, which may mean anything
+        return False  # a host name, which may resolve to any address
 
 
-def _refuse(why: str) -> NoReturn:
-    typer.echo(f"tableside: {why}", err=True)
+def _usage_error(message: str) -> NoReturn:
+    typer.echo(f"tableside: {message}", err=True)
     raise typer.Exit(2)
 
 

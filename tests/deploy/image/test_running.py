@@ -110,8 +110,7 @@ def test_as_it_comes_it_refuses_to_start_without_auth_in_one_line(tableside_imag
     assert refused.returncode == 2
     assert refused.stdout == ""
     assert refused.stderr == (
-        "tableside: without auth the service listens on loopback only; "
-        "say --insecure to listen on 0.0.0.0 all the same\n"
+        "tableside: without auth the service listens on loopback only; use --insecure to listen on 0.0.0.0\n"
     )
 
 

@@ -63,7 +63,7 @@ def test_it_says_why_a_token_is_not_taken_and_shows_nothing_of_it(config: Path, 
         ("", "missing"),
     ):
         found = explained(config, token)
-        assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"not taken: {reason}\n")
+        assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"rejected: {reason}\n")
 
 
 def test_an_issuer_that_is_away_is_told(config: Path, issuer: Issuer) -> None:
@@ -77,4 +77,4 @@ def test_a_configuration_that_cannot_say_is_told(config: Path) -> None:
     config.write_text("stores: {s: {kind: memory}}\n")
     assert "no auth" in explained(config, "x").stderr
     config.write_text("stores: {s: {kind: memory}}\nauth: {}\n")
-    assert "auth: has tokens" in explained(config, "x").stderr
+    assert "auth: needs tokens" in explained(config, "x").stderr
