@@ -34,7 +34,9 @@ SETTINGS: dict[str, type[BaseModel]] = {
     "traces": TraceSettings,
     "write": DirectionSettings,
 }
-FILES = r"(?:docs|helm|tests|scripts|service|spark_client|servers|bench|demo|pages)/[\w./-]+\.\w+"
+FILES = r"(?:docs|helm|tests|scripts|service|spark_client|bench|examples)/[\w./-]+\.\w+"
+MODULE = r"[a-z_]+(?:/[a-z_]+)+\.py"
+PACKAGES = (ROOT, ROOT / "service" / "tableside", ROOT / "spark_client")
 
 
 def inline(page: str) -> list[str]:
@@ -62,6 +64,8 @@ def test_a_script_a_module_or_a_file_that_is_named_is_there(page: str) -> None:
             assert importlib.util.find_spec(found[2]), code
         if re.fullmatch(FILES, code):
             assert (ROOT / code).exists(), code
+        if re.fullmatch(MODULE, code):
+            assert any((package / code).is_file() for package in PACKAGES), code
 
 
 @pytest.mark.parametrize("page", pages())

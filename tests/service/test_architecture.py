@@ -15,7 +15,7 @@ ROOT = Path(tableside.__file__).parents[2]
 SERVICE = ROOT / "service" / "tableside"
 CLIENT = ROOT / "spark_client" / "tableside_client"
 SPARK = ROOT / "spark_client" / "tableside_spark"
-SCRIPTS = [ROOT / name for name in ("scripts", "tests/servers", "examples/demo", "bench")]
+SCRIPTS = [ROOT / name for name in ("scripts", "tests/servers", "examples", "bench")]
 
 ORDER = [
     {"core"},
