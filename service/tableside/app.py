@@ -19,14 +19,14 @@ from .catalog import AdmissionMetrics as InFlightMetrics
 from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics
 from .core import Internal, MalformedRequest, TableError
 from .http import (
+    AccessLog,
+    AllowedHosts,
     Console,
-    Edge,
-    Hosts,
-    HttpMetrics,
     MethodNotAllowed,
     NotFound,
     Observer,
-    RequestLog,
+    RequestMetrics,
+    RequestMiddleware,
     RequestSpans,
     StartError,
     openapi,
@@ -58,8 +58,8 @@ def create_app(
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
     auth = Auth(settings.auth, exposition.registry)
-    hosts = Hosts(settings.hosts, local=local)
-    request_log = RequestLog(settings.logs)
+    hosts = AllowedHosts(settings.hosts, local=local)
+    access_log = AccessLog(settings.logs)
     pages = Console(exposition.collect) if settings.console.enabled else None
     environment = Environment(StackMetrics(exposition.registry), workers, in_flight.operations)
 
@@ -68,7 +68,7 @@ def create_app(
         try:
             tracing = trace_export.opened(settings.traces, os.environ)
             if tracing is not None:
-                observers.append(RequestSpans(tracing.tracer, settings.traces))
+                middleware.spans = RequestSpans(tracing.tracer, settings.traces)
             within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)
             catalog = app.state.catalog = await Catalog.open(settings, within)
         except TableError as error:
@@ -88,7 +88,7 @@ def create_app(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await app.state.catalog.close()
-            request_log.close()
+            access_log.close()
             if tracing is not None:
                 await tracing.close()
             exposition.settle()
@@ -99,10 +99,10 @@ def create_app(
         await app.state.catalog.change(changed)
         if changed.logs != app.state.settings.logs:
             logs.configure(changed.logs)
-            request_log.configure(changed.logs)
+            access_log.configure(changed.logs)
         app.state.settings = changed
         in_flight.change(**_bounds(changed.limits))
-        edge.body_bytes_max = changed.limits.body_bytes_max
+        middleware.body_bytes_max = changed.limits.body_bytes_max
         auth.change(changed.auth)
         hosts.change(changed.hosts)
 
@@ -122,12 +122,11 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
     # Outside the framework's own layers, which are then only asked for what is not the service's.
-    # The trace comes last, so that the log knows of it when a request has ended.
-    observers: list[Observer] = [HttpMetrics(exposition.registry), request_log]
+    observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
     inner = openapi.Guarded(app.build_middleware_stack())
-    edge = Edge(inner, served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
-    app.middleware_stack = edge
+    middleware = RequestMiddleware(inner, served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
+    app.middleware_stack = middleware
     return app
 
 

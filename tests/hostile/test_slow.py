@@ -32,7 +32,7 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
     """Have every bound much shorter than it is, and as many descriptors as there may be."""
     for where, name in (
         (protocol, "HEAD_MAX_S"),
-        (request_lifecycle, "BODY_WAIT_S"),
+        (request_lifecycle, "BODY_TIMEOUT_S"),
         (slow_readers, "RESPONSE_WAIT_S"),
         (server, "KEEP_ALIVE_S"),
     ):

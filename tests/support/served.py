@@ -12,7 +12,7 @@ from support.raw_http import Connection
 from support.scripted import Scripted
 from tableside.app import create_app
 from tableside.catalog.admission import InFlight
-from tableside.http.middleware import Edge
+from tableside.http.middleware import RequestMiddleware
 from tableside.server.server import Config, Place, Server
 from tableside.settings import validate
 
@@ -48,9 +48,9 @@ class Served:
 
     @property
     def in_flight(self) -> InFlight:
-        edge = self.app.middleware_stack
-        assert isinstance(edge, Edge)
-        return edge._in_flight
+        middleware = self.app.middleware_stack
+        assert isinstance(middleware, RequestMiddleware)
+        return middleware._in_flight
 
     @property
     def under_way(self) -> tuple[int, int, int]:

@@ -4,28 +4,28 @@ An ASGI application without sockets: `server` runs it, `app` puts it together. I
 `catalog`.
 """
 
-from .access_log import RequestLog
-from .allowed_hosts import Hosts
+from .access_log import AccessLog
+from .allowed_hosts import AllowedHosts
 from .console import Console
 from .endpoints import routes
 from .load_shedder import PROBES
-from .middleware import Edge, StartError
+from .middleware import RequestMiddleware, StartError
 from .request_context import Observer
-from .request_metrics import HttpMetrics
+from .request_metrics import RequestMetrics
 from .request_spans import RequestSpans
 from .responses import problem_response
 from .wire.problems import MethodNotAllowed, NotFound
 
 __all__ = [
     "PROBES",
+    "AccessLog",
+    "AllowedHosts",
     "Console",
-    "Edge",
-    "Hosts",
-    "HttpMetrics",
     "MethodNotAllowed",
     "NotFound",
     "Observer",
-    "RequestLog",
+    "RequestMetrics",
+    "RequestMiddleware",
     "RequestSpans",
     "StartError",
     "problem_response",

@@ -1,24 +1,20 @@
-"""A line in the log for each request that is worth one: what failed, what was slow, and a share of the others.
+"""The access log: one line for each failed request, each slow one, and a sample of the others.
 
-Of a request it says what `notes` hold, which is neither a key nor a value, and the route instead of the path.
+A line contains fields of the request's context and the route instead of the path, so never a key or a value.
 """
 
 import logging
 import random
 from collections.abc import Callable
 
-from starlette.types import Scope
-
 from ..core.errors import Overloaded
 from ..telemetry import REQUEST_LOGGER, Allowance, LogSettings
-from .request_context import Notes
-from .request_metrics import METHODS, NOBODY
-
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-"""Routes that are asked all the time, and told of only when they fail."""
+from .load_shedder import PROBES
+from .request_context import RequestContext
+from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
 
 LINES_PER_S_MAX = 20
-"""How many requests that failed are logged in a second; likewise of those that were slow, and of those shed."""
+"""The limit of log lines per second for failed requests; it applies separately to slow and to shed requests."""
 
 FAILED, SLOW, SHED, SERVED = "failed request", "slow request", "shed request", "request"
 
@@ -27,58 +23,58 @@ _LEVELS = {FAILED: logging.ERROR, SLOW: logging.WARNING, SHED: logging.WARNING, 
 log = logging.getLogger(REQUEST_LOGGER)
 
 
-class RequestLog:
-    """An observer that logs. `chance` is asked for a number below 1 for each request that need not be logged."""
+class AccessLog:
+    """An observer that logs requests.
+
+    `chance` returns a random number below 1; it decides whether a fast and successful request is in the sample.
+    """
 
     def __init__(self, settings: LogSettings, chance: Callable[[], float] = random.random) -> None:
         self._chance = chance
-        self._allowance = Allowance(LINES_PER_S_MAX, log)
+        self._line_limit = Allowance(LINES_PER_S_MAX, log)
         self.configure(settings)
 
     def configure(self, settings: LogSettings) -> None:
-        """Choose what is logged by these settings from now on."""
-        self._share = settings.requests
+        """Apply changed settings."""
+        self._sample_share = settings.requests
         self._slow_s = settings.slow_s
 
-    def began(self, scope: Scope, notes: Notes) -> None:
-        """Take note of nothing."""
-
-    def ended(self, scope: Scope, notes: Notes) -> None:
-        """Log the request, if it is to be logged."""
-        if notes.status < 500 and notes.seconds < self._slow_s:
-            if self._chance() < self._share and notes.route not in PROBES:
-                self._write(SERVED, notes)
-        elif (kind := self._kind(notes)) is not None and self._allowance.take(kind):
-            self._write(kind, notes)
+    def request_ended(self, context: RequestContext) -> None:
+        """Log the request if it failed, was slow, or is in the sample."""
+        if context.status < 500 and context.duration_s < self._slow_s:
+            if self._chance() < self._sample_share and context.route not in PROBES:
+                self._write(SERVED, context)
+        elif (kind := self._kind(context)) is not None and self._line_limit.take(kind):
+            self._write(kind, context)
 
     def close(self) -> None:
-        """Say what was left out last."""
-        self._allowance.renew()
+        """Log how many lines were suppressed last."""
+        self._line_limit.renew()
 
-    def _kind(self, notes: Notes) -> str | None:
-        """Return what to call a request that failed, or was slow; None where it is one of many that were shed."""
-        if notes.status < 500:
-            return None if notes.route in PROBES else SLOW
-        if notes.code != Overloaded.code:
+    def _kind(self, context: RequestContext) -> str | None:
+        """Return the event to log, None for a slow probe and for shed requests outside the sample."""
+        if context.status < 500:
+            return None if context.route in PROBES else SLOW
+        if context.code != Overloaded.code:
             return FAILED
-        return SHED if self._chance() < self._share else None
+        return SHED if self._chance() < self._sample_share else None
 
-    def _write(self, kind: str, notes: Notes) -> None:
-        log.log(_LEVELS[kind], kind, extra=_fields(notes))
+    def _write(self, kind: str, context: RequestContext) -> None:
+        log.log(_LEVELS[kind], kind, extra=_fields(context))
 
 
-def _fields(notes: Notes) -> dict[str, object]:
+def _fields(context: RequestContext) -> dict[str, object]:
     return {
-        "request_id": notes.request_id,
-        "method": notes.method if notes.method in METHODS else "other",
-        "route": notes.route or "other",
-        "table": notes.table,
-        "caller": notes.caller,
-        "operations": notes.operations,
-        "failed": notes.failed,
-        "status": notes.status or int(NOBODY),
-        "code": notes.code,
-        "duration_ms": round(notes.seconds * 1000, 3),
-        "bytes_in": notes.bytes_in,
-        "bytes_out": notes.bytes_out,
+        "request_id": context.request_id,
+        "method": context.method if context.method in METHODS else "other",
+        "route": context.route or "other",
+        "table": context.table,
+        "caller": context.caller,
+        "operations": context.operations,
+        "failed": context.failed,
+        "status": context.status or int(CLIENT_CLOSED_REQUEST),
+        "code": context.code,
+        "duration_ms": round(context.duration_s * 1000, 3),
+        "bytes_in": context.bytes_in,
+        "bytes_out": context.bytes_out,
     }

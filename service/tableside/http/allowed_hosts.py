@@ -1,8 +1,9 @@
-"""By which names the service is asked: a page whose own name was pointed here shows by another one.
+"""Validation of the `Host` header, as a protection against DNS rebinding.
 
-A browser lets a page read what comes from the page's own host, whatever machine that name stands for at the moment (DNS
-rebinding). Such a request names that host; one for an address, or for `localhost`, cannot be of such a page, and
-hardly one for a name without a dot, which nobody can register.
+A browser lets a page read responses from the page's own host, whichever machine the host's name resolves to at that
+moment. A request of a page whose name was pointed at this service has that name in `Host`. A host that is an IP
+address or `localhost` cannot belong to such a page, and hardly one without a dot, because such names cannot be
+registered.
 """
 
 import re
@@ -12,8 +13,8 @@ from starlette.types import Scope
 
 from ..core import TableError
 
-KNOWN_MAX = 1000
-"""How many values of `Host` are remembered as good."""
+ACCEPTED_MAX = 1000
+"""The number of accepted `Host` values that are cached."""
 
 _ADDRESS = re.compile(r"(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(%[0-9A-Za-z._~-]+)?\])(:\d*)?")
 _LOCAL = ("localhost", "*.localhost")
@@ -21,42 +22,46 @@ _WITHOUT_DOT = r"[A-Za-z0-9_-]+(:\d*)?"
 
 
 class Misdirected(TableError):
-    """The request is for a host that this service is not."""
+    """The `Host` header does not name this service."""
 
     code = "forbidden"
 
 
-class Hosts:
-    """The names of this service: any, if none is given; of a `local` one, then only those that no page can have."""
+class AllowedHosts:
+    """The host names of this service.
+
+    Without names, every host is allowed. With `local`, names without a dot are allowed in addition, and without names
+    only these, `localhost` and addresses are.
+    """
 
     def __init__(self, names: Iterable[str], *, local: bool = False) -> None:
         self._local = local
         self.change(names)
 
     def change(self, names: Iterable[str]) -> None:
-        """Have these names from now on."""
+        """Replace the names."""
         given = tuple(names)
         patterns = [*map(_pattern, (*given, *_LOCAL)), *([_WITHOUT_DOT] if self._local else [])]
         self._names = re.compile("|".join(patterns), re.IGNORECASE)
         self._any = not given and not self._local
-        self._known: set[bytes] = set()
+        self._accepted: set[bytes] = set()
 
     def check(self, scope: Scope) -> None:
-        """Raise Misdirected if a request names a host that is not this service, and not an address."""
+        """Raise Misdirected if `Host` is neither an allowed name nor an IP address."""
         if self._any:
             return
         for name, value in scope["headers"]:
-            if name == b"host" and value not in self._known and not self._is_ours(value):
+            if name == b"host" and value not in self._accepted and not self._allows(value):
                 raise Misdirected(
-                    "the service is not known by the name in Host; `hosts` in its configuration lists its names"
+                    "the Host header does not name this service; `hosts` in its configuration lists its names"
                 )
 
-    def _is_ours(self, value: bytes) -> bool:
+    def _allows(self, value: bytes) -> bool:
         text = value.decode("latin-1")
-        ours = _ADDRESS.fullmatch(text) or self._names.fullmatch(text)
-        if ours and len(self._known) < KNOWN_MAX:
-            self._known.add(value)
-        return bool(ours)
+        allowed = _ADDRESS.fullmatch(text) or self._names.fullmatch(text)
+        if allowed and len(self._accepted) < ACCEPTED_MAX:
+            self._accepted.add(value)
+        return bool(allowed)
 
 
 def _pattern(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The outermost layer: a request id, bounds on how much is in flight, and no fault that leaves as a bare traceback."""
+"""The outermost ASGI layer: request ids, authentication, admission, routing and error responses."""
 
 import asyncio
 import logging
@@ -17,10 +17,11 @@ from ..core import Internal, TableError
 from ..core.caller_context import CALLER
 from ..core.errors import Overloaded
 from . import server_scope
-from .allowed_hosts import Hosts
-from .load_shedder import PROBES, REQUEST_ID, Door, install
-from .request_context import CALLER_KEY, SCOPE_KEY, Notes, Observer
-from .request_lifecycle import Exchange
+from .allowed_hosts import AllowedHosts
+from .load_shedder import PROBES, REQUEST_ID, LoadShedder, install
+from .request_context import CALLER_KEY, SCOPE_KEY, Observer, RequestContext
+from .request_lifecycle import RequestLifecycle
+from .request_spans import RequestSpans
 from .responses import problem_response
 
 log = logging.getLogger(__name__)
@@ -29,16 +30,17 @@ _READS = frozenset({"GET", "HEAD"})
 
 
 class StartError(Exception):
-    """The service cannot start, for a reason that the message gives in one line."""
+    """The service cannot start, for an expected reason. The message states it in one line."""
 
 
-class Edge:
-    """Wraps the application; pure ASGI, since it runs for every request.
+class RequestMiddleware:
+    """Wraps the application. It is pure ASGI, because it runs for every request.
 
-    It hands requests to the service's own routes itself. What those do not take (the documentation pages, and paths
-    and methods to refuse) goes through the framework's other layers, which would cost more than a whole operation.
+    It dispatches requests to the service's own routes itself. All other requests (documentation pages, unknown paths
+    and methods) go through FastAPI's own layers, which take longer than a whole operation.
 
-    Of a body's declared length no more counts as being in flight than `body_bytes_max`: what is longer is refused.
+    The declared length of a body counts as in flight only up to `body_bytes_max`, because longer bodies are rejected.
+    `spans` traces requests if it is set.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Edge:
         routes: Sequence[Route],
         in_flight: InFlight,
         auth: Auth,
-        hosts: Hosts,
+        hosts: AllowedHosts,
         observers: Sequence[Observer] = (),
         *,
         body_bytes_max: int = 16 * 2**20,
@@ -55,112 +57,114 @@ class Edge:
         self._app = app
         self._routes = [(route.path_regex.match, route.methods or (), route) for route in routes]
         self._in_flight = in_flight
-        self._door = Door(in_flight)
+        self._load_shedder = LoadShedder(in_flight)
         self._auth = auth
         self._hosts = hosts
         self._observers = observers
+        self.spans: RequestSpans | None = None
         self.body_bytes_max = body_bytes_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or shed it; answer what goes wrong as a problem."""
+        """Process a request, and report it to the observers when it has ended."""
         if scope["type"] != "http":
-            install(scope, self._door)
-            await self._app(scope, receive, _without_traceback(send))
+            install(scope, self._load_shedder)
+            await self._app(scope, receive, _with_short_startup_errors(send))
             return
-        request_id, declared = _head(scope)
+        request_id, declared_bytes = _read_head(scope)
         method = scope["method"]
-        notes = scope[SCOPE_KEY] = Notes(request_id, method, reads=method in _READS)
-        for observer in self._observers:
-            observer.began(scope, notes)
-        exchange = Exchange(notes, receive, send, self._in_flight)
+        context = scope[SCOPE_KEY] = RequestContext(request_id, method, reads=method in _READS)
+        if self.spans is not None:
+            self.spans.start(scope, context)
+        lifecycle = RequestLifecycle(context, receive, send, self._in_flight)
         try:
-            if server_scope.on_disconnect(scope, exchange.left):
-                await self._answered(scope, exchange, min(declared, self.body_bytes_max))
+            if server_scope.on_disconnect(scope, lifecycle.on_disconnect):
+                await self._process(scope, lifecycle, min(declared_bytes, self.body_bytes_max))
         finally:
             server_scope.clear(scope)
-            exchange.leave()
-            notes.seconds = time.perf_counter() - notes.started
+            lifecycle.leave()
+            context.duration_s = time.perf_counter() - context.started_at
             for observer in self._observers:
-                observer.ended(scope, notes)
+                observer.request_ended(context)
+            if self.spans is not None:  # The span ends last, because log lines contain the current span.
+                self.spans.end(scope, context)
 
-    async def _answered(self, scope: Scope, exchange: Exchange, declared: int) -> None:
-        notes = exchange.notes
+    async def _process(self, scope: Scope, lifecycle: RequestLifecycle, declared_bytes: int) -> None:
+        context = lifecycle.context
         try:
             self._hosts.check(scope)
-            # Before the bounds on what is in flight: who has no token takes no place from those who have one.
+            # Authentication precedes admission, so that clients without a token do not occupy slots.
             caller = self._auth.admit(scope)
-            _note_caller(scope, notes, caller if isinstance(caller, Caller) else await caller)
-            app = self._asked(scope, notes)
-            if scope["path"] in PROBES:
-                await app(scope, exchange.receive, exchange.send)
-                return
-            exchange.enter(declared)
-            await app(scope, exchange.receive, exchange.send)
+            _set_caller(scope, context, caller if isinstance(caller, Caller) else await caller)
+            endpoint = self._endpoint(scope, context)
+            if scope["path"] not in PROBES:
+                lifecycle.enter(declared_bytes)
+            await endpoint(scope, lifecycle.receive, lifecycle.send)
         except ClientDisconnect:
-            return  # There is nobody to answer, and nothing was attempted.
+            return  # The client has gone, and no operation was attempted.
         except asyncio.CancelledError:
-            if exchange.cancelled_as_left() or notes.status:
+            if lifecycle.absorb_cancellation() or context.status:
                 return
-            await _refusal(_stopped(notes), notes)(scope, exchange.receive, exchange.send)
+            await _error_response(_shutdown_error(context), context)(scope, lifecycle.receive, lifecycle.send)
         except Exception as error:
-            if notes.status:
+            if context.status:
                 raise
-            exchange.leave()
-            await _refusal(error, notes)(scope, exchange.receive, exchange.send)
+            lifecycle.leave()
+            await _error_response(error, context)(scope, lifecycle.receive, lifecycle.send)
 
-    def _asked(self, scope: Scope, notes: Notes) -> ASGIApp:
-        """Return who answers a request. A route's own way to say so takes three times as long."""
+    def _endpoint(self, scope: Scope, context: RequestContext) -> ASGIApp:
+        """Return the application for a request. Starlette's `Route.matches` takes three times as long."""
         path, method = scope["path"], scope["method"]
         for match, methods, route in self._routes:
             if method in methods and (found := match(path)) is not None:
-                notes.route = route.path
+                context.route = route.path
                 scope["path_params"] = found.groupdict()
                 return route.app
         return self._app
 
 
-def _note_caller(scope: Scope, notes: Notes, caller: Caller) -> None:
-    """Pass the caller on to the endpoint, the log and the rate limits. Raise Forbidden for metrics without `admin`."""
+def _set_caller(scope: Scope, context: RequestContext, caller: Caller) -> None:
+    """Set the caller for the endpoint, the log and the rate limits. Raise Forbidden for metrics without `admin`."""
     scope[CALLER_KEY] = caller
     if not caller.name:
         return
-    notes.caller = caller.name
+    context.caller = caller.name
     CALLER.set(caller.name)
     if scope["path"] == "/metrics" and not caller.admin:
-        raise Forbidden(f"the metrics are for admins, and the caller {caller.name!r} is none")
+        raise Forbidden(f"the metrics require an admin, and the caller {caller.name!r} is not an admin")
 
 
-def _without_traceback(send: Send) -> Send:
-    """Say in one line why the service does not start, where that is expected trouble."""
+def _with_short_startup_errors(send: Send) -> Send:
+    """Return a `send` that reduces the traceback of a StartError to its message."""
 
     async def send_short(message: Message) -> None:
         if message["type"] == "lifespan.startup.failed":
             lines = str(message.get("message", "")).splitlines() or [""]
-            _, expected, why = lines[-1].partition(f"{StartError.__name__}: ")
-            message = {**message, "message": f"cannot start: {why}"} if expected else message
+            _, expected, reason = lines[-1].partition(f"{StartError.__name__}: ")
+            message = {**message, "message": f"cannot start: {reason}"} if expected else message
         await send(message)
 
     return send_short
 
 
-def _refusal(error: Exception, notes: Notes) -> Response:
+def _error_response(error: Exception, context: RequestContext) -> Response:
     if isinstance(error, TableError):
         return problem_response(error)
-    log.error("request %s %s failed", notes.method, notes.request_id, exc_info=error)
-    return problem_response(Internal("a fault of the service; its log has what happened", applied="unknown"))
+    log.error("request %s %s failed", context.method, context.request_id, exc_info=error)
+    return problem_response(Internal("internal error: the log of the service has the details", applied="unknown"))
 
 
-def _stopped(notes: Notes) -> TableError:
-    """Return what is said of a request that was cancelled, which only the end of the service does."""
-    return Overloaded("the service stopped before this was finished", applied="no" if notes.reads else "unknown")
+def _shutdown_error(context: RequestContext) -> TableError:
+    """Return the error for a request that the shutdown of the service has cancelled."""
+    return Overloaded("the service stopped before this was finished", applied="no" if context.reads else "unknown")
 
 
-def _head(scope: Scope) -> tuple[str, int]:
-    """Return the request's id, made if it has none, and how many bytes its body has, 0 if that is not said."""
-    request_id, declared = "", 0
+def _read_head(scope: Scope) -> tuple[str, int]:
+    """Return the request's id, generated if it has none, and the declared length of its body, 0 if it has none."""
+    request_id, declared_bytes = "", 0
     for name, value in scope["headers"]:
         if name == b"content-length":
-            declared = int(value)  # the server refuses what is no number
+            declared_bytes = int(value)  # The server has rejected invalid numbers.
         elif name == b"x-request-id" and REQUEST_ID.fullmatch(value):
             request_id = value.decode()
-    return request_id or f"{random.getrandbits(128):032x}", declared  # it tells requests apart, and guards nothing
+    # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
+    return request_id or f"{random.getrandbits(128):032x}", declared_bytes

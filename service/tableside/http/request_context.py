@@ -1,4 +1,4 @@
-"""What is noted of a request while it is served, for its log line, trace and metrics; never a key or a value."""
+"""The facts of one request that its log line, span and metrics show; they never include a key or a value."""
 
 import time
 from typing import Protocol
@@ -9,21 +9,23 @@ from starlette.types import Scope
 from ..auth import Caller
 
 SCOPE_KEY = "tableside"
-"""Where in the ASGI scope a request's notes are."""
+"""The key of the request's context in the ASGI scope."""
 
 CALLER_KEY = "tableside.caller"
-"""Where in the ASGI scope a request's caller is."""
+"""The key of the request's caller in the ASGI scope."""
 
 
-class Notes(msgspec.Struct):
-    """One request. `seconds` and what came of it are known when it has ended; `status` 0 is that nobody was left to
-    answer. `route` is the path as it is declared, with `{table}` and `{key:path}`, and empty where there is none.
-    `reads` says that it changes nothing, so that it need not be finished for nobody.
+class RequestContext(msgspec.Struct):
+    """One request. Its fields are filled in while the service processes it.
+
+    `route` is the declared path, with `{table}` and `{key:path}`, or empty if no route matches. `status` is 0 if the
+    client disconnected before the response. `reads` is true if the request changes nothing, so that the service may
+    abandon it when the client disconnects. `duration_s` is set at the end.
     """
 
     request_id: str
     method: str
-    started: float = msgspec.field(default_factory=time.perf_counter)
+    started_at: float = msgspec.field(default_factory=time.perf_counter)
     route: str = ""
     table: str | None = None
     caller: str | None = None
@@ -34,28 +36,24 @@ class Notes(msgspec.Struct):
     bytes_in: int = 0
     bytes_out: int = 0
     reads: bool = False
-    seconds: float = 0.0
+    duration_s: float = 0.0
 
 
 class Observer(Protocol):
-    """Who is told of every request when it begins and when it has ended, in the task that serves it."""
+    """Receives every request when it has ended, in the task that served it."""
 
-    def began(self, scope: Scope, notes: Notes) -> None:
-        """Take note that a request begins; of the notes, those that come first are known."""
-        ...
-
-    def ended(self, scope: Scope, notes: Notes) -> None:
-        """Take note that it has ended."""
+    def request_ended(self, context: RequestContext) -> None:
+        """Process a finished request."""
         ...
 
 
-def notes(scope: Scope) -> Notes:
-    """Return the notes of a request."""
-    found: Notes = scope[SCOPE_KEY]
-    return found
+def context_of(scope: Scope) -> RequestContext:
+    """Return the context of a request."""
+    context: RequestContext = scope[SCOPE_KEY]
+    return context
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Return the caller of a request that was admitted."""
-    found: Caller = scope[CALLER_KEY]
-    return found
+    """Return the caller of an authenticated request."""
+    caller: Caller = scope[CALLER_KEY]
+    return caller

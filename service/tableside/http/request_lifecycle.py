@@ -1,6 +1,7 @@
-"""One request and its answer as they pass the edge: noted, their bytes held, and given up when nobody waits any more.
+"""The reception of one request and the sending of its response: timeouts, admission and disconnects.
 
-Knows nothing of routes or of what is asked.
+It reserves the request's share of the in-flight limits, times out slow bodies, and cancels reads whose client has
+disconnected.
 """
 
 import asyncio
@@ -10,114 +11,118 @@ from starlette.types import Message, Receive, Send
 
 from ..catalog import InFlight, Reservation
 from ..core import DeadlineExceeded
-from .request_context import Notes
+from .request_context import RequestContext
 
-BODY_WAIT_S = 30.0
-"""How long a body may take to come, beside a second for each `BYTES_PER_S_MIN` that have."""
+BODY_TIMEOUT_S = 30.0
+"""The timeout of a body, plus one second for each `BODY_BYTES_PER_S_MIN` that have arrived."""
 
-BYTES_PER_S_MIN = 1024
+BODY_BYTES_PER_S_MIN = 1024
 
-PROMPT_S = 1.0
-"""How long a request counts as in flight whose body comes: one that takes longer takes no place from others.
+SLOW_AFTER_S = 1.0
+"""The time after which an incomplete body is slow and its request no longer occupies a slot.
 
-Of such a body counts only what has come, and the request again when it is complete.
+Only the bytes of a slow body that have arrived count as in flight. The request needs a slot again when the body is
+complete.
 """
 
 
-class Exchange:
-    """What is received and sent for one request; it belongs to the task that it is made in."""
+class RequestLifecycle:
+    """Wraps `receive` and `send` of one request. Create it in the task that serves the request."""
 
     __slots__ = (
-        *("_aside", "_began_at", "_body", "_gone", "_late", "_operations", "_place", "_receive", "_send", "_task"),
-        *("_timer", "notes"),
+        *("_body_bytes", "_body_started_at", "_disconnected", "_operations", "_receive", "_request_slot", "_send"),
+        *("_slow", "_task", "_timed_out", "_timer", "context"),
     )
 
-    def __init__(self, notes: Notes, receive: Receive, send: Send, in_flight: InFlight) -> None:
-        self.notes = notes
-        self._place = Reservation(in_flight.requests)
-        self._body = Reservation(in_flight.bytes)
+    def __init__(self, context: RequestContext, receive: Receive, send: Send, in_flight: InFlight) -> None:
+        self.context = context
+        self._request_slot = Reservation(in_flight.requests)
+        self._body_bytes = Reservation(in_flight.bytes)
         self._operations = in_flight.operations
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
         self._timer: asyncio.TimerHandle | None = None
-        self._began_at: float | None = None
-        self._aside = False
-        self._gone = False
-        self._late = False
+        self._body_started_at: float | None = None
+        self._slow = False
+        self._disconnected = False
+        self._timed_out = False
 
     def enter(self, declared_bytes: int) -> None:
-        """Count as in flight, with a body as long as was said. Raise Overloaded if that would be too much."""
-        self._place.grow_to(1)
-        self._body.grow_to(declared_bytes)
+        """Count the request and the declared length of its body as in flight. Raise Overloaded above the limits."""
+        self._request_slot.grow_to(1)
+        self._body_bytes.grow_to(declared_bytes)
 
     def leave(self) -> None:
-        """Count no more."""
-        self._place.leave()
-        self._body.leave()
+        """Stop counting the request and its body as in flight."""
+        self._request_slot.leave()
+        self._body_bytes.leave()
 
     async def receive(self) -> Message:
-        """Receive a part of the body. Raise Overloaded if that is too much, DeadlineExceeded if it is too slow."""
+        """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
         assert self._task is not None
-        self._wait()
+        self._start_timer()
         try:
             message = await self._receive()
         except asyncio.CancelledError:
-            if not self._late:
+            if not self._timed_out:
                 raise
             self._task.uncancel()
-            raise DeadlineExceeded(f"the body did not come within {BODY_WAIT_S:g} s, and too slowly") from None
+            raise DeadlineExceeded(f"the body did not come within {BODY_TIMEOUT_S:g} s, and too slowly") from None
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-        self.notes.bytes_in += len(message.get("body", b""))
-        self._body.grow_to(self.notes.bytes_in)
+        self.context.bytes_in += len(message.get("body", b""))
+        self._body_bytes.grow_to(self.context.bytes_in)
         if not message.get("more_body"):
-            if self._aside:
-                self._place.grow_to(1)
-            self._operations.check()  # again: what is refused later has been decoded for nothing
+            if self._slow:
+                self._request_slot.grow_to(1)
+            self._operations.check()  # Check again now, because a later rejection would waste the decoding.
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Send a part of the answer. It is the server's own coroutine that is returned: one less for each part."""
-        notes = self.notes
+        """Send a part of the response.
+
+        Returns the server's own coroutine, which saves one coroutine for each part.
+        """
+        context = self.context
         if message["type"] == "http.response.start":
-            notes.status = message["status"]
-            message["headers"].append((b"x-request-id", notes.request_id.encode()))
+            context.status = message["status"]
+            message["headers"].append((b"x-request-id", context.request_id.encode()))
         else:
-            notes.bytes_out += len(message.get("body", b""))
+            context.bytes_out += len(message.get("body", b""))
             self.leave()  # What remains is to wait until the client has read the response.
         return self._send(message)
 
-    def left(self) -> None:
-        """Give up what nobody waits for any more, if it only reads; a write is finished."""
-        if self.notes.reads and self._task is not None:
-            self._gone = True
+    def on_disconnect(self) -> None:
+        """Cancel the request if it only reads. A write continues to its end."""
+        if self.context.reads and self._task is not None:
+            self._disconnected = True
             self._task.cancel()
 
-    def cancelled_as_left(self) -> bool:
-        """Say of a cancellation whether that was it, and that it ends here in any case."""
+    def absorb_cancellation(self) -> bool:
+        """Mark the task as not cancelled any more. Return whether a disconnect had caused the cancellation."""
         if self._task is not None:
             self._task.uncancel()
-        return self._gone
+        return self._disconnected
 
-    def _wait(self) -> None:
-        # asyncio.timeout would do as well, at three times the cost, and every request with a body pays.
+    def _start_timer(self) -> None:
+        # asyncio.timeout costs three times as much, and every request with a body pays for it.
         assert self._task is not None
         loop = self._task.get_loop()
-        if self._began_at is None:
-            self._began_at = loop.time()
-        wait_s = BODY_WAIT_S + self.notes.bytes_in / BYTES_PER_S_MIN if self._aside else PROMPT_S
-        self._timer = loop.call_at(self._began_at + wait_s, self._lose_patience)
+        if self._body_started_at is None:
+            self._body_started_at = loop.time()
+        timeout_s = BODY_TIMEOUT_S + self.context.bytes_in / BODY_BYTES_PER_S_MIN if self._slow else SLOW_AFTER_S
+        self._timer = loop.call_at(self._body_started_at + timeout_s, self._on_body_timeout)
 
-    def _lose_patience(self) -> None:
-        """Let others go before it at first, then give it up."""
-        if not self._aside:
-            self._aside = True
-            self._place.leave()
-            self._body.shrink_to(self.notes.bytes_in)
-            self._wait()
+    def _on_body_timeout(self) -> None:
+        """Free the request's slot at the first timeout, and cancel the request at the second."""
+        if not self._slow:
+            self._slow = True
+            self._request_slot.leave()
+            self._body_bytes.shrink_to(self.context.bytes_in)
+            self._start_timer()
             return
-        self._late = True
+        self._timed_out = True
         if self._task is not None:
             self._task.cancel()

@@ -1,62 +1,58 @@
-"""Counts requests and bytes, and times requests, by route; never by path."""
+"""Metrics of requests by route, method and status: counts, durations and bytes."""
 
 from prometheus_client import CollectorRegistry
-from starlette.types import Scope
 
 from ..catalog import BUCKETS_S
 from ..telemetry import Counter, Histogram
-from .request_context import Notes
+from .request_context import RequestContext
 
-NOBODY = "499"
-"""As a status: the caller hung up before the answer."""
+CLIENT_CLOSED_REQUEST = "499"
+"""The status of a request whose client disconnected before the response, as in nginx."""
 
 METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
 
 
-class HttpMetrics:
-    """An observer that counts."""
+class RequestMetrics:
+    """An observer that counts and times requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "tableside_http_requests",
-            "Requests by route, method and status; 499 is that the caller hung up before the answer.",
+            "Requests by route, method and status; 499 means that the client disconnected before the response.",
             ("route", "method", "status"),
             registry=registry,
         )
         self._seconds = Histogram(
             "tableside_http_request_duration_seconds",
-            "Time from the head of a request to the end of its answer.",
+            "Time from the head of a request to the end of its response.",
             ("route", "method"),
             buckets=BUCKETS_S,
             registry=registry,
         )
         self._bytes_in = Counter(
-            "tableside_http_request_bytes", "Bytes of requests' bodies.", ("route",), registry=registry
+            "tableside_http_request_bytes", "Bytes of request bodies.", ("route",), registry=registry
         )
         self._bytes_out = Counter(
-            "tableside_http_response_bytes", "Bytes of answers' bodies.", ("route",), registry=registry
+            "tableside_http_response_bytes", "Bytes of response bodies.", ("route",), registry=registry
         )
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram, Counter, Counter]] = {}
 
-    def began(self, scope: Scope, notes: Notes) -> None:
-        """Take note of nothing."""
-
-    def ended(self, scope: Scope, notes: Notes) -> None:
+    def request_ended(self, context: RequestContext) -> None:
         """Count the request."""
-        requests, seconds, bytes_in, bytes_out = self._child(notes)
+        requests, seconds, bytes_in, bytes_out = self._child(context)
         requests.inc()
-        seconds.observe(notes.seconds)
-        if notes.bytes_in:
-            bytes_in.inc(notes.bytes_in)
-        if notes.bytes_out:
-            bytes_out.inc(notes.bytes_out)
+        seconds.observe(context.duration_s)
+        if context.bytes_in:
+            bytes_in.inc(context.bytes_in)
+        if context.bytes_out:
+            bytes_out.inc(context.bytes_out)
 
-    def _child(self, notes: Notes) -> tuple[Counter, Histogram, Counter, Counter]:
-        # Looking a child up by its labels costs more than counting.
-        method = notes.method if notes.method in METHODS else "other"
-        if (child := self._children.get((notes.route, method, notes.status))) is None:
-            route, status = notes.route or "other", str(notes.status) if notes.status else NOBODY
-            child = self._children[notes.route, method, notes.status] = (
+    def _child(self, context: RequestContext) -> tuple[Counter, Histogram, Counter, Counter]:
+        # Finding a child by its labels costs more than counting.
+        method = context.method if context.method in METHODS else "other"
+        if (child := self._children.get((context.route, method, context.status))) is None:
+            route, status = context.route or "other", str(context.status) if context.status else CLIENT_CLOSED_REQUEST
+            child = self._children[context.route, method, context.status] = (
                 self._requests.labels(route, method, status),
                 self._seconds.labels(route, method),
                 self._bytes_in.labels(route),

@@ -1,7 +1,7 @@
-"""A span for each request that is traced, which continues the trace of its caller; current while it is served.
+"""Spans of requests, which continue the trace of the client.
 
-Its attributes are those of OpenTelemetry's conventions for HTTP, and what `notes` hold. The path and the query are
-left out, which hold keys. Probes have none.
+A span is current while the service processes its request. Its attributes follow OpenTelemetry's conventions for HTTP
+and the request's context. They exclude the path and the query, which contain keys. Probes have no span.
 """
 
 import random
@@ -15,22 +15,22 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import Scope
 
 from ..telemetry import Attribute, TraceSettings
-from .access_log import PROBES
-from .request_context import Notes
-from .request_metrics import METHODS, NOBODY
+from .load_shedder import PROBES
+from .request_context import RequestContext
+from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
 
 SCOPE_KEY = "tableside.span"
-"""Where in the ASGI scope a request's span is, and what was current before."""
+"""The key in the ASGI scope of the request's span and the token that restores the previous context."""
 
 _PARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 
 
 class RequestSpans:
-    """An observer that begins a span with a request, and ends it with it.
+    """Starts and ends the span of each sampled request.
 
-    A caller's trace is sampled where the caller says so. Of the others a share is: that is decided here and not by the
-    SDK, for which a request that is not traced is already a span that costs several times as much. `chance` is asked
-    for a number below 1.
+    If the request has a `traceparent`, its sampling flag decides. Otherwise a share of the requests is sampled. This
+    class decides that instead of the SDK, because the SDK creates a span for unsampled requests too, which costs
+    several times as much. `chance` returns a random number below 1.
     """
 
     def __init__(self, tracer: Tracer, settings: TraceSettings, chance: Callable[[], float] = random.random) -> None:
@@ -40,63 +40,63 @@ class RequestSpans:
         self.configure(settings)
 
     def configure(self, settings: TraceSettings) -> None:
-        """Sample such a share from now on; where traces go stays as it is."""
-        self._share = settings.sample
+        """Change the sampled share. The destination of traces does not change."""
+        self._sample_share = settings.sample
 
-    def began(self, scope: Scope, notes: Notes) -> None:
-        """Begin the span, if there is to be one, and make it current in this task."""
-        context = None if scope["path"] in PROBES else self._sampled(scope["headers"])
+    def start(self, scope: Scope, request: RequestContext) -> None:
+        """Start a span if the request is sampled, and make it current in this task."""
+        context = None if scope["path"] in PROBES else self._context(scope["headers"])
         if context is not None:
-            method = notes.method if notes.method in METHODS else "HTTP"
+            method = request.method if request.method in METHODS else "HTTP"
             span = self._tracer.start_span(method, context, SpanKind.SERVER)
             scope[SCOPE_KEY] = span, contexts.attach(set_span_in_context(span, context))
         elif contexts.get_current():
-            # The task began within that of the request before it on the connection, whose span is none of this one's.
+            # The task inherited the context of the previous request on the connection, so replace it.
             scope[SCOPE_KEY] = None, contexts.attach(Context())
 
-    def ended(self, scope: Scope, notes: Notes) -> None:
-        """End the span with what became of the request."""
+    def end(self, scope: Scope, request: RequestContext) -> None:
+        """End the span with the attributes and the status of the finished request."""
         if SCOPE_KEY not in scope:
             return
         span, token = scope.pop(SCOPE_KEY)
         contexts.detach(token)
         if span is not None:
-            if notes.route:
-                span.update_name(f"{notes.method} {notes.route}")
-            span.set_attributes(_attributes(scope, notes))
-            if notes.status >= 500:
+            if request.route:
+                span.update_name(f"{request.method} {request.route}")
+            span.set_attributes(_attributes(scope, request))
+            if request.status >= 500:
                 span.set_status(Status(StatusCode.ERROR))
             span.end()
 
-    def _sampled(self, headers: Sequence[tuple[bytes, bytes]]) -> Context | None:
-        """Return the context that the span continues, empty if it begins a trace; None if there is to be no span."""
+    def _context(self, headers: Sequence[tuple[bytes, bytes]]) -> Context | None:
+        """Return the parent context of the span, empty for a new trace, or None if the request is not sampled."""
         for name, value in headers:
             if name == b"traceparent" and (parent := _PARENT.fullmatch(value)) is not None:
-                return self._continued(headers, value) if int(parent[1], 16) & 1 else None
-        return Context() if self._chance() < self._share else None
+                return self._parent_context(headers, value) if int(parent[1], 16) & 1 else None
+        return Context() if self._chance() < self._sample_share else None
 
-    def _continued(self, headers: Sequence[tuple[bytes, bytes]], parent: bytes) -> Context:
+    def _parent_context(self, headers: Sequence[tuple[bytes, bytes]], parent: bytes) -> Context:
         state = b",".join(value for name, value in headers if name == b"tracestate")
         carrier = {"traceparent": parent.decode(), "tracestate": state.decode("latin-1")}
         return self._propagator.extract(carrier, Context())
 
 
-def _attributes(scope: Scope, notes: Notes) -> dict[str, Attribute]:
+def _attributes(scope: Scope, request: RequestContext) -> dict[str, Attribute]:
     attributes: dict[str, Attribute] = {
-        "http.request.method": notes.method if notes.method in METHODS else "_OTHER",
+        "http.request.method": request.method if request.method in METHODS else "_OTHER",
         "url.scheme": scope["scheme"],
         "network.protocol.version": scope["http_version"],
-        "tableside.operations": notes.operations,
-        "tableside.failed": notes.failed,
+        "tableside.operations": request.operations,
+        "tableside.failed": request.failed,
     }
     if scope.get("server") and scope["server"][1] is not None:
         attributes["server.address"], attributes["server.port"] = scope["server"]
-    if notes.route:
-        attributes["http.route"] = notes.route
-    if notes.table is not None:
-        attributes["tableside.table"] = notes.table
-    if notes.status:
-        attributes["http.response.status_code"] = notes.status
-    if notes.status >= 400 or not notes.status:
-        attributes["error.type"] = notes.code or str(notes.status or NOBODY)
+    if request.route:
+        attributes["http.route"] = request.route
+    if request.table is not None:
+        attributes["tableside.table"] = request.table
+    if request.status:
+        attributes["http.response.status_code"] = request.status
+    if request.status >= 400 or not request.status:
+        attributes["error.type"] = request.code or str(request.status or CLIENT_CLOSED_REQUEST)
     return attributes

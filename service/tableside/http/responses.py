@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..auth import Unauthenticated
 from ..core import TableError
-from .request_context import notes
+from .request_context import context_of
 from .wire import json_batch, problems
 from .wire.answers import Answer, rfc3339
 
@@ -81,5 +81,5 @@ class ProblemResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        notes(scope).code = self._code
+        context_of(scope).code = self._code
         await super().__call__(scope, receive, send)

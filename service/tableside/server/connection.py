@@ -57,7 +57,7 @@ class Protocol(HttpToolsProtocol):
     _joiner: HeadJoiner
     _last_response: bytes | None = None
     _late_at: float | None = None
-    _load_shedder: load_shedder.Door | None = None
+    _load_shedder: load_shedder.LoadShedder | None = None
     _waits_for_reader = False
 
     def __init__(
@@ -158,7 +158,7 @@ class Protocol(HttpToolsProtocol):
             raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
         self._late_at = None
         if self._load_shedder is not None and not self._busy:
-            body = self._load_shedder.refusal(self.url)
+            body = self._load_shedder.rejection(self.url)
             if body is not None:
                 self._shed(body)
                 return

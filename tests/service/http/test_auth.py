@@ -17,7 +17,6 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient, Response
-from starlette.types import Scope
 
 from service.http.asking import ARROW, Asking, check_problem, check_refused, fresh, statuses
 from support.running import Service, running
@@ -26,7 +25,7 @@ from tableside.catalog.table import Table
 from tableside.core.caller_context import CALLER
 from tableside.core.operations import Operation, Outcome
 from tableside.core.store import Policy, Store
-from tableside.http.request_context import Notes
+from tableside.http.request_context import RequestContext
 from tableside.settings import validate
 
 pytestmark = pytest.mark.server
@@ -476,16 +475,13 @@ class Asked(Policy):
 
 
 class Noted:
-    """An observer that keeps what was noted of each request."""
+    """An observer that keeps the context of each request."""
 
     def __init__(self) -> None:
-        self.notes: list[Notes] = []
+        self.requests: list[RequestContext] = []
 
-    def began(self, scope: Scope, notes: Notes) -> None:
-        pass
-
-    def ended(self, scope: Scope, notes: Notes) -> None:
-        self.notes.append(notes)
+    def request_ended(self, context: RequestContext) -> None:
+        self.requests.append(context)
 
 
 class Site:
@@ -497,7 +493,7 @@ class Site:
         self.store = Asked(entry.table._store)
         entry.table = Table(self.store)
         self.noted = Noted()
-        app.middleware_stack._observers = [self.noted]  # type: ignore[union-attr]  # the edge's
+        app.middleware_stack._observers = [self.noted]  # type: ignore[union-attr]  # of RequestMiddleware
 
     async def ask(self, name: str | None, method: str = "GET", path: str = RECORD, **options: Any) -> Response:
         return await self.client.request(method, path, headers=bearer(name) if name else {}, **options)
@@ -521,7 +517,7 @@ async def test_the_callers_name_is_noted_and_known_wherever_the_request_is_serve
         await asyncio.create_task(running.ask(None, path="/livez"))
         await asyncio.create_task(running.ask("none"))
     assert running.store.callers == [("all", "all"), ("reader", "reader"), ("p", "writer")]
-    assert [(one.caller, one.status, one.code) for one in running.noted.notes] == [
+    assert [(one.caller, one.status, one.code) for one in running.noted.requests] == [
         ("all", 404, "record_not_found"),
         ("reader", 404, "record_not_found"),
         ("writer", 200, None),
@@ -529,7 +525,7 @@ async def test_the_callers_name_is_noted_and_known_wherever_the_request_is_serve
         (None, 200, None),
         ("none", 403, "forbidden"),
     ]
-    assert running.noted.notes[2].failed == 1
+    assert running.noted.requests[2].failed == 1
 
 
 async def test_without_auth_anybody_may_do_everything_and_has_no_name() -> None:
@@ -539,7 +535,7 @@ async def test_without_auth_anybody_may_do_everything_and_has_no_name() -> None:
             assert (await asyncio.create_task(running.ask(name))).json() == {"n": 1}
         assert (await running.ask(None, path="/metrics")).status_code == 200
     assert {caller for _, caller in running.store.callers} == {""}
-    assert {one.caller for one in running.noted.notes} == {None}
+    assert {one.caller for one in running.noted.requests} == {None}
 
 
 async def test_metrics_are_open_unless_the_configuration_says_otherwise() -> None:

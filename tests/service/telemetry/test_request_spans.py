@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, get_current_span
 
-from tableside.http.request_context import Notes
+from tableside.http.request_context import RequestContext
 from tableside.http.request_spans import RequestSpans
 from tableside.telemetry import TraceSettings
 
@@ -45,12 +45,12 @@ class Watch:
     def serve(self, *headers: tuple[bytes, bytes], path: str = "/v1/tables/t/records/marked", **notes: Any) -> bool:
         """Serve a request, and say whether a span was current."""
         scope = {"path": path, "headers": headers, "scheme": "https", "http_version": "1.1", "server": ("::1", 443)}
-        noted = Notes("r", notes.pop("method", "GET"))
-        self.observer.began(scope, noted)
+        noted = RequestContext("r", notes.pop("method", "GET"))
+        self.observer.start(scope, noted)
         current = get_current_span().is_recording()
         for name, value in {"route": ROUTE, "status": 200, **notes}.items():
             setattr(noted, name, value)
-        self.observer.ended(scope, noted)
+        self.observer.end(scope, noted)
         return current
 
 
@@ -171,8 +171,8 @@ def test_a_request_that_begins_within_another_on_its_connection_is_none_of_its()
         "scheme": "http",
         "http_version": "1.1",
     }
-    first = Notes("r", "GET")
-    watch.observer.began(scope, first)
+    first = RequestContext("r", "GET")
+    watch.observer.start(scope, first)
     before = get_current_span()
     assert before.is_recording()
     assert not watch.serve()
@@ -180,6 +180,6 @@ def test_a_request_that_begins_within_another_on_its_connection_is_none_of_its()
     watch.observer.configure(TraceSettings(sample=1))
     assert watch.serve()
     assert get_current_span() is before
-    watch.observer.ended(scope, first)
+    watch.observer.end(scope, first)
     inner, _ = watch.spans
     assert inner.parent is None

@@ -11,24 +11,21 @@ import pytest
 
 from service.telemetry.lines import Lines, logged
 from support.virtual_time import in_virtual_time
-from tableside.http.access_log import LINES_PER_S_MAX, RequestLog
-from tableside.http.request_context import Notes
+from tableside.http.access_log import LINES_PER_S_MAX, AccessLog
+from tableside.http.request_context import RequestContext
 from tableside.telemetry import LogSettings
 
 ROUTE = "/v1/tables/{table}/records/{key:path}"
-PATH = "/v1/tables/t/records/marked-key"
 
 
-def request_log(chance: Callable[[], float] = lambda: 0.5, **settings: Any) -> RequestLog:
-    return RequestLog(LogSettings(**settings), chance)
+def request_log(chance: Callable[[], float] = lambda: 0.5, **settings: Any) -> AccessLog:
+    return AccessLog(LogSettings(**settings), chance)
 
 
-def serve(log: RequestLog, **notes: Any) -> None:
-    usual: dict[str, Any] = {"request_id": "r", "method": "GET", "route": ROUTE, "status": 200, "seconds": 0.001}
-    noted = Notes(**usual | notes)
-    scope = {"type": "http", "path": PATH, "query_string": b"marked-key", "headers": []}
-    log.began(scope, noted)
-    log.ended(scope, noted)
+def serve(log: AccessLog, **notes: Any) -> None:
+    usual: dict[str, Any] = {"request_id": "r", "method": "GET", "route": ROUTE, "status": 200, "duration_s": 0.001}
+    noted = RequestContext(**usual | notes)
+    log.request_ended(noted)
 
 
 def kinds(lines: Lines) -> list[tuple[str, str]]:
@@ -47,7 +44,7 @@ def test_a_line_has_what_is_noted_of_the_request_and_the_route_for_its_path() ->
             status=429,
             bytes_in=7,
             bytes_out=8,
-            seconds=0.0123456,
+            duration_s=0.0123456,
         )
     [line] = lines.all
     del line["timestamp"]
@@ -105,8 +102,8 @@ async def test_what_failed_and_what_was_slow_is_always_logged() -> None:
         log = request_log(requests=0, slow_s=0.5)
         serve(log, status=500, code="internal")
         serve(log, status=503, code="store_unavailable")
-        serve(log, seconds=0.5)
-        serve(log, seconds=0.499)
+        serve(log, duration_s=0.5)
+        serve(log, duration_s=0.499)
         assert kinds(lines) == [
             ("error", "failed request"),
             ("error", "failed request"),
@@ -119,7 +116,7 @@ def test_probes_are_told_of_only_when_they_fail() -> None:
         log = request_log(requests=1)
         for route in ("/livez", "/readyz", "/metrics"):
             serve(log, route=route)
-            serve(log, route=route, seconds=5.0)
+            serve(log, route=route, duration_s=5.0)
         serve(log, route="/readyz", status=503)
 
     with logged() as lines:
@@ -171,12 +168,12 @@ async def test_what_was_left_out_last_is_told_when_the_service_ends() -> None:
 def test_what_is_logged_may_be_changed() -> None:
     async def main() -> None:
         log = request_log(requests=0, slow_s=10)
-        serve(log, seconds=2.0)
+        serve(log, duration_s=2.0)
         log.configure(LogSettings(requests=1, slow_s=1))
-        serve(log, seconds=2.0)
+        serve(log, duration_s=2.0)
         serve(log)
         log.configure(LogSettings(requests=0, slow_s=10))
-        serve(log, seconds=2.0)
+        serve(log, duration_s=2.0)
 
     with logged() as lines:
         asyncio.run(main())

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from ... import __version__
 from ...catalog import Catalog, CatalogEntry
 from ...core import InvalidOperation, Key, MalformedRequest, TableError
-from ..request_context import notes
+from ..request_context import context_of
 from ..responses import problem_response
 from ..wire import problems
 from ..wire.problems import NotFound
@@ -158,7 +158,7 @@ class _Endpoint:
         try:
             response = await self._handler(request)
         except TableError as error:
-            notes(scope).code = error.code
+            context_of(scope).code = error.code
             response = self._pages.trouble(request, error)
         await response(scope, receive, send)
 
@@ -171,7 +171,7 @@ def _route(pages: _Pages, path: str, handler: Handler, *methods: str) -> Route:
 
 async def _at_key(entry: CatalogEntry, request: Request, work: Callable[[Key], Awaitable[View]]) -> View:
     """Do something with the key that was given, or say what is wrong with it."""
-    notes(request.scope).operations = 1
+    context_of(request.scope).operations = 1
     try:
         key = forms.key(entry.spec.key, request.query_params)
         if key is None:
@@ -190,7 +190,7 @@ def _entry(request: Request) -> CatalogEntry:
     name = request.path_params["table"]
     guard.check_may(request, name, "read")  # first: who may not read it is not told whether it is there
     entry = _catalog(request).entry(name)
-    notes(request.scope).table = name
+    context_of(request.scope).table = name
     return entry
 
 

@@ -17,7 +17,7 @@ from ...auth import UNRESTRICTED, Caller
 from ...catalog import Catalog
 from ...core import TableNotFound, TooLarge
 from ...settings import NAME, LimitSettings
-from ..request_context import caller_of, notes
+from ..request_context import caller_of, context_of
 from ..wire import headers
 from ..wire.problems import NotFound
 
@@ -73,7 +73,7 @@ class TableRequest(ServiceRequest):
             name = unquote(name)
         if not _NAME.fullmatch(name):
             raise TableNotFound("no table has that name")
-        self.context = notes(scope)
+        self.context = context_of(scope)
         self.context.table = name
         self.table_name = name
         self.key_segments: list[bytes] = [] if match[2] is None else match[2].split(b"/")
