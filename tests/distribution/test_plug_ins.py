@@ -105,8 +105,8 @@ def test_a_package_whose_class_is_no_kind_of_store_is_a_fault_of_the_file(python
     config.write_text("stores: {a: {kind: absent}, b: {kind: wrong}, c: {kind: nothing}}\n")
     check = "import sys; sys.path.append(sys.argv.pop(1)); from tableside.cli import app; app()"
     shown = run(python, "-c", check, tmp_path, "check", config, code=1)
-    assert "stores.a.kind: stores of kind absent come with no_such_module:X, which cannot be imported" in shown
-    assert "stores.b.kind: stores of kind wrong come with pathlib:Path, which has no Settings" in shown
+    assert "stores.a.kind: stores of kind absent are provided by no_such_module:X, which cannot be imported" in shown
+    assert "stores.b.kind: stores of kind wrong are provided by pathlib:Path, which has no Settings" in shown
     assert (
         "stores.c.kind: must be one of absent, dynamodb, files, memory, partitioned, postgres, redis, rocksdb, wrong"
         in shown

@@ -85,9 +85,9 @@ def build_stack(store: Store, settings: TableSettings, context: StackContext) ->
     """Put the policies around a store, or around each partition of a partitioned one."""
     if not isinstance(store, PartitionedStore):
         return _wrap(store, settings, context)
-    parts = [_wrap(part, settings, one) for part, one in zip(store.openings, context.partitions, strict=True)]
+    parts = [_wrap(part, settings, one) for part, one in zip(store.partitions, context.partitions, strict=True)]
     policies = tuple(policy for part in parts for policy in part.policies)
-    return Stack(store.through(policies), policies, tuple(one for part in parts for one in part.caches))
+    return Stack(store.with_policies(policies), policies, tuple(one for part in parts for one in part.caches))
 
 
 def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack:

@@ -1,7 +1,7 @@
-"""The kinds of store: memory, RocksDB, Redis, PostgreSQL, DynamoDB, partitioned, and those of installed packages.
+"""The kinds of store: memory, RocksDB, Redis, PostgreSQL, DynamoDB, partitioned, and those of plug-ins.
 
-Each kind is a module or package of its own, imported when a configuration names it, because its driver may not be
-installed. Imports `core`.
+Each kind is a separate module or package. It is imported only if the configuration uses it, because its driver may not
+be installed. Imports `core`.
 """
 
 from .registry import backend_type, kinds

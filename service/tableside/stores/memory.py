@@ -1,6 +1,6 @@
-"""Records in this process's memory: the reference for how every store behaves.
+"""Records in the memory of this process: the reference implementation of a store.
 
-Everything is lost when the process ends. Nothing waits, so a call is one atomic step.
+All records are lost when the process ends. `apply` never awaits, so each call is atomic.
 """
 
 import itertools
@@ -33,16 +33,16 @@ from ..core import (
     transition,
 )
 
-SWEPT_PER_WRITE = 2
-"""How many records each write looks at, to remove what has expired: expired records stay fewer than live ones."""
+EXPIRY_CHECKS_PER_WRITE = 2
+"""How many records each write checks for expiry. Two keep expired records fewer than live ones."""
 
 
 class MemorySettings(BaseModel, frozen=True, extra="forbid"):
-    """A memory store has nothing to set."""
+    """A memory store has no settings."""
 
 
 class MemoryBackend:
-    """The tables that this process holds in memory."""
+    """The tables in the memory of this process."""
 
     Settings = MemorySettings
     TableOptions = NoOptions
@@ -54,32 +54,32 @@ class MemoryBackend:
 
     @classmethod
     async def open(cls, settings: MemorySettings) -> "MemoryBackend":
-        """Return a backend with no records."""
+        """Return a backend without tables."""
         return cls()
 
     async def store(self, spec: TableSpec) -> "MemoryStore":
-        """Return the records of one table, which may have had another name or other settings before."""
+        """Return the store of one table. The table keeps its records if its name or settings have changed."""
         if (store := self._tables.get(spec.name_in_store)) is None:
             store = MemoryStore(spec, self._clock)
         elif store.spec != spec:
-            store = store.called(spec)
+            store = store.with_spec(spec)
         self._tables[spec.name_in_store] = store
         return store
 
     async def tables(self) -> list[str]:
-        """Return the names of the tables that were opened."""
+        """Return the names of the opened tables."""
         return sorted(self._tables)
 
     async def ping(self) -> None:
-        """Return: memory is always there."""
+        """Do nothing: memory is always available."""
 
     async def close(self) -> None:
-        """Forget everything."""
+        """Discard all tables."""
         self._tables.clear()
 
 
 class MemoryStore:
-    """The records of one table, in the order of their keys."""
+    """The records of one table, sorted by key."""
 
     capabilities = Capabilities()
 
@@ -88,25 +88,25 @@ class MemoryStore:
         self._clock = clock
         self._records = SortedDict()
         self._etags = itertools.count(clock())
-        self._swept = 0
+        self._sweep_index = 0
 
-    def called(self, spec: TableSpec) -> "MemoryStore":
-        """Return a store of the same records for a table of another name, or with other settings."""
-        same = copy(self)
-        same.spec = spec
-        return same
+    def with_spec(self, spec: TableSpec) -> "MemoryStore":
+        """Return a store with the same records and another spec."""
+        store = copy(self)
+        store.spec = spec
+        return store
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations; none waits for another."""
+        """Apply the operations in one atomic step."""
         now = self._clock()
-        return [self._applied(operation, now) for operation in operations]
+        return [self._apply_one(operation, now) for operation in operations]
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys."""
-        now, wanted = self._clock(), scan_range(self.spec, scan)
+        now, key_range = self._clock(), scan_range(self.spec, scan)
         records: list[tuple[Key, Record]] = []
         size_bytes = 0
-        for key in self._keys(wanted):
+        for key in self._keys(key_range):
             if len(records) == scan.limit or size_bytes > scan.bytes_max:
                 return Page(records, self.spec.key.encode(records[-1][0]))
             if (found := live_record(self._records[key], now)) is not None:
@@ -115,42 +115,42 @@ class MemoryStore:
         return Page(records, None)
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Divide the table into parts of equally many records."""
+        """Divide the table into parts with the same number of records."""
         keys = self._records.keys()
         count = max(1, min(count_max, len(keys)))
         boundaries = [keys[len(keys) * index // count] for index in range(1, count)]
         return [part.to_split() for part in ranges_between(boundaries)]
 
-    def _keys(self, wanted: Range) -> Sequence[bytes]:
-        if wanted.empty:
+    def _keys(self, key_range: Range) -> Sequence[bytes]:
+        if key_range.empty:
             return []
-        keys: Sequence[bytes] = self._records.irange(wanted.low, wanted.high, inclusive=(True, False))
+        keys: Sequence[bytes] = self._records.irange(key_range.low, key_range.high, inclusive=(True, False))
         return keys
 
-    def _applied(self, operation: Operation, now: int) -> Outcome:
+    def _apply_one(self, operation: Operation, now: int) -> Outcome:
         key = self.spec.key.encode(operation.key)
         stored: Stored | None = self._records.get(key)
         if isinstance(operation, Get):
             return live_record(stored, now)
         step = transition(stored, operation, self.spec, now_ms=now, etag=f"{next(self._etags):x}")
         if isinstance(step, Changed):
-            self._keep(key, step.stored)
+            self._set(key, step.stored)
             self._sweep(now)
         return step.outcome
 
-    def _keep(self, key: bytes, stored: Stored | None) -> None:
+    def _set(self, key: bytes, stored: Stored | None) -> None:
         if stored is None:
             self._records.pop(key, None)
         else:
             self._records[key] = stored
 
     def _sweep(self, now: int) -> None:
-        for _ in range(SWEPT_PER_WRITE):
-            if self._swept >= len(self._records):
-                self._swept = 0
+        for _ in range(EXPIRY_CHECKS_PER_WRITE):
+            if self._sweep_index >= len(self._records):
+                self._sweep_index = 0
                 return
-            key, stored = self._records.peekitem(self._swept)
+            key, stored = self._records.peekitem(self._sweep_index)
             if stored.live(now):
-                self._swept += 1
+                self._sweep_index += 1
             else:
                 del self._records[key]

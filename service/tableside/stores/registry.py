@@ -1,7 +1,7 @@
-"""The kinds of store, by the word that the configuration uses for them.
+"""The registry of store kinds, by their name in the configuration.
 
-A kind is imported when it is first used, so that what it needs is needed only then. Installed packages bring further
-kinds as entry points of the group `tableside.stores`: the name is the kind, the object the backend's class.
+A kind is imported when it is first used, so that only the drivers in use must be installed. Plug-ins provide further
+kinds as entry points of the group `tableside.stores`: the name is the kind, the object is the backend's class.
 """
 
 from functools import cache
@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from ..core import BackendType
 
 PLUG_INS = "tableside.stores"
-"""The group of entry points."""
+"""The group of entry points of plug-ins."""
 
 _KINDS = {
     "dynamodb": "dynamodb.backend:DynamodbBackend",
@@ -24,12 +24,12 @@ _KINDS = {
 
 
 def kinds() -> list[str]:
-    """Return the words for the kinds of store."""
+    """Return the names of all kinds, sorted."""
     return sorted({*_KINDS, *_plug_ins()})
 
 
 def backend_type(kind: str) -> BackendType:
-    """Return the class of a kind. Raise KeyError if there is none, ImportError if what it needs is not installed."""
+    """Return the backend class of a kind. Raise KeyError for an unknown kind, ImportError if its driver is missing."""
     return _built_in(kind) if kind in _KINDS else _plugged_in(kind)
 
 
@@ -44,11 +44,11 @@ def _plugged_in(kind: str) -> BackendType:
         found: BackendType = entry.load()
     except (ImportError, AttributeError) as error:
         raise ImportError(
-            f"stores of kind {kind} come with {entry.value}, which cannot be imported: {error}"
+            f"stores of kind {kind} are provided by {entry.value}, which cannot be imported: {error}"
         ) from error
     missing = [name for name in ("Settings", "TableOptions", "single_process", "open") if not hasattr(found, name)]
     if missing:
-        raise ImportError(f"stores of kind {kind} come with {entry.value}, which has no {', '.join(missing)}")
+        raise ImportError(f"stores of kind {kind} are provided by {entry.value}, which has no {', '.join(missing)}")
     return found
 
 

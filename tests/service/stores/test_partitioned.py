@@ -25,7 +25,7 @@ from tableside.core.partitioner import default_partition
 from tableside.core.store import Capabilities, Page, Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemoryStore
 from tableside.stores.partitioned import PartitionedBackend, PartitionedSettings, PartitionedStore
-from tableside.stores.partitioned.combined_outcome import whole
+from tableside.stores.partitioned.combined_outcome import combine_outcomes
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
 
 EVERY = (0, 1, 2)
@@ -135,9 +135,9 @@ async def test_a_write_to_no_partition_changes_nothing_and_is_told_from_others()
 
 async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
     store, _ = await three()
-    watched = [Watched(part) for part in store.openings]
+    watched = [Watched(part) for part in store.partitions]
     operations = [put(f"k{index}", {}, partitions=EVERY[: index % 4]) for index in range(20)]
-    outcomes = await store.through(watched).apply(operations)
+    outcomes = await store.with_policies(watched).apply(operations)
     assert [len(found.calls) for found in watched] == [1, 1, 1]
     assert [len(found.calls[0]) for found in watched] == [15, 10, 5]
     assert [len(parts(outcome)) for outcome in outcomes] == [index % 4 for index in range(20)]
@@ -169,7 +169,7 @@ async def test_one_that_fails_in_a_partition_says_where_it_was_applied() -> None
     outcome = await one(store, put("a", {"n": 1}, if_absent=True, partitions=EVERY))
     assert isinstance(outcome, PreconditionFailed)
     assert (outcome.applied, outcome.retriable) == ("unknown", False)
-    assert outcome.detail.startswith("1 of 3 partitions failed (1), the first so: if_absent")
+    assert outcome.detail.startswith("1 of 3 partitions failed (1); the first error: if_absent")
     assert str(outcome) == outcome.detail
     told = parts(outcome)
     assert isinstance(told[1], PreconditionFailed)
@@ -214,7 +214,7 @@ def test_the_whole_of_several_with_failures(
     outcomes: list[Written | TableError], retriable: bool, applied: str, retry_after_s: float | None
 ) -> None:
     placed = tuple(PartitionOutcome(index, outcome) for index, outcome in enumerate(outcomes))
-    found = whole(placed)
+    found = combine_outcomes(placed)
     first = next(outcome for outcome in outcomes if isinstance(outcome, TableError))
     assert type(found) is type(first)
     assert isinstance(found, TableError)
@@ -233,7 +233,7 @@ def test_the_whole_of_several_with_failures(
     ],
 )
 def test_the_whole_of_several_successes(outcomes: list[Written], created: bool, replayed: bool) -> None:
-    found = whole(tuple(PartitionOutcome(index, outcome) for index, outcome in enumerate(outcomes)))
+    found = combine_outcomes(tuple(PartitionOutcome(index, outcome) for index, outcome in enumerate(outcomes)))
     assert isinstance(found, Written)
     assert (found.etag, found.created, found.replayed) == (None, created, replayed)
 
@@ -253,9 +253,9 @@ async def test_a_token_is_replayed_where_it_was_seen_and_applied_where_not() -> 
 
 async def test_a_partition_that_does_not_end_in_time_hides_nothing_of_the_others() -> None:
     store, backends = await three()
-    watched = [Watched(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.openings)]
+    watched = [Watched(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.partitions)]
     until = asyncio.get_running_loop().time() + 0.2
-    [written, read] = await store.through(watched).apply(
+    [written, read] = await store.with_policies(watched).apply(
         [put("a", {"n": 1}, partitions=EVERY), Get("b", partitions=(1,))], until
     )
     told = parts(written)
@@ -314,17 +314,17 @@ async def test_a_page_ends_before_a_partition_that_is_away_and_the_next_one_says
 async def test_a_page_that_has_records_does_not_wait_for_a_partition_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tableside.stores.partitioned.store.MORE_WITHIN_S", 0.05)
+    monkeypatch.setattr("tableside.stores.partitioned.store.NEXT_PARTITION_TIMEOUT_S", 0.05)
     store, _ = await three()
     await one(store, put("a", {}, partitions=EVERY))
-    watched = [Watched(part) for part in store.openings]
+    watched = [Watched(part) for part in store.partitions]
 
     async def hangs(scan: Scan) -> Page:
         await asyncio.sleep(0.5)
-        return await store.openings[1].scan(scan)
+        return await store.partitions[1].scan(scan)
 
     watched[1].scan = hangs
-    read = store.through(watched)
+    read = store.with_policies(watched)
     page = await read.scan(Scan(100))
     assert page.partitions == [0]
     rest = await read.scan(Scan(100, position=page.position))
@@ -407,7 +407,7 @@ class Keyed(MemoryBackend):
 
 
 async def test_partitions_whose_keys_differ_are_no_table() -> None:
-    with pytest.raises(Unsupported, match=r"partition 1, in store 'part-1': partitions: the key"):
+    with pytest.raises(Unsupported, match=r"partition 1, in store 'part-1': partitions: the table's key"):
         await composed(Keyed(), MemoryBackend()).store(TableSpec("t"))
     found = await composed(Keyed(), Keyed()).store(TableSpec("t"))
     assert found.spec.key.fields == (KeyField("id", "integer"),)

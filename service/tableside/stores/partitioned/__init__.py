@@ -1,4 +1,4 @@
-"""Tables over several named stores: shards, regions or copies.
+"""Tables partitioned over several named stores: shards, regions or copies.
 
 Each operation goes to one partition, several, all or none. The stores may be of any kind.
 """

@@ -1,4 +1,4 @@
-"""A store made of other stores that the configuration names: the order in its list is the partition's index."""
+"""The partitioned backend: a list of named backends. A backend's position in the list is its partition's index."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,23 +8,23 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from ...core import Backend, NoOptions, StoreUnavailable, TableError, TableSpec
-from .lazy_store import Opening
+from .lazy_store import LazyStore
 from .store import PartitionedStore
 
 PARTITIONS_MAX = 256
 
-OPENED_WITHIN_S = 1.0
-"""How long a table is opened in its partitions: those that take longer are opened when they are asked."""
+OPEN_TIMEOUT_S = 1.0
+"""How long opening a table waits for its partitions. A slower partition is opened by the first operation on it."""
 
 
 class PartitionedSettings(BaseModel, frozen=True, extra="forbid"):
-    """The names of the stores, each a partition."""
+    """The names of the stores, in the order of their partitions."""
 
     partitions: Annotated[tuple[str, ...], Field(min_length=1, max_length=PARTITIONS_MAX)]
 
 
 class PartitionedBackend:
-    """Several backends as one; who opened each of them closes it."""
+    """Several backends as one. Does not close them."""
 
     Settings = PartitionedSettings
     TableOptions = NoOptions
@@ -36,29 +36,34 @@ class PartitionedBackend:
 
     @classmethod
     async def open(cls, settings: PartitionedSettings) -> "PartitionedBackend":
-        """Return a backend that has no stores yet."""
+        """Return a backend without stores; `compose` adds them."""
         return cls(settings)
 
     def compose(self, backends: Mapping[str, Backend]) -> None:
-        """Take the stores that the settings name, from among all."""
+        """Select the backends that the settings name from all open backends, by name."""
         self._backends = [backends[name] for name in self._names]
         self.single_process = any(backend.single_process for backend in self._backends)
 
     async def store(self, spec: TableSpec) -> PartitionedStore:
-        """Return the records of one table, opened in every partition whose store can be asked now.
+        """Return the store of one table, opened in every partition that is available now.
 
-        Raise StoreUnavailable if that is none, and what any of them raises beside that.
+        Raise StoreUnavailable if no partition is available. Raise any other error of any partition.
         """
-        parts: list[Opening] = []
-        parts += [Opening(backend, _part(spec, index), parts) for index, backend in enumerate(self._backends)]
-        failures = await _opened(parts)
+        partitions: list[LazyStore] = []
+        partitions += [
+            LazyStore(backend, _partition_spec(spec, index), partitions) for index, backend in enumerate(self._backends)
+        ]
+        failures = await _open_all(partitions)
         for index, failure in failures.items():
-            if not isinstance(failure, StoreUnavailable) or len(failures) == len(parts):
+            if not isinstance(failure, StoreUnavailable) or len(failures) == len(partitions):
                 raise type(failure)(f"partition {index}, in store {self._names[index]!r}: {failure.detail}")
-        return PartitionedStore(spec, parts)
+        return PartitionedStore(spec, partitions)
 
     async def tables(self) -> list[str]:
-        """Return the names of the tables that hold anything in a partition; none is left out that can be asked."""
+        """Return the names of the tables with records in any available partition.
+
+        Raise StoreUnavailable if no partition is available.
+        """
         answers = await asyncio.gather(*(backend.tables() for backend in self._backends), return_exceptions=True)
         names: set[str] = set()
         for answer in answers:
@@ -69,39 +74,39 @@ class PartitionedBackend:
         return sorted(names)
 
     async def ping(self) -> None:
-        """Return if every partition can be reached; raise StoreUnavailable, which names those that cannot."""
+        """Raise StoreUnavailable, with the names of the unreachable partitions, unless all are reachable."""
         answers = await asyncio.gather(*(backend.ping() for backend in self._backends), return_exceptions=True)
-        away = []
+        unreachable = []
         for index, answer in enumerate(answers):
             if isinstance(answer, TableError):
-                away.append(f"partition {index} in {self._names[index]!r}")
+                unreachable.append(f"partition {index} in {self._names[index]!r}")
             elif answer is not None:
                 raise answer
-        if away:
-            raise StoreUnavailable(f"cannot be reached: {', '.join(away)}")
+        if unreachable:
+            raise StoreUnavailable(f"cannot be reached: {', '.join(unreachable)}")
 
     async def close(self) -> None:
-        """Do nothing: the partitions' stores are closed by whoever opened them."""
+        """Do nothing: the code that opened the partitions' backends closes them."""
 
 
-def _part(spec: TableSpec, index: int) -> TableSpec:
+def _partition_spec(spec: TableSpec, index: int) -> TableSpec:
     options = None if isinstance(spec.options, NoOptions) else spec.options
     return msgspec.structs.replace(spec, partition=index, options=options)
 
 
-async def _opened(parts: Sequence[Opening]) -> dict[int, TableError]:
-    """Open a table's partitions side by side, and return why some could not be."""
-    works = [asyncio.ensure_future(part.opened()) for part in parts]
+async def _open_all(partitions: Sequence[LazyStore]) -> dict[int, TableError]:
+    """Open a table's partitions concurrently and return the failures by partition index."""
+    tasks = [asyncio.ensure_future(partition.ensure_open()) for partition in partitions]
     try:
-        await asyncio.wait(works, timeout=OPENED_WITHIN_S)
+        await asyncio.wait(tasks, timeout=OPEN_TIMEOUT_S)
     finally:
-        for work in works:
-            work.cancel()
-        results = await asyncio.gather(*works, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
     failures: dict[int, TableError] = {}
     for index, result in enumerate(results):
         if isinstance(result, asyncio.CancelledError):
-            failures[index] = StoreUnavailable("its store does not answer")
+            failures[index] = StoreUnavailable("its store does not respond")
         elif isinstance(result, TableError):
             failures[index] = result
         elif isinstance(result, BaseException):

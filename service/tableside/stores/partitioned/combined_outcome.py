@@ -1,4 +1,4 @@
-"""What became of a write in each of its partitions, as one outcome. Pure."""
+"""One outcome for a write from its outcomes in several partitions. Pure."""
 
 from copy import copy
 
@@ -7,38 +7,40 @@ from msgspec.structs import replace
 from ...core import PartitionOutcome, TableError, Written
 
 
-def whole(placed: tuple[PartitionOutcome, ...]) -> Written | TableError:
-    """Return a success if all are, else the first failure by index, told of how many; what was where stands beside it.
+def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableError:
+    """Return a success if every partition succeeded, else the first failure by index with the number of failures.
 
-    One partition's outcome is that of the whole, as an ordinary table's would be. None is a write that was dropped.
+    The result lists the outcome of each partition. The outcome of a single partition is otherwise unchanged, as in a
+    table without partitions. A write to no partition succeeds and changes nothing.
     """
     failed = [one for one in placed if isinstance(one.outcome, TableError)]
     if failed:
-        return _failed(placed, failed)
+        return _combine_failures(placed, failed)
     if len(placed) == 1:
         [one] = placed
         assert isinstance(one.outcome, Written)
         return replace(one.outcome, partitions=placed)
-    done = [one.outcome for one in placed if isinstance(one.outcome, Written)]
+    written = [one.outcome for one in placed if isinstance(one.outcome, Written)]
     return Written(
         None,
-        created=bool(done) and all(written.created for written in done),
-        replayed=bool(done) and all(written.replayed for written in done),
+        created=bool(written) and all(outcome.created for outcome in written),
+        replayed=bool(written) and all(outcome.replayed for outcome in written),
         partitions=placed,
     )
 
 
-def _failed(placed: tuple[PartitionOutcome, ...], failed: list[PartitionOutcome]) -> TableError:
+def _combine_failures(placed: tuple[PartitionOutcome, ...], failed: list[PartitionOutcome]) -> TableError:
     errors = [one.outcome for one in failed if isinstance(one.outcome, TableError)]
-    found = copy(errors[0])
-    found.partitions = placed
+    combined = copy(errors[0])
+    combined.partitions = placed
     if len(placed) > 1:
-        which = ", ".join(str(one.partition) for one in failed)
-        found.detail = f"{len(failed)} of {len(placed)} partitions failed ({which}), the first so: {errors[0].detail}"
-        found.args = (found.detail,)
-        found.retriable = all(error.retriable for error in errors)
-        surely_not = len(failed) == len(placed) and all(error.applied == "no" for error in errors)
-        found.applied = "no" if surely_not else "unknown"
+        indexes = ", ".join(str(one.partition) for one in failed)
+        first = errors[0].detail
+        combined.detail = f"{len(failed)} of {len(placed)} partitions failed ({indexes}); the first error: {first}"
+        combined.args = (combined.detail,)
+        combined.retriable = all(error.retriable for error in errors)
+        not_applied = len(failed) == len(placed) and all(error.applied == "no" for error in errors)
+        combined.applied = "no" if not_applied else "unknown"
         waits_s = [error.retry_after_s for error in errors if error.retry_after_s is not None]
-        found.retry_after_s = max(waits_s, default=None) if found.retriable else None
-    return found
+        combined.retry_after_s = max(waits_s, default=None) if combined.retriable else None
+    return combined

@@ -1,4 +1,4 @@
-"""One partition's store, opened when it is first asked: one that is away must not keep the others from answering."""
+"""One partition's store, opened by its first operation: an unavailable partition must not block the others."""
 
 import asyncio
 import math
@@ -19,63 +19,70 @@ from ...core import (
 )
 
 
-class Opening:
-    """The records of a table in one backend, which need not be there yet; `family` are those of all partitions."""
+class LazyStore:
+    """A table's records in one backend, which may be unavailable at first.
 
-    def __init__(self, backend: Backend, spec: TableSpec, family: Sequence["Opening"] = ()) -> None:
+    `siblings` are the stores of all partitions of the table, including this one. Their keys must have one schema.
+    """
+
+    def __init__(self, backend: Backend, spec: TableSpec, siblings: Sequence["LazyStore"] = ()) -> None:
         self._backend = backend
-        self._asked = spec
-        self._family = family
+        self._requested_spec = spec
+        self._siblings = siblings
         self._store: Store | None = None
         self._lock = asyncio.Lock()
 
     @property
     def is_open(self) -> bool:
-        """Whether the backend has been asked for it."""
+        """Whether the backend has opened the table."""
         return self._store is not None
 
     @property
     def spec(self) -> TableSpec:
-        """Return what the table is, as far as that is known."""
-        return self._asked if self._store is None else self._store.spec
+        """Return the table's spec; before the store is open, the requested one."""
+        return self._requested_spec if self._store is None else self._store.spec
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what can be done beyond the four operations; everything while that is not known."""
+        """Return the store's capabilities; before it is open, the defaults."""
         return Capabilities() if self._store is None else self._store.capabilities
 
-    async def opened(self, until: float = math.inf) -> Store:
-        """Return the store, opened now if it is not yet. Raise what `Backend.store` raises, or if it takes too long."""
+    async def ensure_open(self, until: float = math.inf) -> Store:
+        """Return the store, and open it first if necessary.
+
+        Raise the errors of `Backend.store`. Raise StoreUnavailable if the store is not open at the deadline, and
+        Unsupported if it does not fit the table or the other partitions.
+        """
         if self._store is None:
             try:
                 async with asyncio.timeout_at(None if until == math.inf else until), self._lock:
                     if self._store is None:
-                        self._store = self._checked(await self._backend.store(self._asked))
+                        self._store = self._checked(await self._backend.store(self._requested_spec))
             except TimeoutError:
-                raise StoreUnavailable(f"table {self._asked.name!r}: its store does not answer") from None
+                raise StoreUnavailable(f"table {self._requested_spec.name!r}: its store does not respond") from None
         return self._store
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations; where the store cannot be opened, that is what becomes of each."""
+        """Apply the operations. If the store cannot be opened, its error is the outcome of each operation."""
         store = self._store
         if store is None:
             try:
-                store = await self.opened(until)
+                store = await self.ensure_open(until)
             except TableError as error:
                 return [error] * len(operations)
         return await store.apply(operations, until)
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page of records. Raise a TableError if it cannot be read."""
-        return await (await self.opened()).scan(scan)
+        return await (await self.ensure_open()).scan(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Return disjoint parts that together cover the partition."""
-        return await (await self.opened()).splits(count_max)
+        return await (await self.ensure_open()).splits(count_max)
 
     def _checked(self, store: Store) -> Store:
         if store.spec.ttl_s is not None and not store.capabilities.ttl:
             raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
-        if any(other.is_open and other.spec.key != store.spec.key for other in self._family):
-            raise Unsupported("partitions: the key that the table has in its store is not that of the others")
+        if any(other.is_open and other.spec.key != store.spec.key for other in self._siblings):
+            raise Unsupported("partitions: the table's key in this store differs from its key in the other partitions")
         return store

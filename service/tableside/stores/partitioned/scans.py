@@ -1,6 +1,6 @@
-"""Positions, pages and splits of a table of several partitions: which of them, and where in it.
+"""Positions, pages and splits of a partitioned table.
 
-A split is some partitions as a whole, or a part of one.
+A position consists of a partition and a position within it. A split is several whole partitions, or a part of one.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,22 @@ from ...core import Key, MalformedRequest, Page, Record, Scan
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a scan goes on: in which partition, and after which position there; None is from its start."""
+    """Where a scan continues: the partition, and the position within it; None is the partition's start."""
 
     partition: int
     inner: bytes | None = None
 
 
-class Filled:
-    """What a page holds so far, of what a scan asks for."""
+class Split(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions from `first` to `last`, both included. `inner` is a split of a single partition."""
+
+    first: int
+    last: int
+    inner: bytes | None = None
+
+
+class PageBuilder:
+    """Collects records from several partitions into one page of a scan."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -29,11 +37,11 @@ class Filled:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more fits."""
+        """Whether the page has reached a limit of the scan."""
         return len(self.records) >= self._scan.limit or self._size_bytes > self._scan.bytes_max
 
-    def rest(self, inner_split: bytes | None, inner_position: bytes | None) -> Scan:
-        """Return what is still to be read, of one partition."""
+    def remaining_scan(self, inner_split: bytes | None, inner_position: bytes | None) -> Scan:
+        """Return a scan of one partition for the rest of the page."""
         return msgspec.structs.replace(
             self._scan,
             limit=self._scan.limit - len(self.records),
@@ -44,52 +52,45 @@ class Filled:
         )
 
     def add(self, page: Page, partition: int) -> None:
-        """Add what was read of one partition."""
+        """Add the records of one partition's page."""
         self.records += page.records
         self._partitions += [partition] * len(page.records)
         self._size_bytes += sum(len(record.value) for _, record in page.records)
 
-    def page(self, then: Position | None) -> Page:
-        """Return the page, and where to go on."""
-        return Page(self.records, None if then is None else encoded(then), self._partitions or None)
+    def build(self, next_position: Position | None) -> Page:
+        """Return the page; None as the next position ends the scan."""
+        encoded = None if next_position is None else to_bytes(next_position)
+        return Page(self.records, encoded, self._partitions or None)
 
 
-class Split(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions from one to another, both included; of a single one perhaps only a part."""
-
-    first: int
-    last: int
-    inner: bytes | None = None
+def to_bytes(value: Position | Split) -> bytes:
+    """Return a position or split in its serialized form."""
+    return msgspec.msgpack.encode(value)
 
 
-def encoded(found: Position | Split) -> bytes:
-    """Return it as bytes."""
-    return msgspec.msgpack.encode(found)
-
-
-def position(raw: bytes) -> Position:
-    """Return a position that was encoded here. Raise MalformedRequest if it is none."""
+def parse_position(raw: bytes) -> Position:
+    """Return a position from its serialized form. Raise MalformedRequest if the bytes are not a position."""
     try:
         return msgspec.msgpack.decode(raw, type=Position)
     except msgspec.MsgspecError:
-        raise MalformedRequest("no cursor of this scan") from None
+        raise MalformedRequest("the cursor does not belong to this scan") from None
 
 
-def split(raw: bytes) -> Split:
-    """Return a split that was encoded here. Raise MalformedRequest if it is none."""
+def parse_split(raw: bytes) -> Split:
+    """Return a split from its serialized form. Raise MalformedRequest if the bytes are not a split."""
     try:
         return msgspec.msgpack.decode(raw, type=Split)
     except msgspec.MsgspecError:
-        raise MalformedRequest("no split of this table") from None
+        raise MalformedRequest("the split does not belong to this table") from None
 
 
-def shares(count_max: int, partitions: int) -> Sequence[int]:
-    """Share out so many splits: at least one to each partition."""
+def split_counts(count_max: int, partitions: int) -> Sequence[int]:
+    """Distribute `count_max` splits, at least as many as there are partitions, evenly over the partitions."""
     each, more = divmod(count_max, partitions)
     return [each + (index < more) for index in range(partitions)]
 
 
-def runs(count_max: int, partitions: int) -> list[Split]:
-    """Return splits of whole partitions, where there are fewer splits than partitions."""
+def merged_splits(count_max: int, partitions: int) -> list[Split]:
+    """Return `count_max` splits of whole consecutive partitions, for fewer splits than partitions."""
     bounds = [partitions * index // count_max for index in range(count_max + 1)]
     return [Split(low, high - 1) for low, high in pairwise(bounds)]

@@ -1,6 +1,6 @@
-"""The records of one table in several partitions: each operation goes to those that it names, or to the one of its key.
+"""The store of a partitioned table: routes each operation to the partitions it names, or to the partition of its key.
 
-The parts are stores of their own, with policies around each, so no cache sees two partitions.
+Each partition is a store of its own with its own policies, so a cache never contains records of two partitions.
 """
 
 import asyncio
@@ -30,137 +30,145 @@ from ...core import (
     run_until,
     target_partitions,
 )
-from .combined_outcome import whole
-from .lazy_store import Opening
-from .scans import Filled, Position, Split, encoded, position, runs, shares, split
+from .combined_outcome import combine_outcomes
+from .lazy_store import LazyStore
+from .scans import PageBuilder, Position, Split, merged_splits, parse_position, parse_split, split_counts, to_bytes
 
-GRACE_S = 0.05
-"""How long after the deadline a partition is still waited for: less than the table is, which ends all at once."""
+DEADLINE_GRACE_S = 0.05
+"""How long after the deadline to wait for a partition. Shorter than the grace of the table, which ends all at once."""
 
-MORE_WITHIN_S = 1.0
-"""How long a page that has records waits for those of another partition; the next page waits as long as it may."""
+NEXT_PARTITION_TIMEOUT_S = 1.0
+"""How long a page that has records waits for the next partition. A page without records has no such timeout."""
 
-SPLIT_AT_ONCE = 8
+SPLITS_CONCURRENCY_MAX = 8
 
-Place: TypeAlias = tuple[int, ...] | InvalidOperation
-"""The partitions of an operation, or why it cannot go there."""
+Placement: TypeAlias = tuple[int, ...] | InvalidOperation
+"""The partitions of an operation, or the error if it names invalid ones."""
 
 
 class PartitionedStore:
-    """A store over the stores of its partitions, by their index."""
+    """A store over the stores of its partitions.
 
-    def __init__(self, spec: TableSpec, parts: Sequence[Opening], around: Sequence[Store] | None = None) -> None:
-        self._asked = spec
-        self.openings = parts
-        self._parts: Sequence[Store] = parts if around is None else around
+    `partitions` are the stores that the backend opened, by index. `with_policies` returns a store that calls them
+    through policies.
+    """
 
-    def through(self, around: Sequence[Store]) -> "PartitionedStore":
-        """Return the same table, whose partitions are asked through stores around them."""
-        return PartitionedStore(self._asked, self.openings, around)
+    def __init__(
+        self, spec: TableSpec, partitions: Sequence[LazyStore], outer_stores: Sequence[Store] | None = None
+    ) -> None:
+        self._requested_spec = spec
+        self.partitions = partitions
+        self._stores: Sequence[Store] = partitions if outer_stores is None else outer_stores
+
+    def with_policies(self, outer_stores: Sequence[Store]) -> "PartitionedStore":
+        """Return the same table with its partitions called through `outer_stores`, one for each by index."""
+        return PartitionedStore(self._requested_spec, self.partitions, outer_stores)
 
     @property
     def spec(self) -> TableSpec:
-        """Return what the table is, its key as the first partition that is open has it."""
-        key = next((part.spec.key for part in self.openings if part.is_open), self._asked.key)
-        return msgspec.structs.replace(self._asked, key=key, partitions=len(self.openings))
+        """Return the table's spec, with the key schema of the first open partition."""
+        key = next((part.spec.key for part in self.partitions if part.is_open), self._requested_spec.key)
+        return msgspec.structs.replace(self._requested_spec, key=key, partitions=len(self.partitions))
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what all partitions can do; several are never read in the order of their keys."""
-        found = [msgspec.structs.asdict(part.capabilities) for part in self.openings if part.is_open]
+        """Return the capabilities that all open partitions share; a scan of several partitions is never sorted."""
+        found = [msgspec.structs.asdict(part.capabilities) for part in self.partitions if part.is_open]
         found = found or [msgspec.structs.asdict(Capabilities())]
         common = reduce(lambda one, other: {name: one[name] and other[name] for name in one}, found)
-        several = len(self.openings) > 1
+        several = len(self.partitions) > 1
         return Capabilities(**{**common, "sorted_scan": common["sorted_scan"] and not several, "partitions": True})
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations in their partitions, side by side."""
-        places = [self._placed(operation) for operation in operations]
-        asked = _by_partition(operations, places)
-        works = [self._apply_in(index, some, until) for index, some in asked.items()]
-        answers = await gather_bounded(works, len(self.openings))
-        return _assembled(operations, places, dict(zip(asked, map(iter, answers), strict=True)))
+        """Apply the operations in their partitions, concurrently."""
+        placements = [self._placement(operation) for operation in operations]
+        batches = _by_partition(operations, placements)
+        coroutines = [self._apply_in(index, batch, until) for index, batch in batches.items()]
+        outcomes = await gather_bounded(coroutines, len(self.partitions))
+        return _combine(operations, placements, dict(zip(batches, map(iter, outcomes), strict=True)))
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page: of one partition, and once that has no more, of those that follow.
+        """Read a page from one partition, and continue with the next ones if it has no more records.
 
-        What cannot be read, or not soon, ends a page that has records already; the next one says why.
+        If a partition fails or is slow and the page already has records, the page ends there. The next page then
+        starts with that partition and raises its error.
         """
-        count = len(self._parts)
-        part = Split(0, count - 1) if scan.split is None else split(scan.split)
-        at = Position(part.first) if scan.position is None else position(scan.position)
-        wanted = range(count) if scan.partitions is None else scan.partitions
-        filled = Filled(scan)
-        for index in (index for index in wanted if max(at.partition, part.first) <= index <= part.last):
-            inner = at.inner if index == at.partition else None
-            if filled.full:
-                return filled.page(Position(index))
+        count = len(self._stores)
+        split = Split(0, count - 1) if scan.split is None else parse_split(scan.split)
+        start = Position(split.first) if scan.position is None else parse_position(scan.position)
+        selected = range(count) if scan.partitions is None else scan.partitions
+        page = PageBuilder(scan)
+        for index in (index for index in selected if max(start.partition, split.first) <= index <= split.last):
+            inner = start.inner if index == start.partition else None
+            if page.full:
+                return page.build(Position(index))
             try:
-                async with asyncio.timeout(MORE_WITHIN_S if filled.records else None):
-                    page = await self._parts[index].scan(filled.rest(part.inner, inner))
+                async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if page.records else None):
+                    found = await self._stores[index].scan(page.remaining_scan(split.inner, inner))
             except (TableError, TimeoutError):
-                if not filled.records:
+                if not page.records:
                     raise
-                return filled.page(Position(index, inner))
-            filled.add(page, index)
-            if page.position is not None:
-                return filled.page(Position(index, page.position))
-        return filled.page(None)
+                return page.build(Position(index, inner))
+            page.add(found, index)
+            if found.position is not None:
+                return page.build(Position(index, found.position))
+        return page.build(None)
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Return the splits of every partition; with fewer than there are partitions, some of these together."""
-        count = len(self._parts)
+        """Return the splits of every partition; if `count_max` is below the number of partitions, merge partitions."""
+        count = len(self._stores)
         if count_max < count:
-            return [encoded(run) for run in runs(count_max, count)]
-        works = [part.splits(most) for part, most in zip(self._parts, shares(count_max, count), strict=True)]
-        found = await gather_bounded(works, SPLIT_AT_ONCE)
-        return [encoded(Split(index, index, inner)) for index, inners in enumerate(found) for inner in inners]
+            return [to_bytes(split) for split in merged_splits(count_max, count)]
+        counts = split_counts(count_max, count)
+        coroutines = [store.splits(part_max) for store, part_max in zip(self._stores, counts, strict=True)]
+        found = await gather_bounded(coroutines, SPLITS_CONCURRENCY_MAX)
+        return [to_bytes(Split(index, index, inner)) for index, inners in enumerate(found) for inner in inners]
 
-    def _placed(self, operation: Operation) -> Place:
+    def _placement(self, operation: Operation) -> Placement:
         try:
-            return target_partitions(operation, len(self._parts))
+            return target_partitions(operation, len(self._stores))
         except InvalidOperation as error:
             return error
 
     async def _apply_in(self, index: int, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Ask one partition; one that does not end in time must not hide what became of the others."""
-        work = self._parts[index].apply(operations, until)
+        """Apply operations in one partition. End after the deadline, so that the outcomes of the others are kept."""
+        coroutine = self._stores[index].apply(operations, until)
         if until == math.inf:
-            return await work
+            return await coroutine
         try:
-            return await run_until(work, until + GRACE_S)
+            return await run_until(coroutine, until + DEADLINE_GRACE_S)
         except TimeoutError:
-            return [self._too_late(operation) for operation in operations]
+            return [self._deadline_exceeded(operation) for operation in operations]
 
-    def _too_late(self, operation: Operation) -> DeadlineExceeded:
+    def _deadline_exceeded(self, operation: Operation) -> DeadlineExceeded:
         applied: Applied = "no" if isinstance(operation, Get) else "unknown"
-        return DeadlineExceeded(f"table {self._asked.name!r}: the deadline was over", applied=applied)
+        return DeadlineExceeded(f"table {self._requested_spec.name!r}: the deadline passed", applied=applied)
 
 
-def _by_partition(operations: Sequence[Operation], places: Sequence[Place]) -> dict[int, list[Operation]]:
-    asked: dict[int, list[Operation]] = {}
-    for operation, place in zip(operations, places, strict=True):
-        if isinstance(place, tuple):
-            for index in place:
-                asked.setdefault(index, []).append(operation)
-    return asked
+def _by_partition(operations: Sequence[Operation], placements: Sequence[Placement]) -> dict[int, list[Operation]]:
+    batches: dict[int, list[Operation]] = {}
+    for operation, placement in zip(operations, placements, strict=True):
+        if isinstance(placement, tuple):
+            for index in placement:
+                batches.setdefault(index, []).append(operation)
+    return batches
 
 
-def _assembled(
-    operations: Sequence[Operation], places: Sequence[Place], answers: Mapping[int, Iterator[Outcome]]
+def _combine(
+    operations: Sequence[Operation], placements: Sequence[Placement], by_partition: Mapping[int, Iterator[Outcome]]
 ) -> list[Outcome]:
-    """Return an outcome for each operation; every partition's answers come in the order of what it was asked."""
+    """Return one outcome for each operation. Each partition's outcomes are in the order of its operations."""
     outcomes: list[Outcome] = []
-    for operation, place in zip(operations, places, strict=True):
-        if isinstance(place, InvalidOperation):
-            outcomes.append(place)
+    for operation, placement in zip(operations, placements, strict=True):
+        if isinstance(placement, InvalidOperation):
+            outcomes.append(placement)
         elif isinstance(operation, Get):
-            outcomes.append(next(answers[place[0]]))
+            outcomes.append(next(by_partition[placement[0]]))
         else:
-            outcomes.append(whole(tuple(_of_write(index, next(answers[index])) for index in place)))
+            outcomes.append(combine_outcomes(tuple(_placed(index, next(by_partition[index])) for index in placement)))
     return outcomes
 
 
-def _of_write(index: int, outcome: Outcome) -> PartitionOutcome:
+def _placed(index: int, outcome: Outcome) -> PartitionOutcome:
     assert isinstance(outcome, (Written, TableError))
     return PartitionOutcome(index, outcome)
