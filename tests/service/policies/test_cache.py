@@ -579,7 +579,7 @@ async def test_what_is_read_while_a_write_is_under_way_is_not_kept_nor_waited_fo
     write = asyncio.create_task(site.one(put("a", {"n": 2})))
     during = asyncio.create_task(after(0.5, site.value()))
     await write
-    site.memory._keep(b"a", None)  # so that who waited for the reading under way would be seen
+    site.memory._set(b"a", None)  # so that who waited for the reading under way would be seen
     assert await site.value() is None
     assert await during == n(2)
     assert early.calls == 3

@@ -222,7 +222,7 @@ async def test_a_slow_reading_does_not_replace_what_was_written_meanwhile() -> N
     reading = asyncio.create_task(site.value())
     await asyncio.sleep(1.0)
     await site.one(put("a", {"n": 1}))
-    site.memory._keep(b"a", None)  # so that the reading, which ends later, finds something else
+    site.memory._set(b"a", None)  # so that the reading, which ends later, finds something else
     assert await reading is None
     assert await site.value() == n(1)
     assert len(site.asked) == 2
