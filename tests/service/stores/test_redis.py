@@ -44,7 +44,7 @@ from tableside.core.errors import (
 from tableside.core.operations import Delete, Get, Operation, Put, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
-from tableside.stores.redis.keys import Names, side
+from tableside.stores.redis.keys import KeyNames, side_key
 
 pytestmark = pytest.mark.server
 
@@ -204,7 +204,7 @@ async def test_expiry_that_another_tool_sets_is_shown_and_kept(store: Any, tool:
     assert (await written(store, update("7", {"$inc": {"n": 1}}))).expires_ms == at
     assert (await written(store, update("7", {"$inc": {"n": 1}}, token=Token("w", 1)))).expires_ms == at
     assert await tool.pexpiretime(name(store, "7")) == at
-    assert await tool.pexpiretime(side(name(store, "7"))) == at
+    assert await tool.pexpiretime(side_key(name(store, "7"))) == at
     await tool.persist(name(store, "7"))
     assert (await record(store, "7")).expires_ms == 0
 
@@ -228,21 +228,21 @@ async def test_names_that_the_table_would_not_write_are_left_out_of_scans(redis_
     "key", ["t:a", "t:{a}b", "t:a}b", "t:{}", "t:{", "t:}", "t:}{", "t:{}a{b}", "t:a{b}c}", "t:ü}", "t:{{a}}", "t:{a"]
 )
 def test_a_side_key_is_in_the_slot_of_its_record(key: str) -> None:
-    assert key_slot(side(key).encode()) == key_slot(key.encode())
-    assert side(key).startswith("_ts")
+    assert key_slot(side_key(key).encode()) == key_slot(key.encode())
+    assert side_key(key).startswith("_ts")
 
 
 async def test_only_a_write_with_a_token_makes_a_side_key(store: Any, tool: Any) -> None:
     await store.apply([put("a", {}), update("b", {}, {}), put("c", {}, token=Token("w", 7))])
-    assert [await tool.exists(side(name(store, key))) for key in "abc"] == [0, 0, 1]
-    assert json.loads(await tool.get(side(name(store, "c")))) == [1, ["w", 7]]
+    assert [await tool.exists(side_key(name(store, key))) for key in "abc"] == [0, 0, 1]
+    assert json.loads(await tool.get(side_key(name(store, "c")))) == [1, ["w", 7]]
     assert set(await scanned(store)) == {"a", "b", "c"}
     await written(store, Delete("c"))
-    assert await tool.exists(side(name(store, "c"))) == 0
+    assert await tool.exists(side_key(name(store, "c"))) == 0
 
 
 async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None:
-    beside = side(name(store, "a"))
+    beside = side_key(name(store, "a"))
     await written(store, put("a", {}, ttl_s=100, token=Token("w", 1)))
     assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
     await written(store, put("a", {}, ttl_s=1000))
@@ -282,10 +282,10 @@ async def test_writers_that_delete_nothing_at_the_same_time_are_all_remembered(r
 async def test_what_is_no_memory_of_writers_is_unreadable(store: Any, tool: Any) -> None:
     await written(store, put("a", {"n": 1}))
     for junk in ("junk", "{}", "[1, 2]", '[1, ["w", "x"]]'):
-        await tool.set(side(name(store, "a")), junk)
+        await tool.set(side_key(name(store, "a")), junk)
         assert refused(await one(store, update("a", {"n": 2}, token=Token("w", 1))), RecordUnreadable)
-    await tool.delete(side(name(store, "a")))
-    await tool.hset(side(name(store, "a")), "field", "value")
+    await tool.delete(side_key(name(store, "a")))
+    await tool.hset(side_key(name(store, "a")), "field", "value")
     assert refused(await one(store, put("a", {"n": 3})), RecordUnreadable)
     assert await value(store, "a") == {"n": 1}
 
@@ -424,12 +424,12 @@ async def test_passwords_are_used_and_never_shown(own_url: str, caplog: pytest.L
 
 
 def test_names_of_keys_are_told_from_each_other() -> None:
-    names = Names("p:", COMPOSITE)
+    names = KeyNames("p:", COMPOSITE)
     keys = [("a", 1), ("a:1", 1), ("a%3A1", 1), ("a%", -1), ("ü:%", 0)]
-    written_names = names.of(keys)
+    written_names = names.for_keys(keys)
     assert len(set(written_names)) == len(keys)
-    assert [names.key(one_name.encode()) for one_name in written_names] == keys
-    assert Names("p:", STRINGS).of(["a:%b"]) == ["p:a:%b"]
+    assert [names.to_key(one_name.encode()) for one_name in written_names] == keys
+    assert KeyNames("p:", STRINGS).for_keys(["a:%b"]) == ["p:a:%b"]
 
 
 # What a server may answer

@@ -21,13 +21,13 @@ from support.redis_tables import connected, own
 from tableside.core.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.redis.backend import RedisBackend, RedisSettings, servers_of
+from tableside.stores.redis.backend import RedisBackend, RedisSettings, create_servers
 from tableside.stores.redis.cluster import Cluster
 from tableside.stores.redis.connection import Node
-from tableside.stores.redis.keys import Names, slot_of
+from tableside.stores.redis.keys import KeyNames, slot_of
 from tableside.stores.redis.scripts import Command
 from tableside.stores.redis.store import RedisStore
-from tableside.stores.redis.topology import EVERY_SLOT, from_text
+from tableside.stores.redis.topology import ALL_SLOTS, parse_slots
 
 pytestmark = pytest.mark.server
 
@@ -132,9 +132,9 @@ async def test_splits_are_sets_of_slots(redis_cluster_urls: list[str]) -> None:
     async with opened(redis_cluster_urls) as (_, store):
         assert [len(await store.splits(count)) for count in (1, 2, 3, 4, 6, 7, 100)] == [1, 2, 3, 3, 6, 6, 24]
         for count in (1, 2, 3, 6, 24):
-            parts = [from_text(part.decode()) for part in await store.splits(count)]
+            parts = [parse_slots(part.decode()) for part in await store.splits(count)]
             assert sum(map(len, parts)) == 16384
-            assert frozenset().union(*parts) == EVERY_SLOT
+            assert frozenset().union(*parts) == ALL_SLOTS
 
 
 async def test_a_slot_may_move_while_it_is_read_and_written(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
     assert parts.port is not None
     async with FaultProxy(parts.hostname, parts.port) as proxy:
         proxy.hang()
-        servers = servers_of(RedisSettings.model_validate({"url": f"redis://{HOST}:{proxy.port}", "cluster": True}))
-        store = RedisStore(servers, TableSpec("t"), Names("t:", STRINGS), tokens=True)
+        servers = create_servers(RedisSettings.model_validate({"url": f"redis://{HOST}:{proxy.port}", "cluster": True}))
+        store = RedisStore(servers, TableSpec("t"), KeyNames("t:", STRINGS), tokens=True)
         started = asyncio.get_running_loop().time()
 
         async def answered(patience_s: float) -> TableError:
@@ -236,7 +236,7 @@ class Answering:
         self._port = port
         self._silent = silent
 
-    async def ask(self, packed: bytes, count: int, until: float) -> list[Any]:
+    async def send(self, packed: bytes, count: int, until: float) -> list[Any]:
         if self._port not in self._silent:
             return [[[0, 16383, [HOST.encode(), 2]]]]
         await asyncio.sleep(max(0.0, until - asyncio.get_running_loop().time()))

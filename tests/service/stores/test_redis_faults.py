@@ -20,8 +20,8 @@ from tableside.catalog.table import Table
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
-from tableside.stores.redis.backend import RedisSettings, servers_of
-from tableside.stores.redis.keys import Names
+from tableside.stores.redis.backend import RedisSettings, create_servers
+from tableside.stores.redis.keys import KeyNames
 from tableside.stores.redis.store import RedisStore
 
 pytestmark = pytest.mark.server
@@ -192,7 +192,7 @@ async def test_a_long_write_that_nobody_reads_leaves_no_connection() -> None:
     with socket.create_server((HOST, 0)) as nobody:
         port = nobody.getsockname()[1]
         settings = RedisSettings.model_validate({"url": f"redis://{HOST}:{port}/0"})
-        store = RedisStore(servers_of(settings), TableSpec("t"), Names("t:", STRINGS), tokens=True)
+        store = RedisStore(create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), tokens=True)
         outcomes = await asked(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(6)])
         assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
         assert "unknown" in {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)}

@@ -1,5 +1,6 @@
-"""Redis: a single server or a cluster.
+"""Records in Redis: a single server or a cluster.
 
-`backend` opens it, and `store` says how each operation goes. `reads`, `writes`, `exchange` and `scan` do them by the
-commands of `script`, over the connections of `node` and `cluster`; `keys`, `slots` and `records` say what is where.
+`backend` opens the connections, and `store` decides how to run each operation. `reads`, `writes`, `compare_and_set` and
+`scans` run operations with the commands and scripts of `scripts`. `connection`, `cluster` and `topology` send commands
+to the nodes. `keys` and `records` define the names of Redis keys and the format of records.
 """

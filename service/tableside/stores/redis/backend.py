@@ -1,7 +1,8 @@
-"""Records in Redis, one string each: a single server or a Redis Cluster.
+"""The Redis backend: settings, opening a single server or a Redis Cluster, and its tables.
 
-Gets are one MGET, puts and deletes without a condition one call of a script; what must be read before it is decided is
-read, decided in Python and replaced by a script if it is still what was read. Expiry is Redis's own, by its clock.
+Each record is a string. Gets are one MGET. Puts and deletes without a condition are one call of a script. A write that
+depends on the current record reads it, decides in Python, and replaces the record by a script if it has not changed.
+Records expire by Redis's own expiry and the server's clock.
 """
 
 import asyncio
@@ -22,21 +23,21 @@ from ...core import (
     gather_bounded,
     now_ms,
 )
-from .cluster import NODES_AT_ONCE, Address, Cluster
-from .connection import Node, Reply, link_type
-from .errors import failed, refused
-from .keys import TABLES, Names, checked_prefix, slot_of
+from .cluster import NODES_CONCURRENCY_MAX, Address, Cluster
+from .connection import Node, Reply, connection_type
+from .errors import from_error_reply, from_unexpected_reply
+from .keys import TABLES_KEY, KeyNames, checked_prefix, slot_of
 from .scripts import Command
 from .store import RedisStore
 from .topology import Servers, SingleServer
 
 VERSION_MIN = (7, 0)
-"""PEXPIRETIME, which tells when a key expires, came with it."""
+"""The first version with PEXPIRETIME, which returns a key's expiry."""
 
-ANSWER_MAX_S = 5.0
-"""How long the server is waited for when a table is opened."""
+OPEN_TIMEOUT_S = 5.0
+"""How long opening or listing tables waits for the server."""
 
-PING_MAX_S = 1.8
+PING_TIMEOUT_S = 1.8
 
 NO_EVICTION = "noeviction"
 
@@ -44,7 +45,7 @@ _URL_OPTIONS = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", 
 
 
 class RedisSettings(BaseModel, frozen=True, extra="forbid"):
-    """Where Redis is. `connections_max` is for each node; user and password may stand in the URL instead."""
+    """How to connect to Redis. `connections_max` applies to each node; the URL may also contain user and password."""
 
     url: SecretStr
     cluster: bool = False
@@ -55,41 +56,41 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
 
     @field_validator("url")
     @classmethod
-    def _readable(cls, url: SecretStr) -> SecretStr:
+    def _check_url(cls, url: SecretStr) -> SecretStr:
         try:
-            found = dict(parse_url(url.get_secret_value()))
+            options = dict(parse_url(url.get_secret_value()))
         except ValueError:
-            raise ValueError("is redis://HOST:PORT/DB, rediss://… or unix://PATH") from None
-        own = {"username", "password", "host", "port", "path", "connection_class"}
-        if unknown := sorted(set(found) - own - _URL_OPTIONS):
+            raise ValueError("must be redis://HOST:PORT/DB, rediss://… or unix://PATH") from None
+        known = {"username", "password", "host", "port", "path", "connection_class"}
+        if unknown := sorted(set(options) - known - _URL_OPTIONS):
             raise ValueError(f"has unknown options: {', '.join(unknown)}")
         return url
 
     @model_validator(mode="after")
-    def _fitting(self) -> "RedisSettings":
-        where = self.connection()
-        if self.cluster and (where.get("db") or "path" in where):
-            raise ValueError("a Redis Cluster has TCP addresses and the database 0 only")
+    def _check_cluster(self) -> "RedisSettings":
+        options = self.connection()
+        if self.cluster and (options.get("db") or "path" in options):
+            raise ValueError("a Redis Cluster supports only TCP addresses and database 0")
         return self
 
     def connection(self) -> dict[str, Any]:
-        """Return what the driver is told of a connection, secrets and all."""
-        told: dict[str, Any] = dict(parse_url(self.url.get_secret_value()))
+        """Return the driver's options for a connection, including secrets."""
+        options: dict[str, Any] = dict(parse_url(self.url.get_secret_value()))
         if self.username is not None:
-            told["username"] = self.username
+            options["username"] = self.username
         if self.password is not None:
-            told["password"] = self.password.get_secret_value()
-        return told
+            options["password"] = self.password.get_secret_value()
+        return options
 
 
 class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
-    """What the names of a table's records begin with; the table's name in the store and `:` if nothing else."""
+    """The prefix of the Redis keys of a table's records; by default the table's name in the store and `:`."""
 
     prefix: str | None = None
 
     @field_validator("prefix")
     @classmethod
-    def _checked(cls, prefix: str | None, info: ValidationInfo) -> str | None:
+    def _check_prefix(cls, prefix: str | None, info: ValidationInfo) -> str | None:
         return None if prefix is None else checked_prefix(prefix)
 
 
@@ -105,109 +106,109 @@ class RedisBackend:
 
     @classmethod
     async def open(cls, settings: RedisSettings, clock: Clock = now_ms) -> "RedisBackend":
-        """Return a backend that connects when it is first asked; time is the server's, not the clock's."""
-        return cls(servers_of(settings))
+        """Return a backend that connects on first use. Ignores `clock`: the server's clock decides expiry."""
+        return cls(create_servers(settings))
 
     async def store(self, spec: TableSpec) -> "RedisStore":
-        """Return the records of one table, which in Redis are there without being made.
+        """Return the store of one table. Redis needs no table to be created.
 
-        Raise InvalidOperation if the server is not of the kind that the settings say, Unsupported if it is too old.
+        Raise InvalidOperation if a server does not match the `cluster` setting, Unsupported if its version is too old.
         """
         options = spec.options or RedisTableOptions()
-        facts = await self._facts()
-        for one in facts:
-            _check(one, cluster=self._servers.several)
+        infos = await self._server_infos()
+        for info in infos:
+            _check_server(info, cluster=self._servers.is_cluster)
         if spec.create:
-            await self._asked(Command(("SADD", TABLES, spec.name_in_store), (), slot_of(TABLES)), writes=True)
-        names = Names(options.prefix or f"{spec.name_in_store}:", spec.key)
-        keeps = all(one.get("maxmemory_policy") == NO_EVICTION for one in facts)
-        return RedisStore(self._servers, spec, names, tokens=keeps)
+            await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
+        names = KeyNames(options.prefix or f"{spec.name_in_store}:", spec.key)
+        never_evicts = all(info.get("maxmemory_policy") == NO_EVICTION for info in infos)
+        return RedisStore(self._servers, spec, names, tokens=never_evicts)
 
     async def tables(self) -> list[str]:
-        """Return the names of the tables that were opened so that they might be made."""
-        members = await self._asked(Command(("SMEMBERS", TABLES), (), slot_of(TABLES)))
+        """Return the names of the tables that were opened with `create`."""
+        members = await self._run(Command(("SMEMBERS", TABLES_KEY), (), slot_of(TABLES_KEY)))
         return sorted(member.decode() for member in members)
 
     async def ping(self) -> None:
-        """Return if a server answers; of a cluster any that serves a slot."""
-        until = asyncio.get_running_loop().time() + PING_MAX_S
+        """Raise a TableError unless the server, or any node of a cluster that serves slots, responds."""
+        until = asyncio.get_running_loop().time() + PING_TIMEOUT_S
         nodes = await self._servers.nodes(until)
-        works = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
-        replies = [reply for [reply] in await gather_bounded(works, NODES_AT_ONCE)] if works else []
+        pings = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
+        replies = [reply for [reply] in await gather_bounded(pings, NODES_CONCURRENCY_MAX)] if pings else []
         if not any(reply == b"PONG" for reply in replies):
-            raise failed(replies[0] if replies else None)
+            raise from_unexpected_reply(replies[0] if replies else None)
 
     def connections(self) -> Connections:
-        """Return how many connections there are now; of a cluster, those to all its nodes."""
+        """Return the current number of connections, to all nodes of a cluster."""
         return self._servers.connections()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._servers.close()
 
-    async def _facts(self) -> list[dict[str, str]]:
-        """Return what the servers say of themselves."""
-        until, facts = _soon(), []
+    async def _server_infos(self) -> list[dict[str, str]]:
+        """Return the fields of INFO for each node."""
+        until, infos = _open_deadline(), []
         for node, _ in await self._servers.nodes(until):
             [reply] = await node.run([Command(("INFO",), ())], until, writes=False)
-            facts.append(_facts(_raise(reply)))
-        return facts
+            infos.append(_parse_info(_value_or_raise(reply)))
+        return infos
 
-    async def _asked(self, command: Command, *, writes: bool = False) -> Any:
-        [reply] = await self._servers.run([command], _soon(), writes=writes)
-        return _raise(reply)
+    async def _run(self, command: Command, *, writes: bool = False) -> Any:
+        [reply] = await self._servers.run([command], _open_deadline(), writes=writes)
+        return _value_or_raise(reply)
 
 
-def servers_of(settings: RedisSettings) -> Servers:
-    """Return the server or cluster, to which nothing is connected yet."""
-    told = settings.connection()
-    make = link_type(told.pop("connection_class", None))
-    if "path" not in told:
-        told["socket_keepalive"] = True
-    told |= {
+def create_servers(settings: RedisSettings) -> Servers:
+    """Return the server or cluster of the settings, without connecting."""
+    options = settings.connection()
+    connection = connection_type(options.pop("connection_class", None))
+    if "path" not in options:
+        options["socket_keepalive"] = True
+    options |= {
         "socket_connect_timeout": settings.connect_timeout_s,
-        "socket_timeout": None,  # Every request has its own deadline.
+        "socket_timeout": None,  # Each request has its own deadline.
         "protocol": 2,
         "driver_info": None,
     }
 
     def node(address: Address | None) -> Node:
-        where = {} if address is None else {"host": address[0], "port": address[1]}
+        host = {} if address is None else {"host": address[0], "port": address[1]}
         return Node(
-            partial(make, **told, **where),
-            int(told.get("db") or 0),
+            partial(connection, **options, **host),
+            int(options.get("db") or 0),
             settings.connections_max,
             settings.connect_timeout_s,
         )
 
     if not settings.cluster:
         return SingleServer(node(None))
-    address = (told.pop("host", "localhost"), told.pop("port", 6379))
+    address = (options.pop("host", "localhost"), options.pop("port", 6379))
     return Cluster(address, node)
 
 
-def _soon() -> float:
-    return asyncio.get_running_loop().time() + ANSWER_MAX_S
+def _open_deadline() -> float:
+    return asyncio.get_running_loop().time() + OPEN_TIMEOUT_S
 
 
-def _facts(reply: Any) -> dict[str, str]:
+def _parse_info(reply: Any) -> dict[str, str]:
     if not isinstance(reply, bytes):
-        raise StoreUnavailable("what answers does not speak as Redis does")
+        raise StoreUnavailable("the server does not respond like Redis")
     lines = [line.partition(":") for line in reply.decode(errors="replace").splitlines()]
     return {name: text for name, colon, text in lines if colon}
 
 
-def _check(facts: dict[str, str], *, cluster: bool) -> None:
-    version = facts.get("redis_version", "")
+def _check_server(info: dict[str, str], *, cluster: bool) -> None:
+    version = info.get("redis_version", "")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < VERSION_MIN:
-        raise Unsupported(f"Redis {version}: 7.0 or newer is needed")
-    if not cluster and facts.get("redis_mode") == "cluster":
+        raise Unsupported(f"Redis {version} is too old: 7.0 or newer is required")
+    if not cluster and info.get("redis_mode") == "cluster":
         raise InvalidOperation("this Redis is a cluster: its `stores` entry needs `cluster: true`")
 
 
-def _raise(reply: Reply) -> Any:
+def _value_or_raise(reply: Reply) -> Any:
     if isinstance(reply, TableError):
         raise reply
     if isinstance(reply, Exception):
-        raise refused(reply)
+        raise from_error_reply(reply)
     return reply

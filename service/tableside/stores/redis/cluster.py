@@ -1,7 +1,7 @@
-"""The nodes of a Redis Cluster: each command goes to the node that serves the slot of its keys.
+"""A Redis Cluster: routes each command to the node that serves the slot of its keys.
 
-A cluster says by MOVED and ASK that a slot is elsewhere and by TRYAGAIN that it is on its way. None of these commands
-was done, so they are sent again, until the deadline at most. Knows nothing of records.
+Nodes reply MOVED or ASK for a slot that another node serves, and TRYAGAIN for a slot that is migrating. The node
+has not run such a command, so the command is sent again, until the deadline at the latest.
 """
 
 import asyncio
@@ -22,70 +22,70 @@ from ...core import (
     gather_bounded,
 )
 from .connection import Node, Reply
-from .errors import refused
-from .keys import SLOTS, slot_of
+from .errors import from_error_reply
+from .keys import SLOT_COUNT, slot_of
 from .scripts import Command
-from .topology import GROUP_MAX, Group
+from .topology import COMMAND_KEYS_MAX, KeyGroup
 
 Address: TypeAlias = tuple[str, int]
 Send: TypeAlias = Callable[[Node, Sequence[Command], bool], Coroutine[Any, Any, list[Reply]]]
 
-TRIES_MAX = 64
-PAUSE_S = 0.005
-PAUSE_MAX_S = 0.25
-NODES_AT_ONCE = 64
-ANSWER_MAX_S = 0.8
-"""How long one node is waited for to say who serves which slots, before another is asked."""
+ATTEMPTS_MAX = 64
+RETRY_PAUSE_S = 0.005
+RETRY_PAUSE_MAX_S = 0.25
+NODES_CONCURRENCY_MAX = 64
+SLOTS_TIMEOUT_S = 0.8
+"""How long to wait for a node's slot map before trying another node."""
 
-_SLOTS = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n"
-_ELSEWHERE = (exceptions.AskError, exceptions.TryAgainError)  # MovedError is an AskError to the driver
+_CLUSTER_SLOTS = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n"
+_REDIRECTED = (exceptions.AskError, exceptions.TryAgainError)  # in the driver, MovedError is an AskError
 
 
 class Cluster:
-    """The nodes of a Redis Cluster, of which `seed` is one."""
+    """The nodes of a Redis Cluster, discovered from `seed`."""
 
-    several = True
+    is_cluster = True
 
     def __init__(self, seed: Address, make_node: Callable[[Address], Node]) -> None:
         self._seed = seed
         self._make_node = make_node
         self._nodes: dict[Address, Node] = {}
-        self._owners: list[Address | None] = [None] * SLOTS
+        self._owners: list[Address | None] = [None] * SLOT_COUNT
         self._stale = True
-        self._looking = asyncio.Lock()
-        self._turn = 0
+        self._refresh_lock = asyncio.Lock()
+        self._next_node_index = 0
 
     async def run(self, commands: Sequence[Command], until: float, *, writes: bool = False) -> list[Reply]:
         """Send commands to the nodes of their slots and return the reply to each."""
 
-        async def send(node: Node, some: Sequence[Command], asking: bool) -> list[Reply]:
-            return await node.run(some, until, writes=writes, asking=asking)
+        async def send(node: Node, batch: Sequence[Command], asking: bool) -> list[Reply]:
+            return await node.run(batch, until, writes=writes, asking=asking)
 
-        return await self._routed(commands, until, send)
+        return await self._route(commands, until, send)
 
     async def read(self, commands: Sequence[Command], until: float) -> list[Reply]:
         """Send commands that read values to the nodes of their slots and return the reply to each."""
 
-        async def send(node: Node, some: Sequence[Command], asking: bool) -> list[Reply]:
-            return await node.read(some, until, asking=asking)
+        async def send(node: Node, batch: Sequence[Command], asking: bool) -> list[Reply]:
+            return await node.read(batch, until, asking=asking)
 
-        return await self._routed(commands, until, send)
+        return await self._route(commands, until, send)
 
-    def groups(self, names: Sequence[str]) -> list[Group]:
-        """Divide names by their slots."""
+    def groups(self, names: Sequence[str]) -> list[KeyGroup]:
+        """Group names by their slots."""
         by_slot: dict[int, list[int]] = {}
         for position, name in enumerate(names):
             by_slot.setdefault(slot_of(name), []).append(position)
         return [
-            Group(positions[start : start + GROUP_MAX], slot)
+            KeyGroup(positions[start : start + COMMAND_KEYS_MAX], slot)
             for slot, positions in by_slot.items()
-            for start in range(0, len(positions), GROUP_MAX)
+            for start in range(0, len(positions), COMMAND_KEYS_MAX)
         ]
 
     async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
-        """Return the masters and their slots, asked now."""
+        """Fetch the slot map and return the primary nodes with their slots."""
         self._stale = True
-        await self._look(until)
+        await self._refresh_slots(until)
         owned: dict[Address, set[int]] = {}
         for slot, address in enumerate(self._owners):
             if address is not None:
@@ -93,101 +93,102 @@ class Cluster:
         return [(self._node(address), frozenset(slots)) for address, slots in sorted(owned.items())]
 
     def connections(self) -> Connections:
-        """Return how many connections there are to all the nodes that are known now."""
+        """Return the current number of connections to all known nodes."""
         nodes = [node.connections() for node in self._nodes.values()]
         return Connections(
             sum(node.in_use for node in nodes), sum(node.open for node in nodes), sum(node.most for node in nodes)
         )
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for node in self._nodes.values():
             node.close()
 
-    # Where commands go
+    # Routing
 
-    async def _routed(self, commands: Sequence[Command], until: float, send: Send) -> list[Reply]:
-        call = _Call(commands)
+    async def _route(self, commands: Sequence[Command], until: float, send: Send) -> list[Reply]:
+        call = _RoutedCall(commands)
         time = asyncio.get_running_loop().time
-        for attempt in range(TRIES_MAX):
+        for attempt in range(ATTEMPTS_MAX):
             try:
-                await self._look(until)
+                await self._refresh_slots(until)
             except TableError as error:
-                call.settle(call.waiting, [error] * len(call.waiting))
+                call.record(call.pending, [error] * len(call.pending))
                 break
-            await self._once(call, send)
-            pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, random.random)
-            if not call.waiting or time() + pause_s >= until:
+            await self._send_pending(call, send)
+            pause_s = exponential_backoff_s(attempt, RETRY_PAUSE_S, RETRY_PAUSE_MAX_S, random.random)
+            if not call.pending or time() + pause_s >= until:
                 break
-            if attempt or call.in_transit:
+            if attempt or call.migrating:
                 await asyncio.sleep(pause_s)
         return call.replies
 
-    async def _once(self, call: "_Call", send: Send) -> None:
-        """Send what is still to be done to where it belongs, and learn from the replies."""
+    async def _send_pending(self, call: "_RoutedCall", send: Send) -> None:
+        """Send pending commands to their nodes, and update the slot map from redirections in the replies."""
         targets: dict[tuple[Address, bool], list[int]] = {}
-        nowhere = []
-        for index in call.waiting:
-            address = call.asked.get(index) or self._owners[call.commands[index].slot]
+        unserved = []
+        for index in call.pending:
+            address = call.ask_targets.get(index) or self._owners[call.commands[index].slot]
             if address is None:
-                nowhere.append(index)
+                unserved.append(index)
             else:
-                targets.setdefault((address, index in call.asked), []).append(index)
-        works = [
+                targets.setdefault((address, index in call.ask_targets), []).append(index)
+        calls = [
             send(self._node(address), [call.commands[index] for index in indexes], asking)
             for (address, asking), indexes in targets.items()
         ]
-        answers = await gather_bounded(works, NODES_AT_ONCE) if works else []
-        call.settle(nowhere, [exceptions.ClusterDownError("nobody serves the slot")] * len(nowhere))
-        self._stale = self._stale or bool(nowhere)
-        for ((host, _), _), indexes, replies in zip(targets, targets.values(), answers, strict=True):
-            call.settle(indexes, replies, host)
-            self._learn(host, replies)
-        call.waiting = [index for index in call.waiting if isinstance(call.replies[index], _ELSEWHERE)]
+        all_replies = await gather_bounded(calls, NODES_CONCURRENCY_MAX) if calls else []
+        call.record(unserved, [exceptions.ClusterDownError("no node serves the slot")] * len(unserved))
+        self._stale = self._stale or bool(unserved)
+        for ((host, _), _), indexes, replies in zip(targets, targets.values(), all_replies, strict=True):
+            call.record(indexes, replies, host)
+            self._follow_redirections(host, replies)
+        call.pending = [index for index in call.pending if isinstance(call.replies[index], _REDIRECTED)]
 
-    def _learn(self, host: str, replies: Iterable[Reply]) -> None:
+    def _follow_redirections(self, host: str, replies: Iterable[Reply]) -> None:
         for reply in replies:
             if isinstance(reply, exceptions.MovedError):
                 self._owners[reply.slot_id] = (reply.host or host, reply.port)
                 self._stale = True
             elif isinstance(reply, StoreUnavailable | exceptions.ClusterDownError | exceptions.ReadOnlyError):
-                self._stale = True  # Another node may serve the slots by now.
+                self._stale = True  # Another node may serve the slots now.
 
-    # Who serves which slots
+    # The slot map
 
-    async def _look(self, until: float) -> None:
-        """Ask who serves which slots, if that may have changed, or wait while another does.
+    async def _refresh_slots(self, until: float) -> None:
+        """Fetch the slot map if it may have changed, or wait while another call fetches it.
 
-        Raise StoreUnavailable if nobody answers, DeadlineExceeded if the time is over before.
+        Raise StoreUnavailable if no node responds, DeadlineExceeded if the deadline passes first.
         """
         if not self._stale:
             return
         try:
-            async with asyncio.timeout_at(None if until == math.inf else until), self._looking:
+            async with asyncio.timeout_at(None if until == math.inf else until), self._refresh_lock:
                 if self._stale:
-                    self._take(await self._asked(until))
+                    self._set_owners(await self._fetch_slots(until))
                     self._stale = False
         except TimeoutError:
-            raise DeadlineExceeded("the deadline was over before the Redis Cluster said who serves what") from None
+            raise DeadlineExceeded("the deadline passed before the Redis Cluster returned its slot map") from None
 
-    async def _asked(self, until: float) -> list[tuple[int, int, Address]]:
-        error: TableError = StoreUnavailable("no node of the Redis Cluster answers")
+    async def _fetch_slots(self, until: float) -> list[tuple[int, int, Address]]:
+        error: TableError = StoreUnavailable("no node of the Redis Cluster responds")
         known = [*dict.fromkeys([*self._nodes, self._seed])]
-        first = self._turn % len(known)  # Another one each time: who has little patience may meet a silent one.
+        # Start with another node each time: a call with a short deadline cannot get past a silent node.
+        first = self._next_node_index % len(known)
         for address in known[first:] + known[:first]:
-            patience = min(until, asyncio.get_running_loop().time() + ANSWER_MAX_S)
-            self._turn += 1
-            [reply] = await self._node(address).ask(_SLOTS, 1, patience)
+            node_deadline = min(until, asyncio.get_running_loop().time() + SLOTS_TIMEOUT_S)
+            self._next_node_index += 1
+            [reply] = await self._node(address).send(_CLUSTER_SLOTS, 1, node_deadline)
             if isinstance(reply, list):
                 return [(low, high, _address(owner, address[0])) for low, high, owner, *_ in reply]
             if "cluster support disabled" in str(reply):
-                raise InvalidOperation("this Redis is no cluster: its `stores` entry must not say `cluster: true`")
-            if not isinstance(reply, DeadlineExceeded):  # That was our patience: the caller's time is his own.
-                error = reply if isinstance(reply, TableError) else refused(reply)
+                raise InvalidOperation("this Redis is not a cluster: its `stores` entry must not set `cluster: true`")
+            if not isinstance(reply, DeadlineExceeded):  # This is the timeout of one node, not the call's deadline.
+                error = reply if isinstance(reply, TableError) else from_error_reply(reply)
         raise error
 
-    def _take(self, ranges: list[tuple[int, int, Address]]) -> None:
-        self._owners = [None] * SLOTS
+    def _set_owners(self, ranges: list[tuple[int, int, Address]]) -> None:
+        self._owners = [None] * SLOT_COUNT
         for low, high, address in ranges:
             self._owners[low : high + 1] = [address] * (high + 1 - low)
         known = {address for _, _, address in ranges}
@@ -200,31 +201,32 @@ class Cluster:
         return self._nodes[address]
 
 
-class _Call:
-    """Commands that are under way, and what became of them."""
+class _RoutedCall:
+    """Commands of one call, their replies, and the redirections still to follow."""
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self.commands = commands
         self.replies: list[Reply] = [None] * len(commands)
-        self.waiting: Sequence[int] = range(len(commands))
-        self.asked: dict[int, Address] = {}
-        """The nodes that commands are to be sent to once, in place of the owners of their slots."""
+        self.pending: Sequence[int] = range(len(commands))
+        self.ask_targets: dict[int, Address] = {}
+        """Nodes to send commands to once, instead of the owners of their slots (ASK redirections)."""
 
     @property
-    def in_transit(self) -> bool:
-        """Whether some command must wait for its slot to arrive."""
-        return any(isinstance(self.replies[index], exceptions.TryAgainError) for index in self.waiting)
+    def migrating(self) -> bool:
+        """Whether a pending command must wait for the migration of its slot."""
+        return any(isinstance(self.replies[index], exceptions.TryAgainError) for index in self.pending)
 
-    def settle(self, indexes: Sequence[int], replies: Sequence[Reply], host: str = "") -> None:
-        """Take the replies to some commands, which the node of this host gave."""
+    def record(self, indexes: Sequence[int], replies: Sequence[Reply], host: str = "") -> None:
+        """Record a node's replies to commands; `host` is the node's host."""
         for index, reply in zip(indexes, replies, strict=True):
             self.replies[index] = reply
-            self.asked.pop(index, None)
+            self.ask_targets.pop(index, None)
             if isinstance(reply, exceptions.AskError) and not isinstance(reply, exceptions.MovedError):
-                self.asked[index] = (reply.host or host, reply.port)
+                self.ask_targets[index] = (reply.host or host, reply.port)
 
 
-def _address(owner: Any, asked: str) -> Address:
+def _address(owner: Any, queried_host: str) -> Address:
+    """Return a node's address; a node that does not report a host has the host of the queried node."""
     host, port = owner[0], owner[1]
-    known = host.decode() if isinstance(host, bytes) else ""
-    return (known if known not in ("", "?") else asked), int(port)
+    name = host.decode() if isinstance(host, bytes) else ""
+    return (name if name not in ("", "?") else queried_host), int(port)

@@ -1,7 +1,7 @@
-"""How records that must be read first are read, and replaced if they are still what was read: by their bytes.
+"""Compare-and-set in Redis: read records, and replace those whose bytes have not changed.
 
-Whoever tells that a record was changed, the bytes do: another tool's write is noticed as ours is. What is remembered of
-writers is read and compared only for writes that carry a token. Times are times to live, counted by the server.
+Comparing bytes also detects writes of other tools. Side keys with the tokens of writers are read and compared only for
+writes that carry a token. Expiry times are times to live, which the server counts.
 """
 
 from collections.abc import Sequence
@@ -10,111 +10,116 @@ import msgspec
 
 from ...core import Key, Outcome, Replacement, Stored, TableError, Update, VersionedRecord, Written, chunks_of
 from .connection import REQUEST_BYTES_MAX
-from .keys import Names, side
-from .reads import Found, Reads
-from .records import etag_of, other_type, pack, pack_writers, stored
-from .scripts import REPLACE, call
-from .topology import GROUP_MAX, Servers
-from .writes import answers
+from .keys import KeyNames, side_key
+from .reads import RecordReader, ScriptResult
+from .records import etag_of, pack, pack_writers, stored, wrong_type
+from .scripts import REPLACE_SCRIPT, script_call
+from .topology import COMMAND_KEYS_MAX, Servers
+from .writes import script_results
 
-CHANGED = -1
-"""What the script answers where the record is another one by now."""
+RECORD_CHANGED = -1
+"""The script's result for a record that has changed since it was read."""
 
 
-class Mark(msgspec.Struct, frozen=True):
-    """What was seen: `a` absent, `v` the value, `o` something else than a string; and the side key."""
+class RecordBytes(msgspec.Struct, frozen=True):
+    """The bytes that were read. `state` is `a` for absent, `v` for a value, `o` for another type than a string."""
 
     state: str
     value: bytes = b""
-    memory: bytes = b""
+    side: bytes = b""
 
 
-class RedisExchange:
-    """Reads and replaces records of one table; `tokened` ones with what is remembered of their writers."""
+class RedisVersionedRecords:
+    """Reads and replaces records of one table; with their side keys if `tokened`."""
 
-    def __init__(self, servers: Servers, names: Names, reads: Reads, *, tokened: bool) -> None:
+    def __init__(self, servers: Servers, names: KeyNames, reads: RecordReader, *, tokened: bool) -> None:
         self._servers = servers
         self._names = names
         self._reads = reads
         self._tokened = tokened
 
     async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
-        """Read records, and when they expire."""
-        names = self._names.of(keys)
-        beside = [side(name) for name in names] if self._tokened else []
-        seen: dict[int, VersionedRecord | TableError] = {}
-        for positions, found in await self._reads.exactly(names, until, beside):
+        """Read records with their expiry."""
+        names = self._names.for_keys(keys)
+        side_names = [side_key(name) for name in names] if self._tokened else []
+        records: dict[int, VersionedRecord | TableError] = {}
+        for positions, found in await self._reads.read_by_script(names, until, side_names):
             for at, position in enumerate(positions):
-                seen[position] = found if isinstance(found, TableError) else _seen(found, at, len(positions))
-        return [seen[position] for position in range(len(names))]
+                records[position] = (
+                    found if isinstance(found, TableError) else _versioned_record(found, at, len(positions))
+                )
+        return [records[position] for position in range(len(names))]
 
-    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
-        """Replace records that are still as they were seen; the outcomes say when they expire."""
-        names = self._names.of([step.write.key for step in steps])
-        raws = [_raw(step) for step in steps]
-        sizes = [len(raw) + len(step.current.version.value) for raw, step in zip(raws, steps, strict=True)]
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Replace records that have not changed since they were read. The outcomes include the expiry."""
+        names = self._names.for_keys([replacement.write.key for replacement in replacements])
+        raws = [_raw(replacement) for replacement in replacements]
+        sizes = [
+            len(raw) + len(replacement.current.version.value)
+            for raw, replacement in zip(raws, replacements, strict=True)
+        ]
         commands = [
-            call(
-                REPLACE,
-                [key for at in part for key in (names[at], side(names[at]))],
-                [word for at in part for word in _arguments(steps[at], raws[at])],
+            script_call(
+                REPLACE_SCRIPT,
+                [key for at in part for key in (names[at], side_key(names[at]))],
+                [word for at in part for word in _arguments(replacements[at], raws[at])],
                 part,
                 group.slot,
             )
             for group in self._servers.groups(names)
-            for part in chunks_of(group.positions, GROUP_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
+            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
-        outcomes: list[Outcome | bool] = [None] * len(steps)
+        outcomes: list[Outcome | bool] = [None] * len(replacements)
         for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
-            for position, answer in zip(command.positions, answers(reply, len(command.positions)), strict=True):
-                outcomes[position] = _outcome(steps[position], raws[position], answer)
+            for position, result in zip(command.positions, script_results(reply, len(command.positions)), strict=True):
+                outcomes[position] = _outcome(replacements[position], raws[position], result)
         return outcomes
 
 
-def _seen(found: Found, at: int, count: int) -> VersionedRecord:
-    """Return what was seen at a position; the side keys, if any were read, follow the `count` records."""
-    raw, memory = found.values[at], None
+def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedRecord:
+    """Return the record at an index; the side keys, if any were read, follow the `count` records."""
+    raw, side = found.values[at], None
     if len(found.values) > count:
-        memory = found.values[at + count]
-    if at in found.others:
-        return VersionedRecord(other_type(), Mark("o", b"", memory or b""))
+        side = found.values[at + count]
+    if at in found.wrong_types:
+        return VersionedRecord(wrong_type(), RecordBytes("o", b"", side or b""))
     expires_ms = found.expiries[at] if found.expiries else 0
-    mark = Mark("a" if raw is None else "v", raw or b"", memory or b"")
-    return VersionedRecord(stored(raw, expires_ms, memory), mark)
+    version = RecordBytes("a" if raw is None else "v", raw or b"", side or b"")
+    return VersionedRecord(stored(raw, expires_ms, side), version)
 
 
-def _raw(step: Replacement) -> bytes:
-    becomes = step.changed.stored
-    return b"" if becomes is None or becomes.value is None else pack(becomes.value)
+def _raw(replacement: Replacement) -> bytes:
+    new = replacement.changed.stored
+    return b"" if new is None or new.value is None else pack(new.value)
 
 
-def _arguments(step: Replacement, raw: bytes) -> tuple[str | bytes | int, ...]:
-    mark: Mark = step.current.version
-    becomes = step.changed.stored
-    ttl_ms = 0 if becomes is None else becomes.expires_ms
-    memory: tuple[str | bytes, ...] = ("u", b"", b"")
-    if step.write.token is not None:
-        assert becomes is not None
-        memory = ("t", mark.memory, pack_writers(becomes.writers, deleted=not raw))
-    return (mark.state, mark.value, _work(step, raw), raw, ttl_ms, *memory)
+def _arguments(replacement: Replacement, raw: bytes) -> tuple[str | bytes | int, ...]:
+    version: RecordBytes = replacement.current.version
+    new = replacement.changed.stored
+    ttl_ms = 0 if new is None else new.expires_ms
+    side: tuple[str | bytes, ...] = ("u", b"", b"")
+    if replacement.write.token is not None:
+        assert new is not None
+        side = ("t", version.side, pack_writers(new.writers, deleted=not raw))
+    return (version.state, version.value, _action(replacement, raw), raw, ttl_ms, *side)
 
 
-def _work(step: Replacement, raw: bytes) -> str:
-    """Return what to do: delete, put and keep the expiry, or put."""
+def _action(replacement: Replacement, raw: bytes) -> str:
+    """Return the script's action: `d` delete, `k` put and keep the expiry, `p` put."""
     if not raw:
         return "d"
-    before = step.current.stored
-    there = isinstance(before, Stored) and before.value is not None
-    return "k" if there and isinstance(step.write, Update) and step.write.ttl_s is None else "p"
+    current = replacement.current.stored
+    exists = isinstance(current, Stored) and current.value is not None
+    return "k" if exists and isinstance(replacement.write, Update) and replacement.write.ttl_s is None else "p"
 
 
-def _outcome(step: Replacement, raw: bytes, answer: int | TableError) -> Outcome | bool:
-    if isinstance(answer, TableError):
-        return answer
-    if answer == CHANGED:
+def _outcome(replacement: Replacement, raw: bytes, result: int | TableError) -> Outcome | bool:
+    if isinstance(result, TableError):
+        return result
+    if result == RECORD_CHANGED:
         return False
     if not raw:
         return True
-    outcome = step.changed.outcome
+    outcome = replacement.changed.outcome
     assert isinstance(outcome, Written)
-    return Written(etag_of(raw), outcome.created, False, outcome.value, answer)
+    return Written(etag_of(raw), outcome.created, False, outcome.value, result)

@@ -1,7 +1,7 @@
-"""Gets, and what writes and scans must read: many records in one round trip per node.
+"""Reads for Gets, writes and scans: many records in one round trip per node.
 
-Many records at once are an MGET (on a cluster GETs), followed by the question whether the database holds anything that
-expires. Only where it does, and for few records, a script is called, which tells expiry and type of each.
+Large reads use MGET (GETs on a cluster), followed by a check whether any key of the database has an expiry. A script
+that also returns the expiry and type of each record is used for small reads, and for databases with expiring keys.
 """
 
 import asyncio
@@ -11,83 +11,86 @@ from itertools import chain
 import msgspec
 
 from ...core import Key, Outcome, TableError
-from .connection import EXPIRING, Reply
-from .errors import failed
-from .keys import Names, slot_of
-from .records import other_type, read, read_all
-from .scripts import READ, Command, call
+from .connection import EXPIRY_UNKNOWN, Reply
+from .errors import from_unexpected_reply
+from .keys import KeyNames, slot_of
+from .records import read, read_all, wrong_type
+from .scripts import READ_SCRIPT, Command, script_call
 from .topology import Servers
 
-FEW = 16
-"""Up to so many records the script is the quicker way."""
+SCRIPT_RECORDS_MAX = 16
+"""Reads of up to this many records are faster with the script."""
 
-EXPIRING_S = 1.0
-"""How long it is taken for granted that a database holds records that expire."""
+EXPIRY_CHECK_S = 1.0
+"""How long to assume that a database has expiring records after it had some."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What one call of the script has read: the values, when they expire, and which are no strings."""
+class ScriptResult(msgspec.Struct, frozen=True):
+    """The reply of one call of the script.
+
+    `expiries` is empty if no record expires. `wrong_types` are the positions of keys that are not strings.
+    """
 
     values: list[bytes | None]
     expiries: list[int]
-    others: frozenset[int]
+    wrong_types: frozenset[int]
 
     def outcomes(self) -> list[Outcome]:
-        """Return what Gets answer."""
+        """Return the outcomes of Gets."""
         outcomes: list[Outcome] = read_all(self.values) if not self.expiries else []
         if self.expiries:
             outcomes = [*map(read, self.values, self.expiries)]
-        for position in self.others:
-            outcomes[position] = other_type()
+        for position in self.wrong_types:
+            outcomes[position] = wrong_type()
         return outcomes
 
 
-class Reads:
+class RecordReader:
     """Reads records of one table."""
 
-    def __init__(self, servers: Servers, names: Names) -> None:
+    def __init__(self, servers: Servers, names: KeyNames) -> None:
         self._servers = servers
         self._names = names
         self._expiring_until = 0.0
 
     async def get(self, keys: Sequence[Key], until: float) -> list[Outcome]:
-        """Return what Gets answer."""
-        return await self.named(self._names.of(keys), until)
+        """Return the outcomes of Gets of these keys."""
+        return await self.get_names(self._names.for_keys(keys), until)
 
-    async def named(self, names: Sequence[str], until: float) -> list[Outcome]:
-        """Return what Gets of the records of these names answer."""
-        if len(names) <= FEW or asyncio.get_running_loop().time() < self._expiring_until:
-            return await self._exactly(names, until)
+    async def get_names(self, names: Sequence[str], until: float) -> list[Outcome]:
+        """Return the outcomes of Gets of these names of Redis keys."""
+        if len(names) <= SCRIPT_RECORDS_MAX or asyncio.get_running_loop().time() < self._expiring_until:
+            return await self._get_by_script(names, until)
         outcomes: list[Outcome] = [None] * len(names)
-        again: list[int] = []
-        commands = self._plain(names)
+        retried: list[int] = []
+        commands = self._plain_commands(names)
         for command, reply in zip(commands, await self._servers.read(commands, until), strict=True):
-            if reply is EXPIRING:
-                again += command.positions
-                self._expiring_until = asyncio.get_running_loop().time() + EXPIRING_S
+            if reply is EXPIRY_UNKNOWN:
+                retried += command.positions
+                self._expiring_until = asyncio.get_running_loop().time() + EXPIRY_CHECK_S
             else:
                 start, stop = command.positions[0], command.positions[-1] + 1
-                outcomes[start:stop] = self._values(reply, stop - start)
-        if not self._servers.several:
-            again += await self._of_other_types(names, outcomes, set(again), until)
-        if again:
-            exact = await self._exactly([names[position] for position in again], until)
-            for position, outcome in zip(again, exact, strict=True):
+                outcomes[start:stop] = self._parse_values(reply, stop - start)
+        if not self._servers.is_cluster:
+            retried += await self._absent_names_that_exist(names, outcomes, set(retried), until)
+        if retried:
+            exact = await self._get_by_script([names[position] for position in retried], until)
+            for position, outcome in zip(retried, exact, strict=True):
                 outcomes[position] = outcome
         return outcomes
 
-    async def exactly(
-        self, names: Sequence[str], until: float, beside: Sequence[str] = ()
-    ) -> list[tuple[Sequence[int], Found | TableError]]:
-        """Read by the script; return what was read of which positions.
+    async def read_by_script(
+        self, names: Sequence[str], until: float, side_names: Sequence[str] = ()
+    ) -> list[tuple[Sequence[int], ScriptResult | TableError]]:
+        """Read by the script and return the positions and result of each call.
 
-        Of `beside`, if there is any, the key of each position is read too, and stands after the records.
+        If there are `side_names`, the result also contains the side key of each position, after the records.
         """
         groups = self._servers.groups(names)
         commands = [
-            call(
-                READ,
-                [keys[position] for keys in (names, beside) if keys for position in group.positions],
+            script_call(
+                READ_SCRIPT,
+                [keys[position] for keys in (names, side_names) if keys for position in group.positions],
                 (),
                 group.positions,
                 group.slot,
@@ -95,42 +98,42 @@ class Reads:
             for group in groups
         ]
         replies = await self._servers.run(commands, until)
-        times = 2 if beside else 1
+        keys_per_position = 2 if side_names else 1
         return [
-            (command.positions, _found(reply, times * len(command.positions)))
+            (command.positions, _parse_result(reply, keys_per_position * len(command.positions)))
             for command, reply in zip(commands, replies, strict=True)
         ]
 
-    async def _exactly(self, names: Sequence[str], until: float) -> list[Outcome]:
+    async def _get_by_script(self, names: Sequence[str], until: float) -> list[Outcome]:
         outcomes: list[Outcome] = [None] * len(names)
-        for positions, found in await self.exactly(names, until):
-            answers = [found] * len(positions) if isinstance(found, TableError) else found.outcomes()
-            for position, answer in zip(positions, answers, strict=True):
-                outcomes[position] = answer
+        for positions, found in await self.read_by_script(names, until):
+            results = [found] * len(positions) if isinstance(found, TableError) else found.outcomes()
+            for position, outcome in zip(positions, results, strict=True):
+                outcomes[position] = outcome
         return outcomes
 
-    def _plain(self, names: Sequence[str]) -> list[Command]:
-        if self._servers.several:
+    def _plain_commands(self, names: Sequence[str]) -> list[Command]:
+        if self._servers.is_cluster:
             return [Command(("GET", name), (index,), slot_of(name)) for index, name in enumerate(names)]
         return [
             Command(("MGET", *names[group.positions[0] : group.positions[-1] + 1]), group.positions)
             for group in self._servers.groups(names)
         ]
 
-    def _values(self, reply: Reply, count: int) -> list[Outcome]:
-        values = [reply] if self._servers.several and (reply is None or type(reply) is bytes) else reply
+    def _parse_values(self, reply: Reply, count: int) -> list[Outcome]:
+        values = [reply] if self._servers.is_cluster and (reply is None or type(reply) is bytes) else reply
         if type(values) is not list or len(values) != count:
-            return [failed(reply)] * count
+            return [from_unexpected_reply(reply)] * count
         try:
             return read_all(values)
-        except TypeError:  # Something else than text and nothing: no answer of Redis.
-            return [failed(None)] * count
+        except TypeError:  # Neither strings nor nil: not a reply of Redis.
+            return [from_unexpected_reply(None)] * count
 
-    async def _of_other_types(
-        self, names: Sequence[str], outcomes: Sequence[Outcome], known: set[int], until: float
+    async def _absent_names_that_exist(
+        self, names: Sequence[str], outcomes: Sequence[Outcome], excluded: set[int], until: float
     ) -> list[int]:
-        """Return which of the records that MGET showed as absent to look at again: it shows a list or a hash so."""
-        absent = [index for index, outcome in enumerate(outcomes) if outcome is None and index not in known]
+        """Return the positions of keys that MGET returned as absent but exist: lists, hashes and other types."""
+        absent = [index for index, outcome in enumerate(outcomes) if outcome is None and index not in excluded]
         groups = self._servers.groups([names[index] for index in absent])
         parts = [[absent[position] for position in group.positions] for group in groups]
         commands = [Command(("EXISTS", *(names[index] for index in part)), part) for part in parts]
@@ -138,8 +141,8 @@ class Reads:
         return list(chain.from_iterable(part for part, reply in zip(parts, replies, strict=True) if reply != 0))
 
 
-def _found(reply: Reply, count: int) -> Found | TableError:
+def _parse_result(reply: Reply, count: int) -> ScriptResult | TableError:
     match reply:
-        case [[*values], [*expiries], [*others]] if len(values) == count and len(expiries) in (0, count):
-            return Found(values, expiries, frozenset(position - 1 for position in others))
-    return failed(reply)
+        case [[*values], [*expiries], [*wrong_types]] if len(values) == count and len(expiries) in (0, count):
+            return ScriptResult(values, expiries, frozenset(position - 1 for position in wrong_types))
+    return from_unexpected_reply(reply)

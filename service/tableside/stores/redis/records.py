@@ -1,11 +1,11 @@
-"""How Redis holds a record: the value's JSON text, and after it sixteen characters of JSON whitespace.
+"""The format of a record in Redis: the value's JSON text, followed by sixteen characters of JSON whitespace.
 
-The whitespace is a fixed mark of four and a random run of twelve. A JSON parser does not see it. It makes the bytes
-differ with every write, so that their digest is an exact etag without a version kept beside the value; and it tells
-that the text is canonical. Text without it was written by another tool and is read as JSON.
+The whitespace consists of a fixed marker of four characters and twelve random characters. JSON parsers ignore it. The
+random characters make the bytes of every write different, so a digest of the bytes is an exact etag and no version must
+be stored. The marker shows that the text is canonical. Another tool wrote text without it; such text is parsed as JSON.
 
-What is remembered of writers is JSON in a side key: `[1, ["writer", sequence], ...]`, the latest last, beside a record,
-and the same with 0 where a record was deleted. Knows nothing of Redis's commands.
+The tokens of a record's writers are JSON in a side key, the latest writer last: `[1, ["writer", sequence], ...]`. The
+first element is 0 for the tombstone of a deleted record.
 """
 
 import itertools
@@ -20,36 +20,36 @@ from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, encod
 
 Writers = tuple[tuple[str, int], ...]
 
-_MARK = b"\r\t\r\t"
-_RUN_LENGTH = 12
-_TAIL = len(_MARK) + _RUN_LENGTH
-_END = b"}" + _MARK
-_HALF_RUNS = [bytes(run) for run in itertools.product(b" \t\n\r", repeat=_RUN_LENGTH // 2)]
-_HALF = len(_HALF_RUNS)
+_MARKER = b"\r\t\r\t"
+_RANDOM_LENGTH = 12
+_SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
+_VALUE_END = b"}" + _MARKER
+_RANDOM_HALVES = [bytes(run) for run in itertools.product(b" \t\n\r", repeat=_RANDOM_LENGTH // 2)]
+_HALVES = len(_RANDOM_HALVES)
 
-_OTHER_TYPE = "the record was written by something else: the key holds no string"
-_NO_OBJECT = "the record was written by something else, and is no legal JSON object"
-_NO_WRITERS = "what the store remembers of the record's writers was written by something else"
+_WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
+_NOT_AN_OBJECT = "another tool wrote the record, and it is not a valid JSON object"
+_INVALID_WRITERS = "another tool wrote the record's side key, and it does not contain writers' tokens"
 
 
 def pack(value: bytes) -> bytes:
-    """Return what to keep for a value: other bytes each time."""
-    first, second = divmod(random.getrandbits(24), _HALF)
-    return b"".join((value, _MARK, _HALF_RUNS[first], _HALF_RUNS[second]))
+    """Return the bytes of a record, which differ in each call."""
+    first, second = divmod(random.getrandbits(24), _HALVES)
+    return b"".join((value, _MARKER, _RANDOM_HALVES[first], _RANDOM_HALVES[second]))
 
 
 def etag_of(raw: bytes) -> str:
-    """Return the version of a record."""
+    """Return the etag of a record's bytes."""
     return xxh3_128_hexdigest(raw)
 
 
 def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
-    """Return what Gets answer for records that do not expire; no call for each of the usual ones."""
-    digest, end, start, stop = xxh3_128_hexdigest, _END, -_TAIL - 1, -_RUN_LENGTH
+    """Return the outcomes of Gets of records without expiry. Makes no call for each record that the service wrote."""
+    digest, end, start, stop = xxh3_128_hexdigest, _VALUE_END, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH
     return [
         None
         if raw is None
-        else Record(raw[:-_TAIL], digest(raw))
+        else Record(raw[:-_SUFFIX_LENGTH], digest(raw))
         if raw[start:stop] == end and raw[:1] == b"{"
         else read(raw, 0)
         for raw in raws
@@ -57,7 +57,7 @@ def read_all(raws: Sequence[bytes | None]) -> list[Outcome]:
 
 
 def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
-    """Return what a Get answers."""
+    """Return the outcome of a Get."""
     if raw is None:
         return None
     try:
@@ -66,45 +66,45 @@ def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
         return error
 
 
-def stored(raw: bytes | None, expires_ms: int, memory: bytes | None) -> Stored | RecordUnreadable | None:
-    """Return what a write starts from: a record, with what is remembered of its writers where that was asked for."""
+def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:
+    """Return the current record for a write; `side` is its side key, None if that is absent or was not read."""
     try:
-        deleted, writers = _writers(memory)
+        deleted, writers = _parse_writers(side)
         if raw is not None:
             return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, writers)
     except RecordUnreadable as error:
         return error
-    # Beside no record only what a delete left counts: a record that has expired has taken its memory with it.
+    # Without a record only a tombstone counts: the tokens of an expired record expire with it.
     return Stored(None, "", 0, writers) if deleted and writers else None
 
 
-def other_type() -> RecordUnreadable:
-    """Return the error about a key that holds a list, a hash or the like."""
-    return RecordUnreadable(_OTHER_TYPE)
+def wrong_type() -> RecordUnreadable:
+    """Return the error for a Redis key that is a list, a hash or another type."""
+    return RecordUnreadable(_WRONG_TYPE)
 
 
 def pack_writers(writers: Writers, *, deleted: bool) -> bytes:
-    """Return what to keep in a side key."""
+    """Return the bytes of a side key."""
     return msgspec.json.encode([0 if deleted else 1, *writers])
 
 
 def _value(raw: bytes) -> bytes:
-    if raw[-_TAIL - 1 : -_RUN_LENGTH] == _END and raw[:1] == b"{":
-        return raw[:-_TAIL]
+    if raw[-_SUFFIX_LENGTH - 1 : -_RANDOM_LENGTH] == _VALUE_END and raw[:1] == b"{":
+        return raw[:-_SUFFIX_LENGTH]
     try:
         return encode(parse(raw))
     except TableError:
-        raise RecordUnreadable(_NO_OBJECT) from None
+        raise RecordUnreadable(_NOT_AN_OBJECT) from None
 
 
-def _writers(memory: bytes | None) -> tuple[bool, Writers]:
-    if not memory:
+def _parse_writers(side: bytes | None) -> tuple[bool, Writers]:
+    if not side:
         return False, ()
     try:
-        deleted, *writers = msgspec.json.decode(memory)
+        deleted, *writers = msgspec.json.decode(side)
         return deleted == 0, tuple(_checked_writer(*writer) for writer in writers)
     except (msgspec.DecodeError, TypeError, ValueError):
-        raise RecordUnreadable(_NO_WRITERS) from None
+        raise RecordUnreadable(_INVALID_WRITERS) from None
 
 
 def _checked_writer(name: Any, sequence: Any) -> tuple[str, int]:

@@ -1,7 +1,6 @@
-"""The scripts that read and write records in one atomic step each, and the commands that carry them.
+"""Lua scripts that read and write several records atomically, and commands in the form that is sent.
 
-Every script does what it is asked for key by key: what goes wrong with one is its own answer. Times are the server's.
-Knows nothing of connections.
+Each script handles its keys one by one and returns a result or an error for each. Times are by the server's clock.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from ...core import EXPIRY_MS_MAX
 
 
 class Script:
-    """A script, and the name by which a server knows it once it has seen it."""
+    """A script and its SHA-1 digest, by which EVALSHA calls it once the server has loaded it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -25,7 +24,7 @@ class Script:
 class Command(msgspec.Struct, frozen=True):
     """One command, or one call of a script, on keys of one slot.
 
-    `positions` say which of its caller's records it is about.
+    `positions` are the positions of its records in the caller's batch.
     """
 
     words: tuple[Any, ...]
@@ -33,31 +32,31 @@ class Command(msgspec.Struct, frozen=True):
     slot: int = 0
     script: Script | None = None
 
-    def packed(self, *, whole: bool = False) -> bytes:
-        """Return the bytes to send; `whole` sends the text of the script, for a server that does not know it."""
+    def packed(self, *, script_text: bool = False) -> bytes:
+        """Return the bytes to send. `script_text` sends the script itself, for a server that has not loaded it."""
         head: tuple[str, ...] = ()
         if self.script is not None:
-            head = ("EVAL", self.script.text) if whole else ("EVALSHA", self.script.sha)
+            head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
         packed: bytes = pack_command(head + self.words)
         return packed
 
 
-def call(
+def script_call(
     script: Script, keys: Sequence[str], arguments: Sequence[str | bytes | int], positions: Sequence[int], slot: int
 ) -> Command:
-    """Return the call of a script."""
+    """Return the command that calls a script."""
     return Command((len(keys), *keys, *arguments), positions, slot, script)
 
 
-READ = Script("""
--- Answers three lists: the values (nil: absent), when each expires in Unix ms (empty if none does), and the positions
--- of keys that hold something else than a string.
-local values, expiries, others, expiring = {}, {}, {}, false
+READ_SCRIPT = Script("""
+-- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
+-- of keys that are not strings.
+local values, expiries, wrong_types, expiring = {}, {}, {}, false
 for index, key in ipairs(KEYS) do
   local value, expires = redis.pcall('GET', key), 0
   if type(value) == 'table' then
     if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return value end
-    others[#others + 1] = index
+    wrong_types[#wrong_types + 1] = index
     value = false
   elseif value then
     expires = redis.call('PEXPIRETIME', key)
@@ -65,30 +64,31 @@ for index, key in ipairs(KEYS) do
   end
   values[index], expiries[index] = value, expires
 end
-return {values, expiring and expiries or {}, others}
+return {values, expiring and expiries or {}, wrong_types}
 """)
 
 _SHARED = f"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- When something expires that lives so many ms from now (0: for ever).
+-- Returns the expiry for a time to live in ms (0: never).
 local function expiry(ttl)
   local expires = now + tonumber(ttl)
   return (expires > now and expires < {EXPIRY_MS_MAX}) and expires or 0
 end
 
--- Sets a value as a string, to expire then (0: never).
+-- Sets a string and its expiry in Unix ms (0: never).
 local function set(key, value, expires)
   if expires > 0 then redis.call('SET', key, value, 'PXAT', string.format('%.0f', expires))
   else redis.call('SET', key, value) end
 end
 
--- What is remembered of writers goes on, and expires with the record. It begins with [1 beside a record, with [0 where
--- a record was deleted; beside no record, [1 is left of one that has expired or that another tool has removed.
+-- Puts a record. Its side key keeps the tokens of writers and expires with the record. The side key begins with [1 for
+-- a record and with [0 for a tombstone. If the record is absent, [1 is stale: the record has expired, or another tool
+-- has removed it.
 local function put(key, side, value, expires, keep)
-  local remembered = redis.call('EXISTS', side) == 1
-  local stale = remembered and redis.call('GETRANGE', side, 1, 1) ~= '0' and redis.call('EXISTS', key) == 0
+  local has_side = redis.call('EXISTS', side) == 1
+  local stale = has_side and redis.call('GETRANGE', side, 1, 1) ~= '0' and redis.call('EXISTS', key) == 0
   if keep then
     expires = math.max(redis.call('PEXPIRETIME', key), 0)
     redis.call('SET', key, value, 'KEEPTTL')
@@ -96,7 +96,7 @@ local function put(key, side, value, expires, keep)
     set(key, value, expires)
   end
   if stale then redis.call('UNLINK', side)
-  elseif remembered then
+  elseif has_side then
     redis.call('SETRANGE', side, 1, '1')
     if expires > 0 then redis.call('PEXPIREAT', side, string.format('%.0f', expires))
     else redis.call('PERSIST', side) end
@@ -104,26 +104,28 @@ local function put(key, side, value, expires, keep)
   return expires
 end
 
-local function each(width, work)
-  local answers = {{}}
+-- Calls apply(record, side key, offset of its arguments) for each record and returns the results and errors.
+local function for_each(width, apply)
+  local results = {{}}
   for index = 0, #KEYS / 2 - 1 do
-    local done, answer = pcall(work, KEYS[index * 2 + 1], KEYS[index * 2 + 2], index * width)
-    if not done then
-      if type(answer) == 'table' then answer = answer.err end
-      answer = redis.error_reply(answer)
+    local succeeded, result = pcall(apply, KEYS[index * 2 + 1], KEYS[index * 2 + 2], index * width)
+    if not succeeded then
+      if type(result) == 'table' then result = result.err end
+      result = redis.error_reply(result)
     end
-    answers[index + 1] = answer
+    results[index + 1] = result
   end
-  return answers
+  return results
 end
 """
 
-WRITE = Script(
+WRITE_SCRIPT = Script(
     _SHARED
     + """
--- KEYS: the record and its side key, for each. ARGV: the value (none: delete) and the ms to live (0: for ever).
--- Answers for each when it expires in Unix ms (0: never).
-return each(2, function(key, side, at)
+-- KEYS for each record: the record and its side key.
+-- ARGV for each record: the value (empty: delete) and the time to live in ms (0: no expiry).
+-- Returns for each record its expiry in Unix ms (0: never).
+return for_each(2, function(key, side, at)
   local value = ARGV[at + 1]
   if value ~= '' then return put(key, side, value, expiry(ARGV[at + 2])) end
   if redis.call('UNLINK', key) == 1 then redis.call('UNLINK', side) end
@@ -132,20 +134,20 @@ end)
 """
 )
 
-REPLACE = Script(
+REPLACE_SCRIPT = Script(
     _SHARED
     + """
--- KEYS: the record and its side key, for each. ARGV for each:
--- 1  what was seen: a absent, v the value that follows, o something else than a string
--- 2  the value that was seen
--- 3  what to do: p put, k put and keep the expiry, d delete
+-- KEYS for each record: the record and its side key. ARGV for each record:
+-- 1  the expected state: a absent, v the value that follows, o another type than a string
+-- 2  the expected value
+-- 3  the action: p put, k put and keep the expiry, d delete
 -- 4  the value to put
--- 5  the ms to live (0: for ever)
--- 6  whether the writers were looked at: t, or u if not
--- 7  what was seen of them (none: absent)
--- 8  what to remember of them
--- Answers for each when it expires in Unix ms (0: never), or -1 if it is not what was seen.
-return each(8, function(key, side, at)
+-- 5  the time to live in ms (0: no expiry)
+-- 6  whether the write carries a token: t, or u if not
+-- 7  the expected side key (empty: absent)
+-- 8  the new side key
+-- Returns for each record its expiry in Unix ms (0: never), or -1 if it differs from the expected state.
+return for_each(8, function(key, side, at)
   local found = redis.pcall('GET', key)
   local state = found and 'v' or 'a'
   if type(found) == 'table' then
@@ -153,17 +155,17 @@ return each(8, function(key, side, at)
     state = 'o'
   end
   if state ~= ARGV[at + 1] or (state == 'v' and found ~= ARGV[at + 2]) then return -1 end
-  local work, tokened = ARGV[at + 3], ARGV[at + 6] == 't'
+  local action, tokened = ARGV[at + 3], ARGV[at + 6] == 't'
   if tokened and (redis.call('GET', side) or '') ~= ARGV[at + 7] then return -1 end
   local expires = expiry(ARGV[at + 5])
-  if work == 'd' then
+  if action == 'd' then
     redis.call('UNLINK', key)
     if not tokened then redis.call('UNLINK', side) end
   else
-    expires = put(key, side, ARGV[at + 4], expires, work == 'k')
+    expires = put(key, side, ARGV[at + 4], expires, action == 'k')
   end
   if tokened then set(side, ARGV[at + 8], expires) end
-  return work == 'd' and 0 or expires
+  return action == 'd' and 0 or expires
 end)
 """
 )

@@ -1,4 +1,4 @@
-"""Where commands go, and how names are grouped into them: to the one server, or (see `redis_cluster`) to several."""
+"""Routing of commands to one server or to the nodes of a cluster (see `cluster`), and sets of hash slots."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -8,24 +8,24 @@ import msgspec
 
 from ...core import Connections, MalformedRequest
 from .connection import Node, Reply
-from .keys import SLOTS
+from .keys import SLOT_COUNT
 from .scripts import Command
 
-GROUP_MAX = 1000
-"""How many keys one command names."""
+COMMAND_KEYS_MAX = 1000
+"""How many keys one command may name."""
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Names that may stand in one command, by their positions; all of them in one slot where that matters."""
+class KeyGroup(msgspec.Struct, frozen=True):
+    """Names that one command may contain, by their positions; in a cluster all are in one slot."""
 
     positions: Sequence[int]
     slot: int = 0
 
 
 class Servers(Protocol):
-    """One server or several."""
+    """A single server or a cluster."""
 
-    several: bool
+    is_cluster: bool
 
     async def run(self, commands: Sequence[Command], until: float, *, writes: bool = False) -> list[Reply]:
         """Send commands and return the reply to each; see `Node.run`."""
@@ -35,27 +35,27 @@ class Servers(Protocol):
         """Send commands that read values and return the reply to each; see `Node.read`."""
         ...
 
-    def groups(self, names: Sequence[str]) -> list[Group]:
-        """Divide names into groups."""
+    def groups(self, names: Sequence[str]) -> list[KeyGroup]:
+        """Group names into commands."""
         ...
 
     async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
-        """Return the servers that take writes, and their slots. Raise StoreUnavailable if they cannot be asked."""
+        """Return the primary nodes and their slots. Raise StoreUnavailable if the slots cannot be fetched."""
         ...
 
     def connections(self) -> Connections:
-        """Return how many connections there are now."""
+        """Return the current number of connections."""
         ...
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...
 
 
 class SingleServer:
-    """The one server."""
+    """A single server."""
 
-    several = False
+    is_cluster = False
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -68,31 +68,34 @@ class SingleServer:
         """Send commands that read values and return the reply to each."""
         return await self._node.read(commands, until)
 
-    def groups(self, names: Sequence[str]) -> list[Group]:
-        """Divide names by their number only."""
-        return [Group(range(start, min(start + GROUP_MAX, len(names)))) for start in range(0, len(names), GROUP_MAX)]
+    def groups(self, names: Sequence[str]) -> list[KeyGroup]:
+        """Group names by their number only."""
+        return [
+            KeyGroup(range(start, min(start + COMMAND_KEYS_MAX, len(names))))
+            for start in range(0, len(names), COMMAND_KEYS_MAX)
+        ]
 
     async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
-        """Return the server."""
-        return [(self._node, EVERY_SLOT)]
+        """Return the server, which serves all slots."""
+        return [(self._node, ALL_SLOTS)]
 
     def connections(self) -> Connections:
-        """Return how many connections there are now."""
+        """Return the current number of connections."""
         return self._node.connections()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._node.close()
 
 
-EVERY_SLOT = frozenset(range(SLOTS))
+ALL_SLOTS = frozenset(range(SLOT_COUNT))
 
-PARTS_PER_NODE_MAX = 8
-"""A part of a node's slots is found by going through all of its names: more parts would cost more than they gain."""
+SPLITS_PER_NODE_MAX = 8
+"""Each split of a node scans all names of the node, so more splits would cost more than they gain."""
 
 
-def to_text(slots: Iterable[int]) -> str:
-    """Return slots as ranges: `0-5460,5470`."""
+def format_slots(slots: Iterable[int]) -> str:
+    """Return slots as text in ranges: `0-5460,5470`."""
     ranges: list[list[int]] = []
     for slot in sorted(slots):
         if ranges and ranges[-1][1] == slot - 1:
@@ -102,35 +105,35 @@ def to_text(slots: Iterable[int]) -> str:
     return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ranges)
 
 
-def from_text(text: str) -> frozenset[int]:
-    """Return the slots that `to_text` wrote. Raise ValueError for anything else."""
+def parse_slots(text: str) -> frozenset[int]:
+    """Return slots from the text of `format_slots`. Raise ValueError for other text."""
     slots: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.partition("-")
         first, last = int(low), int(high if dash else low)
-        if not 0 <= first <= last < SLOTS:
-            raise ValueError("no range of slots")
+        if not 0 <= first <= last < SLOT_COUNT:
+            raise ValueError("not a range of slots")
         slots.update(range(first, last + 1))
-    return EVERY_SLOT if len(slots) == SLOTS else frozenset(slots)
+    return ALL_SLOTS if len(slots) == SLOT_COUNT else frozenset(slots)
 
 
-def of_split(split: bytes | None) -> frozenset[int]:
-    """Return the slots of a split; None is the whole table. Raise MalformedRequest if it is none."""
+def slots_of_split(split: bytes | None) -> frozenset[int]:
+    """Return the slots of a split; None is the whole table. Raise MalformedRequest if the bytes are not a split."""
     try:
-        return EVERY_SLOT if split is None else from_text(split.decode())
+        return ALL_SLOTS if split is None else parse_slots(split.decode())
     except ValueError:
-        raise MalformedRequest("no split of this table") from None
+        raise MalformedRequest("the split does not belong to this table") from None
 
 
-def splits(nodes: Sequence[frozenset[int]], count_max: int) -> list[bytes]:
-    """Return at most `count_max` parts of all slots, none with slots of two nodes if there may be so many."""
+def slot_splits(nodes: Sequence[frozenset[int]], count_max: int) -> list[bytes]:
+    """Divide all slots into at most `count_max` splits. With enough splits, none has slots of two nodes."""
     if not nodes:
-        return [to_text(EVERY_SLOT).encode()]
-    each = min(max(1, count_max // len(nodes)), PARTS_PER_NODE_MAX)
+        return [format_slots(ALL_SLOTS).encode()]
+    each = min(max(1, count_max // len(nodes)), SPLITS_PER_NODE_MAX)
     pieces = [_piece(slots, at, each) for slots in nodes for at in range(each)]
     parts = [set(chain.from_iterable(pieces[at::count_max])) for at in range(min(count_max, len(pieces)))]
-    parts[0] |= EVERY_SLOT.difference(*nodes)
-    return [to_text(part).encode() for part in parts if part]
+    parts[0] |= ALL_SLOTS.difference(*nodes)
+    return [format_slots(part).encode() for part in parts if part]
 
 
 def _piece(slots: frozenset[int], at: int, count: int) -> list[int]:
