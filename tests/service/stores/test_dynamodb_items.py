@@ -383,4 +383,4 @@ async def test_a_failed_condition_is_told_from_absence(dynamodb_client: Client, 
         }
         with pytest.raises(ConditionFailed) as failure:
             await dynamodb_client.call("update_item", change, writes=True)
-        assert failure.value.item_told == told
+        assert failure.value.item_returned == told

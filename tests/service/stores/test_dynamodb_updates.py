@@ -20,7 +20,7 @@ from tableside.core.operations import Get, Operation, Record, Written
 from tableside.core.store import TableSpec, now_ms
 from tableside.stores.dynamodb.backend import DynamodbBackend
 from tableside.stores.dynamodb.client import Client
-from tableside.stores.dynamodb.expressions import native
+from tableside.stores.dynamodb.expressions import native_update
 from tableside.stores.dynamodb.store import DynamodbStore
 
 names = st.sampled_from(["x", "y", "z.z", "name", "#", "_"])
@@ -125,9 +125,9 @@ def test_what_goes_by_expression() -> None:
         [{}],
     ]
     for document in by_expression:
-        assert native(updates.parse(document)) is not None, document
+        assert native_update(updates.parse(document)) is not None, document
     for document in ({"$inc": {"a": 1}}, {"$max": {"a": 1}}, {"$addToSet": {"a": 1}}, [{}, {}]):
-        assert native(updates.parse(document)) is None, document
+        assert native_update(updates.parse(document)) is None, document
 
 
 async def test_an_update_by_expression_is_one_call(store: DynamodbStore, monkeypatch: pytest.MonkeyPatch) -> None:

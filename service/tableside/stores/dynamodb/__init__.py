@@ -1,6 +1,6 @@
-"""DynamoDB: a table's attributes are the value's members.
+"""DynamoDB store: the members of a value are attributes of an item.
 
-`backend` opens it and `tables` finds or makes a table; `store` says which call an operation goes into: `batches`, an
-update by `expressions`, or a read and a conditional write by `exchange`; `scans` pages. `items` and `values` are the
-attributes, `client` the one place that knows the driver.
+`backend` opens the store and `table_schema` finds or creates tables. `store` chooses the call for each operation:
+`batches`, an UpdateItem built by `expressions`, or a read and a conditional write by `compare_and_set`. `scans` reads
+pages. `items` and `attribute_values` convert records, and `client` is the only module that uses the driver.
 """

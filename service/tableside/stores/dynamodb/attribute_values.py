@@ -1,13 +1,13 @@
-"""JSON values to DynamoDB's attributes and back, without loss.
+"""Converts JSON values to DynamoDB's attributes and back, without loss.
 
-A number of DynamoDB has 38 decimal digits, which hold every 64-bit integer and the 17 digits that tell one double
-from every other. What only other tools write is read too: a set is an array in the order of its elements, binary is
-base64 text, a number that is no 64-bit integer is the nearest double. Attributes are as they stand on the wire.
-Knows nothing of keys, tables or calls.
+DynamoDB's numbers have 38 decimal digits, enough for every 64-bit integer and for the 17 digits that identify a double.
+Attribute types that only other tools write can be read too: a set becomes a sorted array, binary becomes base64 text,
+and a number that is not a 64-bit integer becomes the nearest double. Attributes have their wire format.
 """
 
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import orjson
@@ -22,14 +22,14 @@ MAGNITUDE_MAX = 9.9999999999999999999999999999999999999e125
 
 
 def to_attribute(member: Json) -> Attribute:
-    """Return the attribute that holds a member. Raise InvalidOperation for a number that DynamoDB has not."""
+    """Return a member's attribute. Raise InvalidOperation for a number that DynamoDB cannot represent."""
     kind = type(member)
     if kind is str:
         return {"S": member}
     if kind is int:
         return {"N": str(member)}
     if kind is float:
-        return {"N": _number_text(member)}  # type: ignore[arg-type]  # just seen
+        return {"N": _number_text(member)}  # type: ignore[arg-type]  # checked above
     if kind is bool:
         return {"BOOL": member}
     if member is None:
@@ -41,42 +41,43 @@ def to_attribute(member: Json) -> Attribute:
 
 
 def from_attribute(attribute: Attribute) -> Json:
-    """Return the member that an attribute holds. Raise ValueError or KeyError if it is no attribute."""
+    """Return an attribute's member. Raise ValueError or KeyError if it is not a valid attribute."""
     [(kind, raw)] = attribute.items()
     if kind == "S":
         text: str = raw
         return text
-    return _FROM[kind](raw)
+    return _CONVERTERS[kind](raw)
 
 
-def alike(member: Json, present: Attribute | None) -> Attribute:
-    """Return the attribute that holds a member; where a present one holds it already, or parts of it, as that does.
+def to_attribute_like(member: Json, present: Attribute | None) -> Attribute:
+    """Return a member's attribute, reusing the present attribute, or the parts of it, that have the same value.
 
-    So a set stays a set, and a number keeps its digits, beside what has changed.
+    Unchanged sets thus stay sets, and unchanged numbers keep all digits.
     """
     if present is None:
         return to_attribute(member)
     if isinstance(member, dict) and "M" in present:
         inner = present["M"]
-        return {"M": {name: alike(one, inner.get(name)) for name, one in member.items()}}
+        return {"M": {name: to_attribute_like(value, inner.get(name)) for name, value in member.items()}}
     if isinstance(member, list) and "L" in present:
         elements = present["L"]
-        return {"L": [alike(one, elements[at] if at < len(elements) else None) for at, one in enumerate(member)]}
-    return present if same(from_attribute(present), member) else to_attribute(member)
+        pairs = zip_longest(member, elements[: len(member)])
+        return {"L": [to_attribute_like(value, element) for value, element in pairs]}
+    return present if equal_json(from_attribute(present), member) else to_attribute(member)
 
 
-def same(one: Json, other: Json) -> bool:
-    """Whether two are the same JSON; in Python 1, 1.0 and True are equal."""
+def equal_json(one: Json, other: Json) -> bool:
+    """Return whether two values are the same JSON; in Python, 1, 1.0 and True are equal."""
     return type(one) is type(other) and one == other and orjson.dumps(one) == orjson.dumps(other)
 
 
 def size_bytes(name: str, attribute: Attribute) -> int:
-    """Return how many bytes an attribute counts for, by DynamoDB's rules."""
-    return len(name.encode()) + _size(attribute)
+    """Return an attribute's size by DynamoDB's rules."""
+    return len(name.encode()) + _attribute_size(attribute)
 
 
-def to_number(text: str) -> Json:
-    """Return the 64-bit integer that a number is, or else the nearest double."""
+def parse_number(text: str) -> Json:
+    """Return a number as a 64-bit integer, or else as the nearest double."""
     try:
         whole = int(text)
     except ValueError:
@@ -89,50 +90,50 @@ def to_number(text: str) -> Json:
 
 def _number_text(member: float) -> str:
     if member and not MAGNITUDE_MIN <= abs(member) <= MAGNITUDE_MAX:
-        raise InvalidOperation("DynamoDB has no numbers beyond 1e-130 to 9.99e125 in magnitude")
+        raise InvalidOperation("DynamoDB supports numbers with magnitudes from 1e-130 to 9.99e125")
     return repr(member)
 
 
-def _map(raw: dict[str, Attribute]) -> Json:
+def _from_map(raw: dict[str, Attribute]) -> Json:
     return {name: from_attribute(attribute) for name, attribute in raw.items()}
 
 
-def _list(raw: list[Attribute]) -> Json:
+def _from_list(raw: list[Attribute]) -> Json:
     return [from_attribute(attribute) for attribute in raw]
 
 
-def _null(raw: object) -> Json:
+def _from_null(raw: object) -> Json:
     return None
 
 
-def _as_it_is(raw: Any) -> Json:
+def _unchanged(raw: Any) -> Json:
     result: Json = raw
     return result
 
 
-def _numbers(raw: list[str]) -> Json:
-    return [to_number(text) for text in sorted(raw, key=Decimal)]
+def _from_number_set(raw: list[str]) -> Json:
+    return [parse_number(text) for text in sorted(raw, key=Decimal)]
 
 
-def _strings(raw: list[str]) -> Json:
+def _from_string_set(raw: list[str]) -> Json:
     return [*sorted(raw)]
 
 
-_FROM: dict[str, Callable[[Any], Json]] = {
-    "S": _as_it_is,
-    "N": to_number,
-    "BOOL": _as_it_is,
-    "NULL": _null,
-    "M": _map,
-    "L": _list,
-    "SS": _strings,
-    "NS": _numbers,
-    "B": _as_it_is,
-    "BS": _strings,
+_CONVERTERS: dict[str, Callable[[Any], Json]] = {
+    "S": _unchanged,
+    "N": parse_number,
+    "BOOL": _unchanged,
+    "NULL": _from_null,
+    "M": _from_map,
+    "L": _from_list,
+    "SS": _from_string_set,
+    "NS": _from_number_set,
+    "B": _unchanged,
+    "BS": _from_string_set,
 }
 
 
-def _size(attribute: Attribute) -> int:
+def _attribute_size(attribute: Attribute) -> int:
     [(kind, raw)] = attribute.items()
     match kind:
         case "S":
@@ -142,15 +143,15 @@ def _size(attribute: Attribute) -> int:
         case "M":
             return 3 + sum(1 + size_bytes(name, one) for name, one in raw.items())
         case "L":
-            return 3 + sum(1 + _size(one) for one in raw)
+            return 3 + sum(1 + _attribute_size(one) for one in raw)
         case "B":
             return len(raw) * 3 // 4
         case "SS" | "NS" | "BS":
-            return sum(_size({kind[0]: one}) for one in raw)
+            return sum(_attribute_size({kind[0]: one}) for one in raw)
     return 1
 
 
 def _number_size(text: str) -> int:
-    """Return one byte for each two digits that count, and one; and one for a sign."""
+    """Return one byte for every two significant digits, one more, and one for a minus sign."""
     digits = text.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0")
     return (len(digits) + 1) // 2 + 1 + text.startswith("-")

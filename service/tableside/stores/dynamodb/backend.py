@@ -1,24 +1,24 @@
-"""Tables in DynamoDB: the backend, which is one client, and what it and its tables may be told."""
+"""Opens DynamoDB, and defines the options of its tables."""
 
 from pydantic import BaseModel, Field
 
 from ...core import Clock, Connections, StoreUnavailable, TableSpec, Throttled, gather_bounded, now_ms
 from .client import Client, DynamodbSettings
 from .store import DynamodbStore
-from .table_schema import Tables
+from .table_schema import TableSetup
 
-DESCRIBED_AT_ONCE = 8
+DESCRIBE_CONCURRENCY = 8
 
 
 class DynamodbTableOptions(BaseModel, frozen=True, extra="forbid"):
-    """What else a table may be told: the attribute of its time to live, and whether it keeps tokens."""
+    """Table options: the attribute for the time to live, and whether the table stores tokens."""
 
     ttl_attribute: str = Field(default="_ts_expires", min_length=1, max_length=255)
     tokens: bool = True
 
 
 class DynamodbBackend:
-    """The tables of one account and region."""
+    """Opens the tables of one account and region."""
 
     Settings = DynamodbSettings
     TableOptions = DynamodbTableOptions
@@ -27,37 +27,37 @@ class DynamodbBackend:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._tables = Tables(client)
+        self._tables = TableSetup(client)
 
     @classmethod
     async def open(cls, settings: DynamodbSettings, clock: Clock = now_ms) -> "DynamodbBackend":
-        """Return a backend; DynamoDB is first asked when something is."""
+        """Return a backend. It connects to DynamoDB when it is first used."""
         return cls(Client(settings), clock)
 
     async def store(self, spec: TableSpec) -> DynamodbStore:
-        """Return the records of one table, made now if `create` says so."""
+        """Return the store of one table; create the table if it is absent and `create` is set."""
         options = spec.options if isinstance(spec.options, DynamodbTableOptions) else DynamodbTableOptions()
         try:
-            found, layout = await self._tables.opened(spec, options.ttl_attribute)
+            table, layout = await self._tables.open_table(spec, options.ttl_attribute)
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
-        return DynamodbStore(self._client, found, layout, self._clock, tokens=options.tokens)
+        return DynamodbStore(self._client, table, layout, self._clock, tokens=options.tokens)
 
     async def tables(self) -> list[str]:
-        """Return the names of the tables whose key was not named, as those are that `auto_create` makes."""
+        """Return the names of the tables with an unnamed key, the kind that `auto_create` creates."""
         try:
             names = await self._tables.names()
-            unnamed = await gather_bounded([self._tables.has_unnamed_key(name) for name in names], DESCRIBED_AT_ONCE)
+            unnamed = await gather_bounded([self._tables.has_unnamed_key(name) for name in names], DESCRIBE_CONCURRENCY)
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
         return sorted(name for name, is_unnamed in zip(names, unnamed, strict=True) if is_unnamed)
 
     async def ping(self) -> None:
-        """Return if DynamoDB answers, be it that it refuses us."""
+        """Raise StoreUnavailable if DynamoDB cannot be reached; a rejected request shows that it can."""
         await self._client.ping()
 
     def connections(self) -> Connections:
-        """Return how many connections calls use; how many rest beside them only the driver knows."""
+        """Return the number of connections in use; the driver does not report idle ones."""
         return self._client.connections()
 
     async def close(self) -> None:

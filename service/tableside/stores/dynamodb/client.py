@@ -1,7 +1,6 @@
-"""One aioboto3 client for DynamoDB, opened when it is first needed: bounded calls, and its errors in our words.
+"""One aioboto3 client for DynamoDB, opened on first use; limits concurrent calls and translates errors.
 
-An error says whether a write may have happened. Nothing is repeated here, and the driver's own repetition is off.
-Knows nothing of tables, records or items.
+An error states whether a write may have been applied. This module does not retry, and turns the driver's retries off.
 """
 
 import asyncio
@@ -36,9 +35,9 @@ from ...core import (
 
 log = logging.getLogger(__name__)
 
-Answer: TypeAlias = dict[str, Any]
+Response: TypeAlias = dict[str, Any]
 
-_THROTTLED = frozenset(
+_THROTTLING_CODES = frozenset(
     {
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
@@ -48,7 +47,7 @@ _THROTTLED = frozenset(
         "TooManyRequestsException",
     }
 )
-_ALWAYS_UNSENT = (
+_NEVER_SENT = (
     exceptions.ConnectTimeoutError,
     exceptions.NoCredentialsError,
     exceptions.PartialCredentialsError,
@@ -66,9 +65,9 @@ _MISCONFIGURED = (
 
 
 class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
-    """Which DynamoDB, as whom, and within which bounds; times in seconds.
+    """The region, endpoint, credentials profile and limits; times in seconds.
 
-    What is None is looked for where every tool of AWS looks: the environment, the shared files, the machine.
+    Values that are None come from the places that all AWS tools use: environment, shared files, instance metadata.
     """
 
     region: str | None = Field(default=None, min_length=1)
@@ -80,35 +79,35 @@ class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class ConditionFailed(Exception):
-    """A conditional write was not done; `item_told` says that the answer shows the item that is there instead."""
+    """The condition of a write was false; `item_returned` states whether the response contains the existing item."""
 
-    def __init__(self, *, item_told: bool) -> None:
-        super().__init__("the condition does not hold")
-        self.item_told = item_told
+    def __init__(self, *, item_returned: bool) -> None:
+        super().__init__("the condition was false")
+        self.item_returned = item_returned
 
 
-class AlreadyThere(Exception):
-    """What was to be made is being made, or there already."""
+class ResourceInUse(Exception):
+    """The resource to create exists already or is being created."""
 
 
 class Client:
-    """Calls DynamoDB, so many at once, each until a time."""
+    """Calls DynamoDB with limited concurrency and a deadline for each call."""
 
     def __init__(self, settings: DynamodbSettings) -> None:
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.connections_max)
         self._calls = 0
         self._opening = asyncio.Lock()
-        self._opened = AsyncExitStack()
+        self._resources = AsyncExitStack()
         self._client: Any = None
         self._closed = False
 
     async def call(
         self, verb: str, parameters: Mapping[str, Any], until: float = math.inf, *, writes: bool = False
-    ) -> Answer:
-        """Return DynamoDB's answer, its attributes as they stand on the wire (binary is base64 text).
+    ) -> Response:
+        """Return DynamoDB's response, with attributes in their wire format (binary is base64 text).
 
-        Raise ConditionFailed, AlreadyThere or a TableError.
+        Raise ConditionFailed, ResourceInUse or a TableError.
         """
         sent = False
         try:
@@ -120,21 +119,23 @@ class Client:
                     sent = True
                     self._calls += 1
                     try:
-                        return await self._called(client, verb, parameters, writes=writes)
+                        return await self._send(client, verb, parameters, writes=writes)
                     finally:
                         self._calls -= 1
         except TimeoutError:
             applied: Applied = "unknown" if writes and sent else "no"
-            raise DeadlineExceeded(f"the deadline was over before DynamoDB answered {verb}", applied=applied) from None
+            raise DeadlineExceeded(
+                f"the deadline was exceeded before DynamoDB responded to {verb}", applied=applied
+            ) from None
 
     async def ping(self) -> None:
-        """Return if DynamoDB answers, be it that it refuses us. Raise StoreUnavailable if not."""
+        """Raise StoreUnavailable if DynamoDB cannot be reached; a rejected request shows that it can."""
         try:
-            # Beside the other calls: that all of them wait says nothing of whether DynamoDB can be reached.
-            await self._called(self._client or await self._open(), "list_tables", {"Limit": 1}, writes=False)
+            # Outside the call limit: waiting calls do not mean that DynamoDB is unreachable.
+            await self._send(self._client or await self._open(), "list_tables", {"Limit": 1}, writes=False)
         except StoreUnavailable as error:
-            refusal = error.__cause__
-            if not isinstance(refusal, exceptions.ClientError) or _status(refusal) >= 500:
+            response = error.__cause__
+            if not isinstance(response, exceptions.ClientError) or _status(response) >= 500:
                 raise
         except InvalidOperation as error:
             raise StoreUnavailable(error.detail) from error
@@ -142,52 +143,55 @@ class Client:
             return
 
     def connections(self) -> Connections:
-        """Return how many connections calls use; how many rest beside them only the driver knows."""
+        """Return the number of connections in use; the driver does not report idle ones."""
         return Connections(self._calls, self._calls, self._settings.connections_max)
 
     async def close(self) -> None:
-        """Close every connection; a second call does nothing."""
+        """Close all connections; further calls do nothing."""
         async with self._opening:
             self._closed = True
             self._client = None
-            await self._opened.aclose()
+            await self._resources.aclose()
 
-    async def _called(self, client: Any, verb: str, parameters: Mapping[str, Any], *, writes: bool) -> Answer:
+    async def _send(self, client: Any, verb: str, parameters: Mapping[str, Any], *, writes: bool) -> Response:
         try:
             _BODY.set(orjson.dumps(parameters))
-            # The library itself looks only at what may decide where to send it.
-            answer: Answer = await getattr(client, verb)(
+            # The driver itself reads only the parameters that may affect the endpoint; `_set_body` sends the rest.
+            response: Response = await getattr(client, verb)(
                 **({"RequestItems": {}} if "RequestItems" in parameters else {})
             )
         except exceptions.ClientError as error:
-            raise _refusal(error, verb, writes) from error
+            raise _translate_error(error, verb, writes) from error
         except (exceptions.BotoCoreError, aiohttp.ClientError, ValueError, KeyError) as error:
-            # The last two are an answer that is no DynamoDB's.
-            unknown: Applied = "unknown" if writes and not _unsent(error) else "no"
-            raise StoreUnavailable(f"DynamoDB: {verb}: {_kind(error)}", applied=unknown) from error
-        return answer
+            # ValueError and KeyError mean that the response is not DynamoDB's.
+            unknown: Applied = "unknown" if writes and not _was_not_sent(error) else "no"
+            raise StoreUnavailable(f"DynamoDB: {verb}: {_error_name(error)}", applied=unknown) from error
+        return response
 
     async def _open(self) -> Any:
         async with self._opening:
             if self._closed:
-                raise StoreUnavailable("the connection to DynamoDB is closed")
+                raise StoreUnavailable("the DynamoDB client is closed")
             if self._client is None:
                 try:
                     self._client = await self._new()
                 except _MISCONFIGURED as error:
-                    raise InvalidOperation(f"DynamoDB cannot be set up: {error}") from error
+                    raise InvalidOperation(f"DynamoDB is misconfigured: {error}") from error
                 except exceptions.BotoCoreError as error:
-                    raise StoreUnavailable(f"DynamoDB: {_kind(error)}") from error
+                    raise StoreUnavailable(f"DynamoDB: {_error_name(error)}") from error
             return self._client
 
     async def _new(self) -> Any:
-        """Return a client. Without credentials there is none, so that they are looked for again the next time."""
+        """Return a new client.
+
+        Raise NoCredentialsError if there are no credentials, so that the next call looks for them again.
+        """
         settings, session = self._settings, AioSession(profile=self._settings.profile)
-        session.register_component("response_parser_factory", _PlainFactory())
+        session.register_component("response_parser_factory", _JsonParserFactory())
         if await session.get_credentials() is None:
             raise exceptions.NoCredentialsError
         config = AioConfig(
-            max_pool_connections=settings.connections_max + 1,  # one to ask whether it can be reached
+            max_pool_connections=settings.connections_max + 1,  # one for `ping`
             connect_timeout=settings.connect_timeout_s,
             read_timeout=settings.read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": 1},
@@ -196,44 +200,44 @@ class Client:
         made = aioboto3.Session(botocore_session=session, region_name=settings.region).client(
             "dynamodb", endpoint_url=settings.endpoint_url, config=config
         )
-        client = await self._opened.enter_async_context(made)
-        client.meta.events.register("before-call.dynamodb", _with_body)
+        client = await self._resources.enter_async_context(made)
+        client.meta.events.register("before-call.dynamodb", _set_body)
         return client
 
 
 _BODY: ContextVar[bytes] = ContextVar("body")
-"""What the call that this task makes is to say: a request is written in one step, as an answer is read in one."""
+"""The body of this task's call, encoded in one step instead of by the driver."""
 
 
-def _with_body(params: dict[str, Any], **_: Any) -> None:
+def _set_body(params: dict[str, Any], **_: Any) -> None:
     params["body"] = _BODY.get()
 
 
-class _PlainFactory(AioResponseParserFactory):
-    """Reads DynamoDB's answers in one step. Going through each by its description takes several times as long."""
+class _JsonParserFactory(AioResponseParserFactory):
+    """Makes the driver decode responses in one step; decoding by the service model takes several times as long."""
 
     def create_parser(self, protocol_name: str) -> Any:
-        return _PlainParser() if protocol_name == "json" else super().create_parser(protocol_name)
+        return _JsonParser() if protocol_name == "json" else super().create_parser(protocol_name)
 
 
-class _PlainParser(AioJSONParser):
+class _JsonParser(AioJSONParser):
     def _handle_json_body(self, raw_body: bytes, shape: Any) -> Any:
-        answer = orjson.loads(raw_body)
-        if not isinstance(answer, dict):
-            raise ValueError("the answer is no JSON object")
-        return answer
+        response = orjson.loads(raw_body)
+        if not isinstance(response, dict):
+            raise ValueError("the response is not a JSON object")
+        return response
 
 
-def _refusal(error: exceptions.ClientError, verb: str, writes: bool) -> Exception:
-    """Return what an error means that DynamoDB itself answered."""
+def _translate_error(error: exceptions.ClientError, verb: str, writes: bool) -> Exception:
+    """Return the exception for an error response from DynamoDB."""
     code, message = str(error.response["Error"].get("Code")), str(error.response["Error"].get("Message"))
-    if code in _THROTTLED:
+    if code in _THROTTLING_CODES:
         return Throttled(f"DynamoDB: {verb}: {code}")
     match code:
         case "ConditionalCheckFailedException":
-            return ConditionFailed(item_told="Item" in error.response)
+            return ConditionFailed(item_returned="Item" in error.response)
         case "ResourceInUseException":
-            return AlreadyThere(code)
+            return ResourceInUse(code)
         case "ResourceNotFoundException":
             return TableNotFound("DynamoDB has no such table")
         case "TransactionConflictException" | "ReplicatedWriteConflictException":
@@ -241,7 +245,7 @@ def _refusal(error: exceptions.ClientError, verb: str, writes: bool) -> Exceptio
         case "ItemCollectionSizeLimitExceededException":
             return TooLarge("DynamoDB: the partition has reached its limit of 10 GB")
         case "ValidationException" | "SerializationException":
-            return _invalid(message, verb)
+            return _validation_error(message, verb)
     unknown: Applied = "unknown" if writes and _status(error) >= 500 else "no"
     return StoreUnavailable(f"DynamoDB: {verb}: {code}", applied=unknown)
 
@@ -250,20 +254,20 @@ def _status(error: exceptions.ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
 
 
-def _invalid(message: str, verb: str) -> TableError:
-    """Say nothing of DynamoDB's message, in which values may stand."""
+def _validation_error(message: str, verb: str) -> TableError:
+    """Return an error without DynamoDB's message, which may contain values."""
     if "Item size" in message:
-        return TooLarge("DynamoDB: an item may have 400 KB")
-    return InvalidOperation(f"DynamoDB refuses {verb}: a value, key or option is none that this table takes")
+        return TooLarge("DynamoDB: the item exceeds 400 KB")
+    return InvalidOperation(f"DynamoDB rejects {verb}: a value, key or option is invalid for this table")
 
 
-def _unsent(error: Exception) -> bool:
-    """Whether a request surely did not reach DynamoDB."""
+def _was_not_sent(error: Exception) -> bool:
+    """Return whether a request certainly did not reach DynamoDB."""
     if isinstance(error, exceptions.EndpointConnectionError):
         return isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
-    return isinstance(error, _ALWAYS_UNSENT)
+    return isinstance(error, _NEVER_SENT)
 
 
-def _kind(error: Exception) -> str:
-    """Say what went wrong without the driver's text, which names hosts and whatever a server answered."""
+def _error_name(error: Exception) -> str:
+    """Return an error's type; the driver's message may contain host names and response data."""
     return type(error).__name__

@@ -1,7 +1,7 @@
-"""Records read, and replaced if they are still what was read: DynamoDB's part in compare and set.
+"""Reads the items of one table, and replaces them if they have not changed since (compare-and-set).
 
-An update touches only the members that change, and only while they and the others are as they were read. So what
-another tool wrote beside them stays as it is, in type too. Knows nothing of why a record changes.
+An update writes only the members that change, on condition that all members are as they were read. Unchanged attributes
+thus stay as another tool wrote them, including their types.
 """
 
 import asyncio
@@ -24,67 +24,69 @@ from ...core import (
     gather_bounded,
     with_etag,
 )
-from .attribute_values import Item, alike, same
-from .batches import Batches
+from .attribute_values import Item, equal_json, to_attribute_like
+from .batches import BatchCalls
 from .client import Client, ConditionFailed
-from .expressions import Terms, unchanged
-from .items import EXPIRES_MS, VERSION, WRITERS, Layout, etag_of
+from .expressions import Placeholders, unchanged_conditions
+from .items import EXPIRES_MS, VERSION, WRITERS, ItemLayout, etag_of
 
-AT_ONCE = 32
-"""How many writes of one batch are under way side by side."""
+WRITES_CONCURRENCY = 32
+"""How many writes of one batch run concurrently."""
 
-LONG_BYTES = 4096
-"""Above which length of its text a value takes so long to convert that many of them are not converted in a row."""
+SHORT_VALUE_BYTES_MAX = 4096
+"""Longer values take so long to convert that the event loop must run between two of them."""
 
 
-class Items:
-    """Reads and writes single items of one table, and many."""
+class TableItems:
+    """Reads and writes the items of one table; implements the reads and writes of compare-and-set."""
 
-    def __init__(self, client: Client, table: str, layout: Layout, clock: Clock) -> None:
-        self.batches = Batches(client, table, [key.name for key in layout.keys])
+    def __init__(self, client: Client, table: str, layout: ItemLayout, clock: Clock) -> None:
+        self.batches = BatchCalls(client, table, [key.name for key in layout.keys])
         self.layout = layout
         self._client = client
         self._table = table
         self._clock = clock
-        self._making = asyncio.Lock()
+        self._building_long = asyncio.Lock()
 
     async def fetch(
         self, keys: Sequence[Key], until: float, *, consistent: bool = True
     ) -> list[Item | TableError | None]:
         """Return the items of keys, in their order."""
-        asked = [self.layout.key_item(key) for key in keys]
-        if len(asked) != 1:
-            return await self.batches.get(asked, until, consistent=consistent)
+        key_items = [self.layout.key_item(key) for key in keys]
+        if len(key_items) != 1:
+            return await self.batches.get(key_items, until, consistent=consistent)
         try:
-            answer = await self.call("get_item", {"Key": asked[0], "ConsistentRead": consistent}, until)
+            response = await self.call("get_item", {"Key": key_items[0], "ConsistentRead": consistent}, until)
         except TableError as error:
             return [error]
-        return [answer.get("Item")]
+        return [response.get("Item")]
 
     async def write(self, verb: str, parameters: dict[str, Any], until: float) -> Item:
-        """Do one write and return what it answers. Raise ConditionFailed or a TableError."""
+        """Execute one write and return its response. Raise ConditionFailed or a TableError."""
         return await self.call(verb, parameters, until, writes=True)
 
     async def call(self, verb: str, parameters: dict[str, Any], until: float, *, writes: bool = False) -> Item:
-        """Ask something of the table."""
+        """Call DynamoDB for the table."""
         return await self._client.call(verb, {"TableName": self._table, **parameters}, until, writes=writes)
 
-    # The exchange
+    # Compare-and-set
 
     async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
-        """Read records, strongly consistent."""
+        """Read records with strong consistency."""
         items = await self.fetch(keys, until)
-        seen, yielder = [], Yielder()
+        records, yielder = [], Yielder()
         for item in items:
-            seen.append(self._seen(item))
+            records.append(self._versioned(item))
             await yielder.maybe_yield()
-        return seen
+        return records
 
-    async def replace(self, steps: Sequence[Replacement], until: float) -> list[Outcome | bool]:
-        """Replace records that are still as they were seen."""
-        return await gather_bounded([self._replace(step, until) for step in steps], AT_ONCE)
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Replace records that have not changed since they were read."""
+        return await gather_bounded(
+            [self._replace(replacement, until) for replacement in replacements], WRITES_CONCURRENCY
+        )
 
-    def _seen(self, item: Item | TableError | None) -> VersionedRecord | TableError:
+    def _versioned(self, item: Item | TableError | None) -> VersionedRecord | TableError:
         if item is None or isinstance(item, TableError):
             return VersionedRecord(None) if item is None else item
         try:
@@ -92,79 +94,82 @@ class Items:
         except RecordUnreadable as error:
             return VersionedRecord(error, item)
 
-    async def _replace(self, step: Replacement, until: float) -> Outcome | bool:
+    async def _replace(self, replacement: Replacement, until: float) -> Outcome | bool:
         try:
-            verb, parameters, etag = await self._in_turn(step)
+            verb, parameters, etag = await self._request_serially(replacement)
             await self.write(verb, parameters, until)
         except ConditionFailed:
             return False
         except TableError as error:
             return error
-        return with_etag(step.changed, etag).outcome
+        return with_etag(replacement.changed, etag).outcome
 
-    async def _in_turn(self, step: Replacement) -> tuple[str, dict[str, Any], str]:
-        """Make the request of a long record while no other is made, and let others than those have their turn."""
-        becomes = step.changed.stored
-        if becomes is None or becomes.value is None or len(becomes.value) <= LONG_BYTES:
-            return self._request(step)
-        async with self._making:
+    async def _request_serially(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
+        """Build the requests of long records one at a time, and let the event loop run between them."""
+        stored = replacement.changed.stored
+        if stored is None or stored.value is None or len(stored.value) <= SHORT_VALUE_BYTES_MAX:
+            return self._request(replacement)
+        async with self._building_long:
             await asyncio.sleep(0)
-            return self._request(step)
+            return self._request(replacement)
 
-    def _request(self, step: Replacement) -> tuple[str, dict[str, Any], str]:
-        """Return the call that replaces a record, and the etag that it has then."""
-        stored, seen = step.changed.stored, step.current.version
-        terms = Terms()
-        conditions = unchanged(terms, self.layout, seen)
+    def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
+        """Return the call that replaces a record, and the record's new etag."""
+        stored, current = replacement.changed.stored, replacement.current.version
+        placeholders = Placeholders()
+        conditions = unchanged_conditions(placeholders, self.layout, current)
         if stored is None:
-            key = {"Key": self.layout.key_item(step.write.key)}
-            return "delete_item", key | (terms.parameters([], [], conditions) or {}), ""
-        updates = _of_what_is_there(step)
-        if updates and (changed := self._changes(step, stored, terms, conditions)) is not None:
+            key = {"Key": self.layout.key_item(replacement.write.key)}
+            return "delete_item", key | (placeholders.parameters([], [], conditions) or {}), ""
+        updates = _changes_existing(replacement)
+        if updates and (changed := self._changes(replacement, stored, placeholders, conditions)) is not None:
             return changed
-        terms = Terms()
-        present = self.layout.members(seen) if updates else None
-        item, etag = self.layout.made(step.write.key, stored, stored.etag, present)
-        parameters = terms.parameters([], [], unchanged(terms, self.layout, seen)) or {}
+        placeholders = Placeholders()
+        present = self.layout.members(current) if updates else None
+        item, etag = self.layout.build_item(replacement.write.key, stored, stored.etag, present)
+        parameters = placeholders.parameters([], [], unchanged_conditions(placeholders, self.layout, current)) or {}
         return "put_item", {"Item": item, **parameters}, etag
 
     def _changes(
-        self, step: Replacement, stored: Stored, terms: Terms, conditions: list[str]
+        self, replacement: Replacement, stored: Stored, placeholders: Placeholders, conditions: list[str]
     ) -> tuple[str, dict[str, Any], str] | None:
-        """Return the call that changes an item only where the record changes; None if it is too long for one."""
-        assert isinstance(step.current.stored, Stored)
-        assert step.current.stored.value is not None
+        """Return the call that writes only changed members; None if it exceeds a limit for expressions."""
+        assert isinstance(replacement.current.stored, Stored)
+        assert replacement.current.stored.value is not None
         assert stored.value is not None
-        item, before, after = step.current.version, decode(step.current.stored.value), decode(stored.value)
-        self.layout.check(after)
+        item, before = replacement.current.version, decode(replacement.current.stored.value)
+        after = decode(stored.value)
+        self.layout.check_members(after)
         wanted: Item = {
-            name: alike(member, item.get(name))
+            name: to_attribute_like(member, item.get(name))
             for name, member in after.items()
-            if name not in before or not same(before[name], member)
+            if name not in before or not equal_json(before[name], member)
         }
-        gone = [name for name in before if name not in after]
+        removed = [name for name in before if name not in after]
         wanted[VERSION] = {"S": stored.etag}
-        beside = self.layout.beside(stored)
-        if stored.writers != step.current.stored.writers:
-            wanted[WRITERS] = beside[WRITERS]
-        if isinstance(step.write, Update) and step.write.ttl_s is not None:
+        metadata = self.layout.metadata(stored)
+        if stored.writers != replacement.current.stored.writers:
+            wanted[WRITERS] = metadata[WRITERS]
+        if isinstance(replacement.write, Update) and replacement.write.ttl_s is not None:
             for name in (self.layout.ttl_attribute, EXPIRES_MS):
-                if name in beside:
-                    wanted[name] = beside[name]
+                if name in metadata:
+                    wanted[name] = metadata[name]
                 else:
-                    gone.append(name)
-        sets = [f"{terms.name(name)} = {terms.value(attribute)}" for name, attribute in wanted.items()]
-        # What appears meanwhile under a name that is set here was written by another tool.
-        conditions += [f"attribute_not_exists({terms.name(name)})" for name in wanted if name in after.keys() - before]
-        parameters = terms.parameters(sets, [terms.name(name) for name in gone], conditions)
+                    removed.append(name)
+        sets = [f"{placeholders.name(name)} = {placeholders.value(attribute)}" for name, attribute in wanted.items()]
+        # Another tool may have added a member that this update adds.
+        conditions += [
+            f"attribute_not_exists({placeholders.name(name)})" for name in wanted if name in after.keys() - before
+        ]
+        parameters = placeholders.parameters(sets, [placeholders.name(name) for name in removed], conditions)
         if parameters is None:
             return None
-        key = {"Key": self.layout.key_item(step.write.key)}
+        key = {"Key": self.layout.key_item(replacement.write.key)}
         return "update_item", key | parameters, etag_of(stored.etag, encode_sorted(after))
 
 
-def _of_what_is_there(step: Replacement) -> bool:
-    """Whether a record that is there becomes another one, rather than being replaced as a whole."""
-    if not isinstance(step.write, Update) or not isinstance(step.current.stored, Stored):
+def _changes_existing(replacement: Replacement) -> bool:
+    """Return whether a write changes members of an existing record instead of replacing the record."""
+    if not isinstance(replacement.write, Update) or not isinstance(replacement.current.stored, Stored):
         return False
-    return not getattr(step.changed.outcome, "created", False)
+    return not getattr(replacement.changed.outcome, "created", False)

@@ -1,13 +1,13 @@
-"""How DynamoDB holds a record: its key, an attribute for each member of the value, and what the service remembers.
+"""Converts records to items: the key, an attribute for each member of the value, and the service's metadata.
 
-    _ts_v         version, 16 hex digits that each writer chooses at random
-    _ts_w         the last writers and their sequences in turn, the latest last
-    _ts_x         when it expires, in Unix milliseconds; holds as long as the table's TTL attribute says the same
-    _ts_d         there is no record, only the memory of its writers
-    TTL attribute when it expires, in Unix seconds, rounded up: what DynamoDB deletes by
+    _ts_v         version, 16 random hex digits that each write chooses
+    _ts_w         the last writers and their sequences, alternating, the latest last
+    _ts_x         expiry in Unix milliseconds; valid while the table's TTL attribute has the same time
+    _ts_d         tombstone: the record is deleted, but its writers are kept
+    TTL attribute expiry in Unix seconds, rounded up; DynamoDB deletes items by it
 
-The etag is the version and a digest of the value, so it changes too when another tool leaves the version in place.
-Knows nothing of calls.
+The etag consists of the version and a digest of the value. It therefore also changes if another tool changes the value
+but not the version.
 """
 
 import hashlib
@@ -31,29 +31,29 @@ from ...core import (
     decode,
     encode_sorted,
 )
-from .attribute_values import Attribute, Item, alike, from_attribute, size_bytes, to_attribute
+from .attribute_values import Attribute, Item, from_attribute, size_bytes, to_attribute, to_attribute_like
 
 VERSION, WRITERS, EXPIRES_MS, DELETED = "_ts_v", "_ts_w", "_ts_x", "_ts_d"
 UNNAMED_KEY = "_ts_key"
-RESERVED = "_ts"
+RESERVED_PREFIX = "_ts"
 
 ITEM_BYTES_MAX = 400 * 1024
-SURELY_FITS_BYTES = ITEM_BYTES_MAX // 4
-"""A value whose text is no longer than this makes no item that is too large: a byte of it counts thrice at most."""
+UNCHECKED_VALUE_BYTES_MAX = ITEM_BYTES_MAX // 4
+"""A value whose text is not longer always fits into an item, because each byte counts at most three times."""
 
-KEPT_THOUGH_EXPIRED_S = 5 * 365 * 24 * 3600
-"""DynamoDB takes a time that lies further back than five years for a mistake, and keeps the item."""
+TTL_AGE_MAX_S = 5 * 365 * 24 * 3600
+"""DynamoDB ignores TTL times more than five years in the past, and keeps the item."""
 
 
 class KeyAttribute(msgspec.Struct, frozen=True):
-    """An attribute of the table's key: its name, and S or N."""
+    """An attribute of the table's key: its name, and its type, S or N."""
 
     name: str
     kind: str
 
 
-class Layout(msgspec.Struct, frozen=True):
-    """How the records of one table are laid out; `hidden` are the names that are no members of a value."""
+class ItemLayout(msgspec.Struct, frozen=True):
+    """Maps the records of one table to items; `hidden` are the attributes that are not members of a value."""
 
     keys: tuple[KeyAttribute, ...]
     schema: KeySchema
@@ -61,7 +61,7 @@ class Layout(msgspec.Struct, frozen=True):
     hidden: frozenset[str]
 
     @classmethod
-    def of(cls, keys: tuple[KeyAttribute, ...], schema: KeySchema, ttl_attribute: str) -> "Layout":
+    def of(cls, keys: tuple[KeyAttribute, ...], schema: KeySchema, ttl_attribute: str) -> "ItemLayout":
         """Return the layout of a table with these key attributes."""
         return cls(keys, schema, ttl_attribute, frozenset({*(key.name for key in keys), ttl_attribute}))
 
@@ -74,54 +74,53 @@ class Layout(msgspec.Struct, frozen=True):
         }
 
     def key_of(self, item: Mapping[str, Attribute]) -> Key:
-        """Return an item's key. Raise RecordUnreadable if it is none that a caller could ask for."""
+        """Return an item's key. Raise RecordUnreadable if it is not a valid key."""
         parts: list[Part] = []
         for attribute, field in zip(self.keys, self.schema.fields, strict=True):
             raw = item[attribute.name][attribute.kind]
             try:
                 parts.append(checked_part(raw if attribute.kind == "S" else int(raw), field.type))
             except (ValueError, InvalidOperation):
-                raise RecordUnreadable("another tool wrote an item whose key is no legal key") from None
+                raise RecordUnreadable("another tool wrote an item whose key is invalid") from None
         return tuple(parts) if self.schema.composite else parts[0]
 
     def stored(self, item: Item, now_ms: int) -> Stored:
-        """Return what an item holds. Raise RecordUnreadable if that is no legal value."""
-        expires_ms, writers = self.expires_ms(item, now_ms), _writers(item.get(WRITERS))
-        version = _text(item.get(VERSION))
+        """Return the record in an item. Raise RecordUnreadable if its value is invalid."""
+        expires_ms, writers = self.expires_ms(item, now_ms), _parse_writers(item.get(WRITERS))
+        version = _version_text(item.get(VERSION))
         if DELETED in item:
             return Stored(None, version, expires_ms, writers)
         try:
-            members = {
-                name: from_attribute(attribute)
-                for name, attribute in item.items()
-                if name[:3] != RESERVED and name not in self.hidden
-            }
+            members = {name: from_attribute(attribute) for name, attribute in item.items() if self._is_member(name)}
             value = encode_sorted(members)
         except (TableError, ValueError, KeyError, TypeError):
-            raise RecordUnreadable("another tool wrote the item, and it is no legal value") from None
+            raise RecordUnreadable("another tool wrote the item, and it is not a valid value") from None
         return Stored(value, etag_of(version, value), expires_ms, writers)
 
     def members(self, item: Item) -> Item:
         """Return the attributes that are members of the value."""
-        return {name: attribute for name, attribute in item.items() if name[:3] != RESERVED and name not in self.hidden}
+        return {name: attribute for name, attribute in item.items() if self._is_member(name)}
 
-    def made(self, key: Key, stored: Stored, version: str, present: Item | None = None) -> tuple[Item, str]:
-        """Return the item that holds a record, and its etag; members that `present` has stay as they are there.
+    def _is_member(self, name: str) -> bool:
+        return name[:3] != RESERVED_PREFIX and name not in self.hidden
 
-        Raise InvalidOperation for a number that DynamoDB has not, TooLarge beyond 400 KB.
+    def build_item(self, key: Key, stored: Stored, version: str, present: Item | None = None) -> tuple[Item, str]:
+        """Return the item for a record, and its etag; unchanged members reuse the attributes in `present`.
+
+        Raise InvalidOperation for a number that DynamoDB cannot represent, and TooLarge beyond 400 KB.
         """
-        item = {**self.key_item(key), VERSION: {"S": version}, **self.beside(stored)}
+        item = {**self.key_item(key), VERSION: {"S": version}, **self.metadata(stored)}
         if stored.value is None:
             return item, version
         members = decode(stored.value)
-        self.check(members)
+        self.check_members(members)
         for name, member in members.items():
-            item[name] = to_attribute(member) if present is None else alike(member, present.get(name))
+            item[name] = to_attribute(member) if present is None else to_attribute_like(member, present.get(name))
         check_size(item, stored.value)
         return item, etag_of(version, encode_sorted(members))
 
-    def beside(self, stored: Stored) -> Item:
-        """Return what the service remembers beside the value and the version."""
+    def metadata(self, stored: Stored) -> Item:
+        """Return the attributes of a record's tombstone, expiry and writers."""
         item: Item = {}
         if stored.value is None:
             item[DELETED] = {"BOOL": True}
@@ -132,44 +131,44 @@ class Layout(msgspec.Struct, frozen=True):
             item[WRITERS] = {"L": [part for name, last in stored.writers for part in ({"S": name}, {"N": str(last)})]}
         return item
 
-    def check(self, members: Mapping[str, Any] | set[str]) -> None:
-        """Raise InvalidOperation if a value has a member of the TTL attribute's name."""
+    def check_members(self, members: Mapping[str, Any] | set[str]) -> None:
+        """Raise InvalidOperation if a member has the name of the TTL attribute."""
         if self.ttl_attribute in members:
-            raise InvalidOperation("a member has the name of the attribute by which DynamoDB expires items")
+            raise InvalidOperation("a member has the name of the table's TTL attribute")
 
     def expires_ms(self, item: Item, now_ms: int) -> int:
-        """Return when an item expires, 0 for never."""
-        seconds = _whole(item.get(self.ttl_attribute))
+        """Return when an item expires in Unix milliseconds, or 0 for never."""
+        seconds = _whole_number(item.get(self.ttl_attribute))
         if seconds is None:
             return 0
-        exact_ms = _whole(item.get(EXPIRES_MS))
+        exact_ms = _whole_number(item.get(EXPIRES_MS))
         if exact_ms is not None and -(-exact_ms // 1000) == seconds:
             return exact_ms
-        if seconds < now_ms // 1000 - KEPT_THOUGH_EXPIRED_S or seconds * 1000 >= EXPIRY_MS_MAX:
+        if seconds < now_ms // 1000 - TTL_AGE_MAX_S or seconds * 1000 >= EXPIRY_MS_MAX:
             return 0
         return seconds * 1000
 
 
 def etag_of(version: str, sorted_text: bytes) -> str:
-    """Return the etag of a value, given as text whose members are in order."""
+    """Return the etag of a value, whose text must have sorted members."""
     return version + hashlib.blake2b(sorted_text, digest_size=8).hexdigest()
 
 
 def check_size(item: Item, value: bytes) -> None:
-    """Raise TooLarge if an item is larger than DynamoDB takes."""
-    if len(value) <= SURELY_FITS_BYTES:
+    """Raise TooLarge if an item exceeds DynamoDB's limit."""
+    if len(value) <= UNCHECKED_VALUE_BYTES_MAX:
         return
     if sum(size_bytes(name, attribute) for name, attribute in item.items()) > ITEM_BYTES_MAX:
-        raise TooLarge("DynamoDB: an item may have 400 KB")
+        raise TooLarge("DynamoDB: the item exceeds 400 KB")
 
 
-def _text(attribute: Attribute | None) -> str:
+def _version_text(attribute: Attribute | None) -> str:
     text = None if attribute is None else attribute.get("S")
     return text if isinstance(text, str) and len(text) == 16 and text.isascii() and text.isalnum() else ""
 
 
-def _whole(attribute: Attribute | None) -> int | None:
-    """Return a number without its fraction; None for what is no number of a time."""
+def _whole_number(attribute: Attribute | None) -> int | None:
+    """Return a number without its fraction; None if it is missing or cannot be a time."""
     text = None if attribute is None else attribute.get("N")
     if not isinstance(text, str):
         return None
@@ -180,7 +179,7 @@ def _whole(attribute: Attribute | None) -> int | None:
         return int(number) if abs(number) < -INTEGER_MIN else None
 
 
-def _writers(attribute: Attribute | None) -> tuple[tuple[str, int], ...]:
+def _parse_writers(attribute: Attribute | None) -> tuple[tuple[str, int], ...]:
     if attribute is None:
         return ()
     try:

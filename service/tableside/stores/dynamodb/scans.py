@@ -1,7 +1,6 @@
-"""Pages of a table: a Query within a partition, in sort order, or else a Scan of the whole or of one segment.
+"""Reads pages of a table: a Query for a partition, in sort order, or a Scan of the table or of one segment.
 
-A position is the key of the last item that was looked at, in DynamoDB's own notation. A split is a segment.
-Knows nothing of writes.
+A position is the key of the last item read, in DynamoDB's notation. A split is a segment.
 """
 
 from collections.abc import Sequence
@@ -23,21 +22,21 @@ from ...core import (
     live_record,
 )
 from .attribute_values import Item
-from .compare_and_set import Items
-from .expressions import Terms
+from .compare_and_set import TableItems
+from .expressions import Placeholders
 
 SEGMENTS_MAX = 1024
 
 CALLS_MAX = 8
-"""How many calls one page takes at most: where nearly everything is filtered out, pages are short."""
+"""How many calls one page makes at most; if a filter removes most items, pages are short."""
 
 _POSITION = msgspec.json.Decoder(list[str])
 
 
-class Scans:
+class PageReader:
     """Reads the pages of one table."""
 
-    def __init__(self, items: Items, spec: TableSpec, clock: Clock) -> None:
+    def __init__(self, items: TableItems, spec: TableSpec, clock: Clock) -> None:
         self._items = items
         self._layout = items.layout
         self._spec = spec
@@ -50,10 +49,10 @@ class Scans:
         records: list[tuple[Key, Record]] = []
         size_bytes = 0
         for _ in range(CALLS_MAX):
-            answer = await self._call(verb, _from(parameters, start, scan.limit - len(records)))
-            start = answer.get("LastEvaluatedKey")
+            response = await self._call(verb, _call_parameters(parameters, start, scan.limit - len(records)))
+            start = response.get("LastEvaluatedKey")
             now, yielder = self._clock(), Yielder()
-            for item in answer["Items"]:
+            for item in response["Items"]:
                 await yielder.maybe_yield()
                 if len(records) == scan.limit or size_bytes > scan.bytes_max:
                     return Page(records, self._position(self._layout.key_item(records[-1][0])))
@@ -68,30 +67,30 @@ class Scans:
         return Page(records, self._position(start))
 
     def splits(self, count_max: int) -> list[bytes]:
-        """Return segments: as many as are asked for, since DynamoDB divides by the hashes of keys."""
+        """Return `count_max` segments, up to SEGMENTS_MAX; DynamoDB splits a table by key hashes."""
         count = min(count_max, SEGMENTS_MAX)
         return [f"{segment}/{count}".encode() for segment in range(count)]
 
     def _asked(self, scan: Scan) -> tuple[str, dict[str, Any]]:
-        self._spec.key.bounds(scan.partition, scan.prefix)  # refuses a prefix of an integer
-        terms = Terms()
-        conditions = list(self._conditions(scan, terms))
+        self._spec.key.bounds(scan.partition, scan.prefix)  # rejects a prefix of an integer
+        placeholders = Placeholders()
+        conditions = list(self._conditions(scan, placeholders))
         parameters: dict[str, Any] = {"ConsistentRead": self._spec.consistency == "strong"}
         if scan.partition is not None and scan.split is None:
-            return "query", parameters | _renamed(terms, conditions, "KeyConditionExpression")
+            return "query", parameters | _as_expression(placeholders, conditions, "KeyConditionExpression")
         if scan.split is not None:
             segment, count = _segment(scan.split)
             parameters |= {"Segment": segment, "TotalSegments": count}
-        return "scan", parameters | _renamed(terms, conditions, "FilterExpression")
+        return "scan", parameters | _as_expression(placeholders, conditions, "FilterExpression")
 
-    def _conditions(self, scan: Scan, terms: Terms) -> Sequence[str]:
+    def _conditions(self, scan: Scan, placeholders: Placeholders) -> Sequence[str]:
         keys, conditions = self._layout.keys, []
         if scan.partition is not None:
             partition = {keys[0].kind: scan.partition if isinstance(scan.partition, str) else str(scan.partition)}
-            conditions.append(f"{terms.name(keys[0].name)} = {terms.value(partition)}")
+            conditions.append(f"{placeholders.name(keys[0].name)} = {placeholders.value(partition)}")
         if scan.prefix:
             name = keys[-1 if scan.partition is not None else 0].name
-            conditions.append(f"begins_with({terms.name(name)}, {terms.value({'S': scan.prefix})})")
+            conditions.append(f"begins_with({placeholders.name(name)}, {placeholders.value({'S': scan.prefix})})")
         return conditions
 
     async def _call(self, verb: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +98,7 @@ class Scans:
             return await self._items.call(verb, parameters, float("inf"))
         except InvalidOperation:
             if "ExclusiveStartKey" in parameters:
-                raise MalformedRequest("the position is none of this scan") from None
+                raise MalformedRequest("not a position of this scan") from None
             raise
 
     def _position(self, item: Item) -> bytes:
@@ -111,27 +110,27 @@ class Scans:
             item = {key.name: {key.kind: text} for key, text in zip(self._layout.keys, texts, strict=True)}
             self._layout.key_of(item)
         except (msgspec.DecodeError, ValueError, RecordUnreadable):
-            raise MalformedRequest("the position is none of this table") from None
+            raise MalformedRequest("not a position of this table") from None
         return item
 
 
 def _segment(split: bytes) -> tuple[int, int]:
     segment, slash, count = split.partition(b"/")
     if not (slash and segment.isdigit() and count.isdigit() and int(segment) < int(count) <= SEGMENTS_MAX):
-        raise MalformedRequest("no split of this table")
+        raise MalformedRequest("not a split of this table")
     return int(segment), int(count)
 
 
-def _renamed(terms: Terms, conditions: Sequence[str], expression: str) -> dict[str, Any]:
+def _as_expression(placeholders: Placeholders, conditions: Sequence[str], expression: str) -> dict[str, Any]:
     if not conditions:
         return {}
-    parameters: dict[str, Any] = terms.parameters([], [], list(conditions)) or {}
+    parameters: dict[str, Any] = placeholders.parameters([], [], list(conditions)) or {}
     parameters[expression] = parameters.pop("ConditionExpression")
     return parameters
 
 
-def _from(parameters: dict[str, Any], start: Item | None, limit: int) -> dict[str, Any]:
-    """Return the parameters of one call. Its limit counts what a filter leaves out too: with one, there is none."""
+def _call_parameters(parameters: dict[str, Any], start: Item | None, limit: int) -> dict[str, Any]:
+    """Return the parameters of one call; with a filter, they have no limit, which would count removed items too."""
     rest: dict[str, Any] = {} if start is None else {"ExclusiveStartKey": start}
     if "FilterExpression" not in parameters:
         rest["Limit"] = limit

@@ -1,14 +1,13 @@
-"""The records of one table in DynamoDB: each operation goes the shortest way that does exactly what it says.
+"""The store of one DynamoDB table: chooses for each operation the cheapest call that does exactly what it means.
 
     gets                          GetItem, or BatchGetItem for many
     puts, deletes, unconditional  PutItem, DeleteItem, or BatchWriteItem for many
-    if_absent                     PutItem, if nothing is there
-    updates that are expressions  UpdateItem; where that does not apply, the updated default is put, if nothing is there
-    everything else               compare and set
+    if_absent                     PutItem on condition that there is no item
+    updates as expressions        UpdateItem; if there is no item, PutItem of the updated default
+    everything else               compare-and-set
 
-A put without a token must not take away what the record remembers of its writers. So, unless the table keeps no
-tokens, one is a write on condition that there is no memory, and many look for memory first.
-Knows nothing of how calls are made.
+A put without a token must not remove the record's stored writers. If the table stores tokens, such a put is therefore
+conditional on the absence of writers, and a batch of puts first reads which records have writers.
 """
 
 import math
@@ -46,79 +45,79 @@ from ...core import (
 )
 from .attribute_values import Item
 from .client import Client, ConditionFailed
-from .compare_and_set import AT_ONCE, Items
-from .expressions import Native, native
-from .items import WRITERS, Layout
-from .scans import Scans
+from .compare_and_set import WRITES_CONCURRENCY, TableItems
+from .expressions import NativeUpdate, native_update
+from .items import WRITERS, ItemLayout
+from .scans import PageReader
 
-SINGLY_MAX = 4
-"""Up to so many puts and deletes are a call each, side by side; more go into calls of many."""
-
-
-class Undone(Enum):
-    """Stands in the place of an outcome: the operation was not done this way, and is to be by compare and set."""
-
-    UNDONE = 0
+SINGLE_CALLS_MAX = 4
+"""Up to this many puts and deletes are sent as single concurrent calls; more use batch calls."""
 
 
-UNDONE: Literal[Undone.UNDONE] = Undone.UNDONE
-Tried: TypeAlias = Outcome | Undone
+class NotApplied(Enum):
+    """Replaces the outcome of an operation that a method did not apply; compare-and-set must apply it."""
 
-_Way: TypeAlias = Callable[[Sequence[Any], float], Coroutine[Any, Any, list[Outcome]]]
+    NOT_APPLIED = 0
+
+
+NOT_APPLIED: Literal[NotApplied.NOT_APPLIED] = NotApplied.NOT_APPLIED
+Attempt: TypeAlias = Outcome | NotApplied
+
+_Method: TypeAlias = Callable[[Sequence[Any], float], Coroutine[Any, Any, list[Outcome]]]
 
 
 class DynamodbStore:
-    """The records of one table."""
+    """Stores the records of one table."""
 
-    def __init__(self, client: Client, spec: TableSpec, layout: Layout, clock: Clock, *, tokens: bool) -> None:
+    def __init__(self, client: Client, spec: TableSpec, layout: ItemLayout, clock: Clock, *, tokens: bool) -> None:
         self.spec = spec
         self.capabilities = Capabilities(tokens=tokens, sorted_scan=False, any_value=False, native_update=True)
         self._layout = layout
         self._clock = clock
         self._tokens = tokens
-        self._items = Items(client, spec.name_in_store, layout, clock)
-        self._scans = Scans(self._items, spec, clock)
-        self._compare = CompareAndSet(spec, self._items, clock=clock, etag=_version)
+        self._items = TableItems(client, spec.name_in_store, layout, clock)
+        self._scans = PageReader(self._items, spec, clock)
+        self._compare = CompareAndSet(spec, self._items, clock=clock, etag=_new_version)
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Do the operations, those that go the same way together and the ways side by side."""
-        ways: dict[_Way, list[int]] = {}
+        """Apply operations: those with the same method together, and the methods concurrently."""
+        methods: dict[_Method, list[int]] = {}
         for index, operation in enumerate(operations):
-            ways.setdefault(self._way(operation), []).append(index)
-        works = [way([operations[index] for index in indices], until) for way, indices in ways.items()]
+            methods.setdefault(self._method(operation), []).append(index)
+        calls = [method([operations[index] for index in indices], until) for method, indices in methods.items()]
         outcomes: list[Outcome] = [None] * len(operations)
-        for indices, answers in zip(ways.values(), await gather_bounded(works, len(works)), strict=True):
-            for index, answer in zip(indices, answers, strict=True):
-                outcomes[index] = answer
+        for indices, results in zip(methods.values(), await gather_bounded(calls, len(calls)), strict=True):
+            for index, result in zip(indices, results, strict=True):
+                outcomes[index] = result
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page; within a partition in sort order, else in an order of DynamoDB's own."""
+        """Read a page; within a partition in sort order, else in DynamoDB's own order."""
         return await self._scans.page(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Return segments of the table."""
         return self._scans.splits(count_max)
 
-    def _way(self, operation: Operation) -> _Way:
+    def _method(self, operation: Operation) -> _Method:
         if isinstance(operation, Get):
             return self._get
         if operation.token is not None:
-            return self._compared if self._tokens else self._refused
+            return self._compare_and_set if self._tokens else self._reject_tokens
         match operation:
             case Put(if_absent=True, if_match=None):
-                return self._created
-            case Update(if_match=None) if self._free(operation):
-                return self._updated
+                return self._create
+            case Update(if_match=None) if self._keeps_key_members(operation):
+                return self._update_all
             case Put() | Delete() if is_unconditional(operation):
-                return self._replaced
-        return self._compared
+                return self._replace_all
+        return self._compare_and_set
 
-    def _free(self, update: Update) -> bool:
-        """Whether an update touches no member that may have to equal the key."""
+    def _keeps_key_members(self, update: Update) -> bool:
+        """Return whether an update changes no member that must equal a part of the key."""
         return not self.spec.key.has_names or self.spec.key.names.isdisjoint(touched_members(update.changes))
 
-    # The ways
+    # Methods
 
     async def _get(self, gets: Sequence[Any], until: float) -> list[Outcome]:
         consistent = self.spec.consistency == "strong"
@@ -126,160 +125,161 @@ class DynamodbStore:
         now, yielder = self._clock(), Yielder()
         outcomes: list[Outcome] = []
         for item in found:
-            outcomes.append(self._found(item, now))
+            outcomes.append(self._read_outcome(item, now))
             await yielder.maybe_yield()
         return outcomes
 
-    async def _refused(self, writes: Sequence[Any], until: float) -> list[Outcome]:
-        return [Unsupported("tokens: the table is configured to keep none") for _ in writes]
+    async def _reject_tokens(self, writes: Sequence[Any], until: float) -> list[Outcome]:
+        return [Unsupported("tokens: the table is configured without tokens") for _ in writes]
 
-    async def _compared(self, writes: Sequence[Any], until: float) -> list[Outcome]:
+    async def _compare_and_set(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         return await self._compare.apply(writes, until)
 
-    async def _created(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        tried = await gather_bounded([self._put_where_nothing_is(put, until) for put in puts], AT_ONCE)
-        return await self._settled(puts, tried, until)
+    async def _create(self, puts: Sequence[Any], until: float) -> list[Outcome]:
+        attempts = await gather_bounded([self._put_if_absent(put, until) for put in puts], WRITES_CONCURRENCY)
+        return await self._finish(puts, attempts, until)
 
-    async def _updated(self, updates: Sequence[Any], until: float) -> list[Outcome]:
-        """Update by expressions, and by compare and set what cannot be: it is read in one call."""
-        plans = [native(update.changes) for update in updates]
-        works = [
+    async def _update_all(self, updates: Sequence[Any], until: float) -> list[Outcome]:
+        """Apply updates as expressions where possible, else by compare-and-set, which reads the records in one call."""
+        plans = [native_update(update.changes) for update in updates]
+        calls = [
             self._update(update, plan, until) for update, plan in zip(updates, plans, strict=True) if plan is not None
         ]
-        by_expression = iter(await gather_bounded(works, AT_ONCE))
-        tried = [UNDONE if plan is None else next(by_expression) for plan in plans]
-        return await self._settled(updates, tried, until)
+        by_expression = iter(await gather_bounded(calls, WRITES_CONCURRENCY))
+        attempts = [NOT_APPLIED if plan is None else next(by_expression) for plan in plans]
+        return await self._finish(updates, attempts, until)
 
-    async def _replaced(self, writes: Sequence[Any], until: float) -> list[Outcome]:
-        if len(writes) <= SINGLY_MAX:
-            tried = await gather_bounded([self._replace(write, until) for write in writes], AT_ONCE)
+    async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
+        if len(writes) <= SINGLE_CALLS_MAX:
+            attempts = await gather_bounded([self._replace(write, until) for write in writes], WRITES_CONCURRENCY)
         else:
-            tried = await self._replace_many(writes, until)
-        return await self._settled(writes, tried, until)
+            attempts = await self._replace_many(writes, until)
+        return await self._finish(writes, attempts, until)
 
-    async def _settled(self, writes: Sequence[Any], tried: Sequence[Tried], until: float) -> list[Outcome]:
-        """Do by compare and set what was not done otherwise."""
-        left = [write for write, one in zip(writes, tried, strict=True) if one is UNDONE]
-        compared = iter(await self._compare.apply(left, until) if left else [])
-        return [next(compared) if isinstance(one, Undone) else one for one in tried]
+    async def _finish(self, writes: Sequence[Any], attempts: Sequence[Attempt], until: float) -> list[Outcome]:
+        """Apply by compare-and-set the writes that are not applied yet."""
+        remaining = [write for write, attempt in zip(writes, attempts, strict=True) if attempt is NOT_APPLIED]
+        outcomes = iter(await self._compare.apply(remaining, until) if remaining else [])
+        return [next(outcomes) if isinstance(attempt, NotApplied) else attempt for attempt in attempts]
 
     # Single writes
 
-    async def _put_where_nothing_is(self, write: Write, until: float) -> Tried:
-        """Put what a write makes of nothing."""
+    async def _put_if_absent(self, write: Write, until: float) -> Attempt:
+        """Put the record that a write creates if none exists."""
         try:
-            item, outcome = self._made(write)
-            await self._items.write("put_item", {"Item": item, **_without(self._layout.keys[0].name)}, until)
+            item, outcome = self._new_item(write)
+            condition = _if_attribute_absent(self._layout.keys[0].name)
+            await self._items.write("put_item", {"Item": item, **condition}, until)
         except ConditionFailed:
-            return UNDONE
+            return NOT_APPLIED
         except TableError as error:
             return error
         return outcome
 
-    async def _update(self, update: Update, plan: Native, until: float) -> Tried:
-        version, now = _version(), self._clock()
+    async def _update(self, update: Update, plan: NativeUpdate, until: float) -> Attempt:
+        version, now = _new_version(), self._clock()
         try:
-            self._layout.check(touched_members(update.changes))
+            self._layout.check_members(touched_members(update.changes))
             expression = plan.expression(self._layout, version, self._expiry(update, now), now)
             if expression is None:
-                return UNDONE
+                return NOT_APPLIED
             key = {"Key": self._layout.key_item(update.key), "ReturnValues": "ALL_NEW"}
-            told = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-            answer = await self._items.write("update_item", {**key, **told, **expression}, until)
-            return self._changed(update, answer["Attributes"], now)
+            on_failure = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+            result = await self._items.write("update_item", {**key, **on_failure, **expression}, until)
+            return self._updated_outcome(update, result["Attributes"], now)
         except ConditionFailed as failure:
-            if failure.item_told or update.default is None:
-                return UNDONE
-            return await self._put_where_nothing_is(update, until)
+            if failure.item_returned or update.default is None:
+                return NOT_APPLIED
+            return await self._put_if_absent(update, until)
         except TableError as error:
             return error
 
-    async def _replace(self, write: Write, until: float) -> Tried:
-        condition = _without(WRITERS) if self._tokens else {}
+    async def _replace(self, write: Write, until: float) -> Attempt:
+        condition = _if_attribute_absent(WRITERS) if self._tokens else {}
         try:
             if isinstance(write, Delete):
                 key = {"Key": self._layout.key_item(write.key)}
                 await self._items.write("delete_item", {**key, **condition}, until)
                 return Written(None)
-            item, outcome = self._made(write)
+            item, outcome = self._new_item(write)
             await self._items.write("put_item", {"Item": item, **condition}, until)
         except ConditionFailed:
-            return UNDONE
+            return NOT_APPLIED
         except TableError as error:
             return error
         return outcome
 
     # Many writes
 
-    async def _replace_many(self, writes: Sequence[Any], until: float) -> list[Tried]:
-        tried: list[Tried] = [None] * len(writes)
+    async def _replace_many(self, writes: Sequence[Any], until: float) -> list[Attempt]:
+        attempts: list[Attempt] = [None] * len(writes)
         if self._tokens:
-            tried = await self._remembered(writes, until)
+            attempts = await self._check_writers(writes, until)
         requests: dict[int, Item] = {}
         yielder = Yielder()
         for index, write in enumerate(writes):
             await yielder.maybe_yield()
-            if tried[index] is None:
+            if attempts[index] is None:
                 try:
-                    requests[index], tried[index] = self._request(write)
+                    requests[index], attempts[index] = self._request(write)
                 except TableError as error:
-                    tried[index] = error
+                    attempts[index] = error
         errors = await self._items.batches.write(list(requests.values()), until)
         for index, failed in zip(requests, errors, strict=True):
             if failed is not None:
-                tried[index] = failed
-        return tried
+                attempts[index] = failed
+        return attempts
 
-    async def _remembered(self, writes: Sequence[Any], until: float) -> list[Tried]:
-        """Look for what records remember: the outcome of a write is known, or to be found otherwise, or None."""
+    async def _check_writers(self, writes: Sequence[Any], until: float) -> list[Attempt]:
+        """Read which records have writers; return an outcome, NOT_APPLIED for those, or None for a batch write."""
         keys = [self._layout.key_item(write.key) for write in writes]
-        tried: list[Tried] = []
+        attempts: list[Attempt] = []
         for write, item in zip(
             writes, await self._items.batches.get(keys, until, consistent=True, only=[WRITERS]), strict=True
         ):
             if item is None and isinstance(write, Delete):
-                tried.append(Written(None))
+                attempts.append(Written(None))
             elif item is None or isinstance(item, TableError):
-                tried.append(item)
+                attempts.append(item)
             else:
-                tried.append(UNDONE if WRITERS in item else None)
-        return tried
+                attempts.append(NOT_APPLIED if WRITERS in item else None)
+        return attempts
 
     def _request(self, write: Write) -> tuple[Item, Outcome]:
         if isinstance(write, Delete):
             return {"DeleteRequest": {"Key": self._layout.key_item(write.key)}}, Written(None)
-        item, outcome = self._made(write)
+        item, outcome = self._new_item(write)
         return {"PutRequest": {"Item": item}}, outcome
 
-    # What is there, and what is made
+    # Items and outcomes
 
-    def _made(self, write: Write) -> tuple[Item, Outcome]:
-        """Return the item and the outcome of a write where nothing is. Raise a TableError if it makes none."""
-        version = _version()
+    def _new_item(self, write: Write) -> tuple[Item, Outcome]:
+        """Return the item and the outcome of a write if no record exists. Raise a TableError if it creates none."""
+        version = _new_version()
         decided = transition(None, write, self.spec, now_ms=self._clock(), etag=version)
         if not isinstance(decided, Changed) or decided.stored is None:
             assert isinstance(decided.outcome, TableError)
             raise decided.outcome
-        item, etag = self._layout.made(write.key, decided.stored, version)
+        item, etag = self._layout.build_item(write.key, decided.stored, version)
         return item, with_etag(decided, etag).outcome
 
     def _expiry(self, update: Update, now: int) -> Item | None:
-        """Return the attributes of the expiry that an update gives, as `transition` reckons it; None to keep it."""
+        """Return the expiry attributes of an update, as `transition` computes them; None to keep the expiry."""
         if update.ttl_s is None:
             return None
         decided = transition(None, Put(update.key, b"{}", ttl_s=update.ttl_s), self.spec, now_ms=now, etag="")
         assert isinstance(decided, Changed)
         assert decided.stored is not None
-        return self._layout.beside(decided.stored)
+        return self._layout.metadata(decided.stored)
 
-    def _changed(self, update: Update, item: Item, now: int) -> Outcome:
+    def _updated_outcome(self, update: Update, item: Item, now: int) -> Outcome:
         try:
             stored = self._layout.stored(item, now)
         except RecordUnreadable as error:
-            return RecordUnreadable(f"{error.detail}; what the update says was done", applied="unknown")
+            return RecordUnreadable(f"{error.detail}; the update was applied", applied="unknown")
         return Written(stored.etag, value=stored.value if update.returning else None, expires_ms=stored.expires_ms)
 
-    def _found(self, item: Item | TableError | None, now: int) -> Outcome:
+    def _read_outcome(self, item: Item | TableError | None, now: int) -> Outcome:
         if item is None or isinstance(item, TableError):
             return item
         try:
@@ -288,10 +288,10 @@ class DynamodbStore:
             return error
 
 
-def _version() -> str:
+def _new_version() -> str:
     return secrets.token_hex(8)
 
 
-def _without(name: str) -> dict[str, Any]:
-    """Return the condition that there is no such attribute."""
+def _if_attribute_absent(name: str) -> dict[str, Any]:
+    """Return the condition that an attribute is absent."""
     return {"ConditionExpression": "attribute_not_exists(#0)", "ExpressionAttributeNames": {"#0": name}}

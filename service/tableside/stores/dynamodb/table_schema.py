@@ -1,7 +1,4 @@
-"""DynamoDB's tables: what keys one has, whether it expires items, and how one is made.
-
-Knows nothing of records.
-"""
+"""Finds or creates tables, and checks their keys and their time to live (TTL)."""
 
 import asyncio
 import contextlib
@@ -22,8 +19,8 @@ from ...core import (
     TableSpec,
     Unsupported,
 )
-from .client import AlreadyThere, Client
-from .items import UNNAMED_KEY, KeyAttribute, Layout
+from .client import Client, ResourceInUse
+from .items import UNNAMED_KEY, ItemLayout, KeyAttribute
 
 log = logging.getLogger(__name__)
 
@@ -31,65 +28,65 @@ POLL_S = 0.5
 POLLS_MAX = 240
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-_KINDS: dict[PartType, str] = {"string": "S", "integer": "N"}
-_TYPES: dict[str, PartType] = {"S": "string", "N": "integer"}
+_ATTRIBUTE_TYPES: dict[PartType, str] = {"string": "S", "integer": "N"}
+_PART_TYPES: dict[str, PartType] = {"S": "string", "N": "integer"}
 
 
-class Tables:
-    """The tables of one account and region."""
+class TableSetup:
+    """Opens, creates and lists the tables of one account and region."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def opened(self, spec: TableSpec, ttl_attribute: str) -> tuple[TableSpec, Layout]:
-        """Return a table's layout and its description with the key that it has, made now if it may be.
+    async def open_table(self, spec: TableSpec, ttl_attribute: str) -> tuple[TableSpec, ItemLayout]:
+        """Return a table's spec with its actual key, and its item layout; create the table if it is absent and allowed.
 
-        Raise TableNotFound, or Unsupported or InvalidOperation for what the configuration asks and the table is not.
+        Raise TableNotFound, or Unsupported or InvalidOperation if the table differs from the configuration.
         """
         name = spec.name_in_store
         if not _NAME.fullmatch(name):
-            raise InvalidOperation(f"table {name!r}: in DynamoDB a name has 3 to 255 of A-Z a-z 0-9 _ . -")
+            raise InvalidOperation(f"table {name!r}: names in DynamoDB have 3 to 255 characters of A-Z a-z 0-9 _ . -")
         _check_parts(spec)
-        found = await self._described(name)
+        found = await self._describe(name)
         if found is None:
             if not spec.create:
                 raise TableNotFound(f"DynamoDB has no table {name!r}, and create is false")
-            await self._make(spec)
-        keys = _keys(await self._active(name))
-        schema = _schema(spec, keys)
-        await self._see_to_expiry(name, ttl_attribute, create=spec.create)
+            await self._create(spec)
+        keys = _existing_keys(await self._wait_until_active(name))
+        schema = _key_schema(spec, keys)
+        await self._check_ttl(name, ttl_attribute, create=spec.create)
         if ttl_attribute in {key.name for key in keys}:
-            raise InvalidOperation(f"table {name!r}: ttl_attribute is an attribute of its key")
-        return msgspec.structs.replace(spec, key=schema), Layout.of(keys, schema, ttl_attribute)
+            raise InvalidOperation(f"table {name!r}: ttl_attribute is a key attribute")
+        return msgspec.structs.replace(spec, key=schema), ItemLayout.of(keys, schema, ttl_attribute)
 
     async def names(self) -> list[str]:
         """Return the names of all tables."""
         names: list[str] = []
         start: dict[str, Any] = {}
         while True:
-            answer = await self._client.call("list_tables", start)
-            names += answer["TableNames"]
-            if "LastEvaluatedTableName" not in answer:
+            response = await self._client.call("list_tables", start)
+            names += response["TableNames"]
+            if "LastEvaluatedTableName" not in response:
                 return names
-            start = {"ExclusiveStartTableName": answer["LastEvaluatedTableName"]}
+            start = {"ExclusiveStartTableName": response["LastEvaluatedTableName"]}
 
     async def has_unnamed_key(self, name: str) -> bool:
-        """Whether a table is one that was made here without naming its key."""
-        found = await self._described(name)
+        """Return whether this service created a table without a configured key."""
+        found = await self._describe(name)
         return found is not None and [key["AttributeName"] for key in found["KeySchema"]] == [UNNAMED_KEY]
 
-    async def _described(self, name: str) -> dict[str, Any] | None:
+    async def _describe(self, name: str) -> dict[str, Any] | None:
         try:
-            answer = await self._client.call("describe_table", {"TableName": name})
+            response = await self._client.call("describe_table", {"TableName": name})
         except TableNotFound:
             return None
-        found: dict[str, Any] = answer["Table"]
+        found: dict[str, Any] = response["Table"]
         return found
 
-    async def _active(self, name: str) -> dict[str, Any]:
-        """Wait until a table can be used."""
+    async def _wait_until_active(self, name: str) -> dict[str, Any]:
+        """Wait until a table is active, and return its description."""
         for _ in range(POLLS_MAX):
-            found = await self._described(name)
+            found = await self._describe(name)
             match found and found["TableStatus"]:
                 case "ACTIVE" | "UPDATING":
                     assert found is not None
@@ -98,12 +95,12 @@ class Tables:
                     await asyncio.sleep(POLL_S)
                 case status:
                     raise StoreUnavailable(f"DynamoDB: table {name!r} is {status}")
-        raise StoreUnavailable(f"DynamoDB: table {name!r} is still being made")
+        raise StoreUnavailable(f"DynamoDB: table {name!r} is still being created")
 
-    async def _make(self, spec: TableSpec) -> None:
-        keys = _wanted(spec)
-        log.info("DynamoDB: table %s is made", spec.name_in_store)
-        with contextlib.suppress(AlreadyThere):  # another replica was first
+    async def _create(self, spec: TableSpec) -> None:
+        keys = _wanted_keys(spec)
+        log.info("DynamoDB: creating table %s", spec.name_in_store)
+        with contextlib.suppress(ResourceInUse):  # another replica is creating the table
             await self._client.call(
                 "create_table",
                 {
@@ -118,61 +115,65 @@ class Tables:
                 writes=True,
             )
 
-    async def _see_to_expiry(self, name: str, wanted: str, *, create: bool) -> None:
-        """Have DynamoDB delete what expires, where we make tables; elsewhere see that it does not by another name."""
+    async def _check_ttl(self, name: str, wanted: str, *, create: bool) -> None:
+        """Check that a table's TTL attribute is the configured one; turn TTL on if the table may be created."""
         try:
-            answer = await self._client.call("describe_time_to_live", {"TableName": name})
+            response = await self._client.call("describe_time_to_live", {"TableName": name})
         except TableError as error:
-            log.warning("DynamoDB: table %s: whether it deletes what expires is not known: %s", name, error.detail)
+            log.warning("DynamoDB: table %s: cannot read its time to live settings: %s", name, error.detail)
             return
-        found = answer["TimeToLiveDescription"]
+        found = response["TimeToLiveDescription"]
         if found["TimeToLiveStatus"] in ("ENABLED", "ENABLING"):
             if found.get("AttributeName", wanted) != wanted:
                 raise InvalidOperation(
-                    f"table {name!r}: DynamoDB expires its items by another attribute than {wanted!r}: "
+                    f"table {name!r}: its TTL attribute in DynamoDB is not {wanted!r}: "
                     f"set ttl_attribute to {found['AttributeName']!r}"
                 )
         elif create:
-            await self._enable_expiry(name, wanted)
+            await self._enable_ttl(name, wanted)
         else:
-            log.warning("DynamoDB: table %s: time to live is off, so what expires is hidden and not deleted", name)
+            log.warning("DynamoDB: table %s: time to live is off, so expired records are hidden but not deleted", name)
 
-    async def _enable_expiry(self, name: str, attribute: str) -> None:
-        how = {"Enabled": True, "AttributeName": attribute}
+    async def _enable_ttl(self, name: str, attribute: str) -> None:
+        specification = {"Enabled": True, "AttributeName": attribute}
         try:
-            await self._client.call("update_time_to_live", {"TableName": name, "TimeToLiveSpecification": how})
-        except (AlreadyThere, TableError) as error:
-            # Another replica was first, or DynamoDB wants an hour between changes. Reads do not depend on it.
-            log.warning("DynamoDB: table %s: time to live could not be turned on: %s", name, error)
+            await self._client.call(
+                "update_time_to_live", {"TableName": name, "TimeToLiveSpecification": specification}
+            )
+        except (ResourceInUse, TableError) as error:
+            # Another replica turned it on, or DynamoDB requires an hour between changes. Reads do not depend on it.
+            log.warning("DynamoDB: table %s: cannot turn on time to live: %s", name, error)
 
 
 def _check_parts(spec: TableSpec) -> None:
     if len(spec.key.fields) > 2:
-        raise Unsupported(f"table {spec.name_in_store!r}: a key in DynamoDB has one part or two")
+        raise Unsupported(f"table {spec.name_in_store!r}: keys in DynamoDB have one or two parts")
 
 
-def _wanted(spec: TableSpec) -> tuple[KeyAttribute, ...]:
+def _wanted_keys(spec: TableSpec) -> tuple[KeyAttribute, ...]:
     if not spec.key_given:
         return (KeyAttribute(UNNAMED_KEY, "S"),)
-    return tuple(KeyAttribute(field.name or UNNAMED_KEY, _KINDS[field.type]) for field in spec.key.fields)
+    return tuple(KeyAttribute(field.name or UNNAMED_KEY, _ATTRIBUTE_TYPES[field.type]) for field in spec.key.fields)
 
 
-def _keys(table: dict[str, Any]) -> tuple[KeyAttribute, ...]:
+def _existing_keys(table: dict[str, Any]) -> tuple[KeyAttribute, ...]:
     kinds = {found["AttributeName"]: found["AttributeType"] for found in table["AttributeDefinitions"]}
     in_order = sorted(table["KeySchema"], key=lambda key: str(key["KeyType"]))  # HASH, RANGE
     keys = tuple(KeyAttribute(key["AttributeName"], kinds[key["AttributeName"]]) for key in in_order)
     for key in keys:
-        if key.kind not in _TYPES:
-            raise Unsupported(f"table {table['TableName']!r}: its key {key.name!r} is binary")
+        if key.kind not in _PART_TYPES:
+            raise Unsupported(f"table {table['TableName']!r}: its key attribute {key.name!r} is binary")
     return keys
 
 
-def _schema(spec: TableSpec, keys: tuple[KeyAttribute, ...]) -> KeySchema:
-    """Return the table's key in our words; raise InvalidOperation if the configuration says another."""
-    found = KeySchema(tuple(KeyField(None if key.name == UNNAMED_KEY else key.name, _TYPES[key.kind]) for key in keys))
+def _key_schema(spec: TableSpec, keys: tuple[KeyAttribute, ...]) -> KeySchema:
+    """Return the table's key schema. Raise InvalidOperation if it differs from the configuration."""
+    found = KeySchema(
+        tuple(KeyField(None if key.name == UNNAMED_KEY else key.name, _PART_TYPES[key.kind]) for key in keys)
+    )
     if spec.key_given and found != spec.key:
-        has = ", ".join(f"{key.name}: {_TYPES[key.kind]}" for key in keys)
+        has = ", ".join(f"{key.name}: {_PART_TYPES[key.kind]}" for key in keys)
         raise InvalidOperation(
-            f"table {spec.name_in_store!r} has in DynamoDB the key {{{has}}}: the configuration differs"
+            f"table {spec.name_in_store!r} has the key {{{has}}} in DynamoDB, which differs from the configuration"
         )
     return found
