@@ -1,7 +1,7 @@
-"""The page for people: which table is ill, what its policies do, and one record at a time.
+"""The web console: the state of each table, the activity of its policies, and single records.
 
-Pages are made here, whole or in parts that htmx puts in place; the plots are SVG. What they show comes from the
-service's own metrics (`reading`, `history`), what they do to records goes through the catalog like any request.
+The service renders pages, or fragments that htmx inserts; plots are SVG. Numbers come from the service's own metrics
+(`reading`, `history`). Reads and writes of records go through the catalog, like any request.
 """
 
 from .console import Console

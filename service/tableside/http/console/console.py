@@ -1,8 +1,8 @@
-"""What the pages of one process share: the history of its metrics, and the health of its stores."""
+"""The state that the pages of one process share: the history of its metrics, and the health of its stores."""
 
 from .health import Health
 from .history import History
-from .sampler import Families, Sampler, timed
+from .sampler import Families, Sampler, read_timed
 
 
 class Console:
@@ -11,14 +11,14 @@ class Console:
     def __init__(self, families: Families) -> None:
         self.history = History()
         self.health = Health()
-        self._sampler = Sampler(self.history, lambda: timed(families))
+        self._sampler = Sampler(self.history, lambda: read_timed(families))
 
-    def looked(self) -> None:
-        """Take note that somebody looks at a page."""
-        self._sampler.looked()
+    def mark_viewed(self) -> None:
+        """Record that a page was requested, so that metrics are sampled more often."""
+        self._sampler.mark_viewed()
 
     async def run(self) -> None:
-        """Follow the metrics until cancelled."""
+        """Sample the metrics until cancelled."""
         try:
             await self._sampler.run()
         finally:

@@ -1,4 +1,4 @@
-"""What has been counted of one table since the service began, as a row of numbers, and how two such rows differ."""
+"""Counters of one table since the service started, and the difference between two states of them."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,6 @@ from functools import lru_cache
 import msgspec
 
 from ...catalog import BUCKETS_S
-from .quantiles import quantile
 
 SUCCESSES = ("found", "absent", "written", "created", "replayed")
 
@@ -20,10 +19,10 @@ FAILURES = (
     "record_unreadable",
     "internal",
 )
-"""Outcomes that are not the caller's doing: what the error share counts."""
+"""Outcomes that count as failures: their cause is not the request."""
 
 REFUSED = "refused"
-"""Stands for every other outcome: the operation could not be done as it was asked, which is nobody's illness."""
+"""All other outcomes. The operation was rejected because of the request, so the table is not at fault."""
 
 BOUNDS_S = (*BUCKETS_S, float("inf"))
 
@@ -36,78 +35,78 @@ NAMES = (
     *("read limit", "write limit", "retries", "given up", "waited", "crowded out", "timeouts"),
     *_BUCKETS,
 )
-"""What there is a number of, by name."""
+"""The names of the counters."""
 
-_PLACES = {name: place for place, name in enumerate(NAMES)}
+_INDEXES = {name: index for index, name in enumerate(NAMES)}
 
 
 @lru_cache(maxsize=64)
 def bucket(bound: str) -> str:
-    """Return the name of a bucket of latencies by the label that Prometheus gives it."""
+    """Return the counter name of a latency bucket, for the `le` label of the metric."""
     return f"le {float(bound)}"
 
 
 class Counts:
-    """One row of numbers, by name; they only ever rise."""
+    """The counters of one table, by name. They never decrease."""
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_values",)
 
     def __init__(self) -> None:
-        self._numbers = array("d", bytes(8 * len(NAMES)))
+        self._values = array("d", bytes(8 * len(NAMES)))
 
     def __getitem__(self, name: str) -> float:
-        return self._numbers[_PLACES[name]]
+        return self._values[_INDEXES[name]]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Counts) and self._numbers == other._numbers
+        return isinstance(other, Counts) and self._values == other._values
 
-    __hash__ = None  # type: ignore[assignment]  # it changes while it is read
+    __hash__ = None  # type: ignore[assignment]  # counters are mutable
 
     def add(self, name: str, count: float) -> None:
-        """Count so much more; what has no place in a row is not counted."""
-        if (place := _PLACES.get(name)) is not None:
-            self._numbers[place] += count
+        """Increase a counter. Ignore a name that is not in NAMES."""
+        if (index := _INDEXES.get(name)) is not None:
+            self._values[index] += count
 
 
 NOTHING = Counts()
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What happened between two moments, some seconds apart."""
+    """The difference between two states of the counters, `seconds` apart."""
 
     seconds: float
     before: Counts
     after: Counts
 
     def __getitem__(self, name: str) -> float:
-        """Return how much a number rose; one that fell began anew, and counts as not risen."""
+        """Return the increase of a counter; 0 if it decreased, which means that it was reset."""
         return max(0.0, self.after[name] - self.before[name])
 
     def sum(self, names: Iterable[str]) -> float:
-        """Return how much these numbers rose together."""
+        """Return the total increase of several counters."""
         return sum(self[name] for name in names)
 
     def per_s(self, *names: str) -> float:
-        """Return how fast these numbers rose together, by the second."""
+        """Return the total increase of several counters per second."""
         return self.sum(names) / self.seconds
 
     @property
     def operations(self) -> float:
-        """Return how many operations ended."""
+        """Return the number of completed operations."""
         return self["reads"] + self["writes"]
 
     @property
-    def failed(self) -> float | None:
-        """Return which share of the operations failed; None where there was none."""
+    def failed_share(self) -> float | None:
+        """Return the share of operations that failed; None if there were no operations."""
         return _share(self.sum(FAILURES), self.operations)
 
     @property
-    def hits(self) -> float | None:
-        """Return which share of the gets the cache answered; None where it was not asked."""
+    def hit_share(self) -> float | None:
+        """Return the share of gets that were cache hits; None if there were no gets."""
         return _share(self["cache hit"], self.sum(("cache hit", "cache miss", "cache coalesced", "cache bypassed")))
 
     def latency_s(self, share: float) -> float | None:
-        """Return the time within which that share of what was asked was answered; None where nothing was asked."""
+        """Return a quantile of the latency, such as 0.99; None if there were no operations."""
         return quantile(share, _cumulative(self))
 
 
@@ -117,3 +116,20 @@ def _share(part: float, whole: float) -> float | None:
 
 def _cumulative(change: Change) -> Sequence[tuple[float, float]]:
     return [(bound, change[name]) for bound, name in zip(BOUNDS_S, _BUCKETS, strict=True)]
+
+
+def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
+    """Return the quantile of a histogram as PromQL's `histogram_quantile` does; None if it has no observations.
+
+    `buckets` are pairs of an upper bound and the cumulative number of observations; the last bound is infinite. The
+    value is interpolated linearly within a bucket. For the last bucket, the bound before it is the result.
+    """
+    count = buckets[-1][1]
+    if not count:
+        return None
+    rank, lower, below = share * count, 0.0, 0.0
+    for bound, cumulative in buckets[:-1]:
+        if cumulative >= rank and cumulative > below:
+            return lower + (bound - lower) * (rank - below) / (cumulative - below)
+        lower, below = bound, cumulative
+    return lower

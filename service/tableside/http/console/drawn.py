@@ -1,4 +1,4 @@
-"""Which plots there are, of a table or of all tables together, and what each line of them is."""
+"""The definitions of the plots of a table, or of all tables together."""
 
 import math
 from collections.abc import Callable
@@ -8,25 +8,25 @@ import msgspec
 from . import numbers
 from .counts import Change
 from .history import History
-from .plots import Plot, plot
+from .plots import Plot, Points, plot
 
 STEP_S = 6.0
 
 Value = Callable[[Change], float | None]
 
 
-class _Drawing(msgspec.Struct, frozen=True):
-    """A plot: how it writes values, its lines by name and look, and between what its axis ends."""
+class _PlotDefinition(msgspec.Struct, frozen=True):
+    """A plot: its title, number format, lines (name, CSS class, value), and the bounds of its axis's end."""
 
     title: str
-    shown: Callable[[float | None], str]
+    format_value: Callable[[float | None], str]
     lines: tuple[tuple[str, str, Value], ...]
-    least_top: float = 0.0
-    most_top: float = math.inf
+    top_min: float = 0.0
+    top_max: float = math.inf
 
 
-_DRAWINGS = (
-    _Drawing(
+_PLOTS = (
+    _PlotDefinition(
         "Operations per second",
         numbers.count,
         (
@@ -34,7 +34,7 @@ _DRAWINGS = (
             ("writes", "second", lambda change: change.per_s("writes")),
         ),
     ),
-    _Drawing(
+    _PlotDefinition(
         "Latency",
         numbers.seconds,
         (
@@ -42,24 +42,28 @@ _DRAWINGS = (
             ("p99", "second", lambda change: change.latency_s(0.99)),
         ),
     ),
-    _Drawing("Failed", numbers.share, (("share", "bad", lambda change: change.failed),), 0.01, 1.0),
-    _Drawing("Cache hits", numbers.share, (("share", "first", lambda change: change.hits),), 1.0, 1.0),
+    _PlotDefinition("Failed", numbers.share, (("share", "bad", lambda change: change.failed_share),), 0.01, 1.0),
+    _PlotDefinition("Cache hits", numbers.share, (("share", "first", lambda change: change.hit_share),), 1.0, 1.0),
 )
 
 
-def plotted(history: History, table: str | None = None) -> list[Plot]:
+def build_plots(history: History, table: str | None = None) -> list[Plot]:
     """Return the plots of a table, or of all tables together."""
     now, changes = history.now(table), list(history.changes(table, step_s=STEP_S))
     return [
         plot(
-            drawing.title,
+            definition.title,
             [
-                (name, look, [(ago_s, value(change)) for ago_s, change in changes], None if now is None else value(now))
-                for name, look, value in drawing.lines
+                (name, css_class, _points(changes, value), None if now is None else value(now))
+                for name, css_class, value in definition.lines
             ],
-            drawing.shown,
-            least_top=drawing.least_top,
-            most_top=drawing.most_top,
+            definition.format_value,
+            top_min=definition.top_min,
+            top_max=definition.top_max,
         )
-        for drawing in _DRAWINGS
+        for definition in _PLOTS
     ]
+
+
+def _points(changes: list[tuple[float, Change]], value: Value) -> Points:
+    return [(ago_s, value(change)) for ago_s, change in changes]

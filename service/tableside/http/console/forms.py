@@ -1,4 +1,4 @@
-"""What people typed: keys, values, expiries and pages of a scan."""
+"""Decodes the input of forms: keys, expiries, and form bodies."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
@@ -17,7 +17,7 @@ FIELDS_MAX = 20
 
 
 def key(schema: KeySchema, given: Mapping[str, str]) -> Key | None:
-    """Return the key in the members k0, k1 and so on; None if none of them is there."""
+    """Return the key from the parameters k0, k1 and so on; None if there are none."""
     texts = [given.get(f"k{index}") for index in range(len(schema.fields))]
     if not any(text is not None for text in texts):
         return None
@@ -26,7 +26,7 @@ def key(schema: KeySchema, given: Mapping[str, str]) -> Key | None:
 
 
 def part(text: str, kind: PartType) -> Part:
-    """Return one part of a key as it was typed, a percent sign standing for itself."""
+    """Parse one part of a key. A percent sign in the text is not an escape."""
     try:
         return part_from_text(text.strip().encode() if kind == "integer" else text.replace("%", "%25").encode(), kind)
     except UnicodeEncodeError:
@@ -34,13 +34,13 @@ def part(text: str, kind: PartType) -> Part:
 
 
 def key_query(key: Key) -> str:
-    """Return a key as a query, from which `key` reads it again."""
+    """Return a key as a query string, which `key` can decode."""
     parts = key if isinstance(key, tuple) else (key,)
     return urlencode({f"k{index}": part for index, part in enumerate(parts)})
 
 
 def ttl_s(text: str) -> float | None:
-    """Return seconds to live; None for the table's default. Raise InvalidOperation if it is no such number."""
+    """Return the seconds to live; None for the table's default. Raise InvalidOperation if the text is invalid."""
     try:
         return checked_ttl_s(headers.number(text.strip(), "seconds to live")) if text.strip() else None
     except MalformedRequest as error:
@@ -48,14 +48,14 @@ def ttl_s(text: str) -> float | None:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """Return the members of a form that was sent. Raise TooLarge, UnsupportedMediaType or MalformedRequest."""
+    """Return the fields of the request's form. Raise TooLarge, UnsupportedMediaType or MalformedRequest."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
-        raise UnsupportedMediaType(f"a form is in {MEDIA_TYPE}")
+        raise UnsupportedMediaType(f"a form must have the media type {MEDIA_TYPE}")
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > FORM_BYTES_MAX:
-            raise TooLarge(f"a form may have {FORM_BYTES_MAX} bytes: send the record by HTTP")
+            raise TooLarge(f"a form may have at most {FORM_BYTES_MAX} bytes; use the HTTP interface for larger records")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX))
     except ValueError:

@@ -1,16 +1,18 @@
-"""What pages are sent with, and which requests may change anything.
+"""The security headers of pages, and the permission checks of requests.
 
-A page of another site can make a browser send a form here, with whatever the browser adds by itself. It cannot make it
-send a header of its own, nor say that it is of the same origin.
+A page of another site can make a browser send a form to the console, together with the browser's credentials. It cannot
+add a custom header, or claim to be of the same origin, so changes require both.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
 from ...core import TableError
-from .access import Right, allowed
+from ..request_context import caller_of
+
+Right = Literal["read", "write"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -26,24 +28,32 @@ HEADERS = {
 PAGE_HEADERS = {**HEADERS, "Cache-Control": "no-store", "Vary": "HX-Request"}
 
 
+def allowed(request: Request, table: str, right: Right) -> bool:
+    """Return whether the caller may read or write records of the table.
+
+    Pages check it for every table that they show, and before every operation.
+    """
+    return caller_of(request.scope).may(right, table)
+
+
 class Refused(TableError):
-    """The console does not do this for whoever asks."""
+    """The console rejects the request of this caller."""
 
     code: ClassVar[str] = "forbidden"
 
 
-def check_may(request: Request, table: str, right: Right) -> None:
-    """Raise Refused unless whoever asks may read, or write, records of the table."""
+def check_permission(request: Request, table: str, right: Right) -> None:
+    """Raise Refused unless the caller may read or write records of the table."""
     if not allowed(request, table, right):
         raise Refused(f"{right} is not allowed on this table")
 
 
 def check_change(request: Request) -> None:
-    """Raise Refused unless records may be changed on the console, and a page of it has sent this."""
+    """Raise Refused unless the console allows changes and the request comes from one of its pages."""
     if not request.app.state.settings.console.edit:
-        raise Refused("records are not changed here: the configuration does not set console.edit")
+        raise Refused("the console is read-only: the configuration does not set console.edit")
     if request.headers.get("hx-request") != "true" or not _same_origin(request):
-        raise Refused("only a page of the console itself may ask for this")
+        raise Refused("only pages of the console may send this request")
 
 
 def _same_origin(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Which stores can be reached, asked at most once in a while however many look, and never waited for long."""
+"""The health of the stores, cached briefly so that the number of viewers does not affect the load on stores."""
 
 import asyncio
 import contextlib
@@ -9,35 +9,39 @@ from ...core import StoreUnavailable
 Stores = Mapping[str, StoreUnavailable | None]
 
 AGE_MAX_S = 2.0
+"""How long a result is reused."""
+
 WAIT_MAX_S = 0.25
+"""How long a page waits for a result."""
 
 
 class Health:
-    """What the stores answered last. `ask` asks them all, as `Catalog.ping` does."""
+    """The last known health of the stores."""
 
     def __init__(self) -> None:
         self._known: Stores = {}
         self._known_at = float("-inf")
-        self._asking: asyncio.Task[None] | None = None
+        self._pinging: asyncio.Task[None] | None = None
 
-    async def stores(self, ask: Callable[[], Awaitable[Stores]]) -> Stores:
-        """Return what is known of the stores; of one that has not answered yet, nothing.
+    async def stores(self, ping: Callable[[], Awaitable[Stores]]) -> Stores:
+        """Return the error or None of each store. Stores that have not answered yet are missing.
 
-        A store that does not answer holds no page up: the page shows what was known before, and the next one more.
+        `ping` checks all stores, as `Catalog.ping` does. A store that does not answer does not delay the page: it
+        returns the last known result, and a later call returns the new one.
         """
         if asyncio.get_running_loop().time() - self._known_at >= AGE_MAX_S:
-            if self._asking is None or self._asking.done():
-                self._asking = asyncio.create_task(self._ask(ask))
-            await asyncio.wait([self._asking], timeout=WAIT_MAX_S)
+            if self._pinging is None or self._pinging.done():
+                self._pinging = asyncio.create_task(self._ping(ping))
+            await asyncio.wait([self._pinging], timeout=WAIT_MAX_S)
         return self._known
 
     async def close(self) -> None:
-        """Stop asking."""
-        if self._asking is not None:
-            self._asking.cancel()
+        """Cancel a check in progress."""
+        if self._pinging is not None:
+            self._pinging.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
+                await self._pinging
 
-    async def _ask(self, ask: Callable[[], Awaitable[Stores]]) -> None:
-        self._known = await ask()
+    async def _ping(self, ping: Callable[[], Awaitable[Stores]]) -> None:
+        self._known = await ping()
         self._known_at = asyncio.get_running_loop().time()

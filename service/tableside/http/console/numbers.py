@@ -1,4 +1,4 @@
-"""Numbers as people read them: three digits, a unit, and no more."""
+"""Formats numbers with at most three significant digits and a unit."""
 
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -8,7 +8,7 @@ NONE = "\N{EN DASH}"
 
 
 def count(number: float | None) -> str:
-    """Return a count or a rate: 0, 0.25, 7.5, 430, 12.3k."""
+    """Format a count or a rate: 0, 0.25, 7.5, 430, 12.3k."""
     if number is None:
         return NONE
     for size, letter in _THOUSANDS:
@@ -18,7 +18,7 @@ def count(number: float | None) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """Return a time: 850 µs, 1.25 ms, 3.5 s, 2 min, 24 h."""
+    """Format a duration: 850 µs, 1.25 ms, 3.5 s, 2 min, 24 h."""
     if number is None:
         return NONE
     if number == 0:
@@ -34,7 +34,7 @@ def seconds(number: float | None) -> str:
 
 
 def share(number: float | None) -> str:
-    """Return a share in percent: 0 %, <0.1 %, 2.5 %, 98 %."""
+    """Format a share in percent: 0 %, <0.1 %, 2.5 %, 98 %."""
     if number is None:
         return NONE
     if 0 < number < 0.001:
@@ -43,7 +43,7 @@ def share(number: float | None) -> str:
 
 
 def size_bytes(number: float) -> str:
-    """Return a size: 12 B, 3.4 KiB, 16 MiB."""
+    """Format a size in bytes: 12 B, 3.4 KiB, 16 MiB."""
     for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if number >= size:
             return f"{_digits(number / size)} {unit}"

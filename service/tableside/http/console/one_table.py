@@ -1,4 +1,4 @@
-"""What the page of one table shows beside its records: how it is, what its policies do, and its settings."""
+"""The page of one table except for its records: its state, the activity of its policies, and its settings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,19 +11,19 @@ from ..wire.table_description import describe
 from . import numbers
 from .console import Console
 from .counts import FAILURES, REFUSED, SUCCESSES, Change
-from .drawn import plotted
+from .drawn import build_plots
 from .overview import verdict_of
 
 
 async def live(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
-    """Return what changes by itself on the page."""
+    """Return the values of the page that are refreshed periodically."""
     catalog: Catalog = request.app.state.catalog
     stores = await console.health.stores(catalog.ping)
     name = entry.spec.name
     now = console.history.now(name)
     return {
         "verdict": verdict_of(entry, now, stores),
-        "plots_shown": plotted(console.history, name),
+        "plots_shown": build_plots(console.history, name),
         "seconds": None if now is None else now.seconds,
         "policies": [] if now is None else list(_policies(now, entry)),
         "outcomes": [] if now is None else [(code, now.per_s(code)) for code in _outcomes(now)],
@@ -31,14 +31,14 @@ async def live(console: Console, request: Request, entry: CatalogEntry) -> Mappi
 
 
 def settings(request: Request, entry: CatalogEntry) -> list[tuple[str, str]]:
-    """Return the settings and capabilities of a table, by their paths."""
+    """Return the settings and capabilities of a table, by path."""
     described = describe(entry, request.app.state.settings.limits)
     shown = [(path, text) for path, text in _flat(described) if not path.startswith(("name", "store."))]
     return [(path.removeprefix("policies."), text) for path, text in shown]
 
 
 def _policies(now: Change, entry: CatalogEntry) -> Iterator[tuple[str, str, str]]:
-    """Yield what policies do: its name, the number, and a remark."""
+    """Yield the rows on policies: a name, a number, and a remark."""
     calls = now["calls"]
     called_s = now["calls seconds"] / calls if calls else None
     yield "Store calls", f"{numbers.count(now.per_s('calls'))} /s", f"{numbers.seconds(called_s)} each"
@@ -84,7 +84,7 @@ def _text(value: Json) -> str:
         case float():
             return f"{value:g}"
         case list():
-            return ", ".join(_field(one) for one in value)
+            return ", ".join(_field(field) for field in value)
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""What the first page shows: every table with how it is, the worst first, and the service as a whole."""
+"""The first page: all tables with their state, worst first, and the service as a whole."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry
 from . import plots
-from .access import allowed
 from .console import Console
 from .counts import Change
-from .drawn import plotted
+from .drawn import build_plots
+from .guard import allowed
 from .health import Stores
 from .history import History
 from .verdicts import Verdict, verdict
@@ -21,7 +21,7 @@ SPARK_STEP_S = 20.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One table."""
+    """The row of one table."""
 
     name: str
     store: str
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 async def live(console: Console, request: Request, name: str) -> Mapping[str, Any]:
-    """Return what changes by itself on the page; of tables those whose name holds `name`."""
+    """Return the values of the page that are refreshed periodically, for tables whose name contains `name`."""
     catalog: Catalog = request.app.state.catalog
     stores = await console.health.stores(catalog.ping)
     entries = [entry for entry in catalog.entries() if allowed(request, entry.spec.name, "read")]
@@ -49,14 +49,14 @@ async def live(console: Console, request: Request, name: str) -> Mapping[str, An
         "strained": [row for row in rows if row.verdict.level == "strained"],
         "rows": [_with_spark(row, console.history) for row in found[:TABLES_SHOWN_MAX]],
         "left_out": max(0, len(found) - TABLES_SHOWN_MAX),
-        "plots_shown": plotted(console.history),
+        "plots_shown": build_plots(console.history),
         "seconds": None if (now := console.history.now()) is None else now.seconds,
         "in_flight": {} if latest is None else latest.reading.in_flight,
     }
 
 
 def verdict_of(entry: CatalogEntry, now: Change | None, stores: Stores) -> Verdict:
-    """Return how a table is."""
+    """Return the verdict on a table."""
     return verdict(now, stores.get(entry.store), entry.settings.deadline_s)
 
 

@@ -1,6 +1,6 @@
-"""Plots as SVG: where the lines and the marks on the axes go. How they look is for the style sheet to say.
+"""The coordinates of SVG plots: lines, and marks on the axes. The style sheet defines the appearance.
 
-One unit is about one pixel. The time axis is that of the history, the newest at the right.
+One unit is about one pixel. The time axis spans the history, with the latest sample at the right.
 """
 
 import math
@@ -19,14 +19,14 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MARKS_AT_MIN = (10, 5, 0)
 
 Points = Sequence[tuple[float, float | None]]
-"""How many seconds ago, the latest last, and what was then; None leaves a gap."""
+"""Pairs of an age in seconds and a value, latest last. None as the value leaves a gap."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a plot: its name, its class in the style sheet, and what it says now."""
+    """One line of a plot: its name, CSS class, SVG path, and formatted current value."""
 
     name: str
-    look: str
+    css_class: str
     path: str
     now: str
 
@@ -34,12 +34,12 @@ class Line(msgspec.Struct, frozen=True):
 class Mark(msgspec.Struct, frozen=True):
     """A mark on an axis."""
 
-    place: float
+    position: float
     text: str
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """A plot, ready to be written."""
+    """A plot, ready for the template."""
 
     title: str
     lines: list[Line]
@@ -52,56 +52,57 @@ class Plot(msgspec.Struct, frozen=True):
 def plot(
     title: str,
     lines: Iterable[tuple[str, str, Points, float | None]],
-    shown: Callable[[float | None], str],
+    format_value: Callable[[float | None], str],
     *,
-    least_top: float = 0.0,
-    most_top: float = math.inf,
+    top_min: float = 0.0,
+    top_max: float = math.inf,
 ) -> Plot:
-    """Return a plot of lines: name, look, points, and the value now.
+    """Return a plot of lines. Each line is a name, a CSS class, points, and the current value.
 
-    `shown` writes a value. The axis goes from 0 to a round number that is above every point, and within the bounds.
+    `format_value` formats a value. The axis ends at a round number that is not below any point or `top_min`, and
+    not above `top_max`.
     """
     lines = list(lines)
     values = [value for _, _, points, _ in lines for _, value in points if value is not None]
-    top = min(most_top, round_up(max([*values, least_top]) or 1.0))
+    top = min(top_max, round_up(max([*values, top_min]) or 1.0))
     return Plot(
         title,
-        [Line(name, look, _path(points, top), shown(now)) for name, look, points, now in lines],
-        [Mark(_y(part, 1.0), shown(top * part) if part else "0") for part in (0.0, 0.5, 1.0)],
+        [Line(name, css_class, _path(points, top), format_value(now)) for name, css_class, points, now in lines],
+        [Mark(_y(part, 1.0), format_value(top * part) if part else "0") for part in (0.0, 0.5, 1.0)],
         [Mark(_x(minutes * 60), f"\N{MINUS SIGN}{minutes} min" if minutes else "now") for minutes in _MARKS_AT_MIN],
-        shown(max(values, default=None)),
+        format_value(max(values, default=None)),
         not values,
     )
 
 
 def spark(points: Points) -> str:
-    """Return the path of a line without axes, which fills its height."""
+    """Return the path of a sparkline: a line without axes that fills the height."""
     top = max((value for _, value in points if value is not None), default=0.0) or 1.0
-    spots = [
+    coordinates = [
         None if value is None else ((1 - ago_s / SPAN_S) * SPARK_WIDTH, 1 + (1 - value / top) * (SPARK_HEIGHT - 2))
         for ago_s, value in points
     ]
-    return _joined(spots)
+    return _svg_path(coordinates)
 
 
 def round_up(value: float) -> float:
-    """Return the round number (1, 2, 2.5 or 5 times a power of ten) that is not below a positive value."""
+    """Round a positive value up to 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in _STEPS if step * power >= value * (1 - 1e-9))
 
 
 def _path(points: Points, top: float) -> str:
-    return _joined([None if value is None else (_x(ago_s), _y(min(value, top), top)) for ago_s, value in points])
+    return _svg_path([None if value is None else (_x(ago_s), _y(min(value, top), top)) for ago_s, value in points])
 
 
-def _joined(spots: Iterable[tuple[float, float] | None]) -> str:
-    """Return the path through spots, broken where there is none; a spot alone becomes a dot."""
+def _svg_path(coordinates: Iterable[tuple[float, float] | None]) -> str:
+    """Return the path through coordinates. None breaks the line, and a single coordinate becomes a dot."""
     words, pen = [], "M"
-    for spot in spots:
-        if spot is None:
+    for point in coordinates:
+        if point is None:
             pen = "M"
             continue
-        words.append(f"{pen}{spot[0]:.1f} {spot[1]:.1f}" + ("h.1" if pen == "M" else ""))
+        words.append(f"{pen}{point[0]:.1f} {point[1]:.1f}" + ("h.1" if pen == "M" else ""))
         pen = "L"
     return "".join(words)
 

@@ -1,4 +1,4 @@
-"""From the service's metrics to what the pages need of them, table by table."""
+"""Reads the counters of each table from the service's metrics."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ _WRITES = frozenset({"put", "update", "delete"})
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was counted up to now: of each table, of all together, and what is under way in the service."""
+    """The counters of each table and of all tables together, and the gauges of requests in flight."""
 
     tables: dict[str, Counts]
     total: Counts
@@ -22,7 +22,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read(families: Iterable[Metric]) -> Reading:
-    """Sort the samples of the metrics into rows; metrics that no page shows are passed over."""
+    """Read the metrics. Ignore metrics that no page shows."""
     reading = Reading({}, Counts(), {})
     for family in families:
         if family.name == "tableside_in_flight":
@@ -74,7 +74,7 @@ _NAMES: Mapping[str, Callable[[Labels], Sequence[str]]] = {
     "tableside_bulkhead_calls_total": lambda labels: ("waited" if labels["outcome"] == "waited" else "crowded out",),
     "tableside_attempt_timeouts_total": _always("timeouts"),
 }
-"""By a sample's name, which numbers of its table's row it adds to."""
+"""By sample name, a function from the sample's labels to the counters that it increases."""
 
 FAMILIES = frozenset(
     name.removesuffix("_total").removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in _NAMES

@@ -1,4 +1,4 @@
-"""One record, looked up, replaced, made or deleted; and a page of a scan. As any caller would, through the table."""
+"""Reads, writes and deletes single records, and scans pages of them, through the table like any request."""
 
 import difflib
 import time
@@ -15,10 +15,10 @@ from ..wire import operation_members as members
 from ..wire.answers import rfc3339
 from ..wire.cursors import open_sealed, seal
 from . import forms
-from .sentences import Trouble, trouble
+from .sentences import ErrorMessage, describe_error
 
 SHOWN_CHARACTERS_MAX = 200_000
-"""How much of a value is shown; one that is longer is not changed here."""
+"""The maximum length of a displayed value. The console cannot edit longer values."""
 
 PREVIEW_BYTES = 160
 PAGE_RECORDS = 25
@@ -26,8 +26,8 @@ PAGE_BYTES_MAX = 1 << 20
 COMPARED_LINES_MAX = 2000
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A record as it is shown."""
+class DisplayedRecord(msgspec.Struct, frozen=True):
+    """A record as a page shows it. `cut` marks a truncated value."""
 
     text: str
     etag: str
@@ -39,29 +39,29 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A version of a record beside another: its lines, each with whether the other has it not."""
+    """One side of a comparison: its lines, each with whether it is missing from the other side."""
 
     lines: list[tuple[str, bool]]
     etag: str | None
 
 
 class View(msgspec.Struct, frozen=True):
-    """What there is to say of one key: what it holds, what was done or went wrong, and what was typed.
+    """The display of one key: its record, and the result of the last action.
 
-    `typed` and `etag` go back into the form where the change was not made; `versions` are what was typed and what the
-    store has, where somebody else was faster.
+    `message` reports success and `error` a failure. If a change failed, `typed` goes back into the form. If the record
+    changed in the store before that, `versions` compares the typed value with the stored one.
     """
 
     key: Key | None
-    record: Shown | None = None
-    said: str = ""
-    trouble: Trouble | None = None
+    record: DisplayedRecord | None = None
+    message: str = ""
+    error: ErrorMessage | None = None
     typed: str | None = None
     versions: tuple[Version, Version] | None = None
 
     @property
     def query(self) -> str:
-        """Return the key as a query."""
+        """Return the key as a query string."""
         return "" if self.key is None else forms.key_query(self.key)
 
     @property
@@ -70,55 +70,55 @@ class View(msgspec.Struct, frozen=True):
         return tuple(map(str, self.key if isinstance(self.key, tuple) else (self.key,)))
 
 
-async def look_up(catalog: Catalog, entry: CatalogEntry, key: Key, *, fresh: bool = False, said: str = "") -> View:
-    """Look at one record; `fresh` does not take it from a cache."""
+async def look_up(catalog: Catalog, entry: CatalogEntry, key: Key, *, fresh: bool = False, message: str = "") -> View:
+    """Read one record; `fresh` bypasses the cache."""
     try:
         table = await catalog.table(entry.spec.name)
         outcome = await table.one(Get(key, 0.0 if fresh else None))
     except TableError as error:
         outcome = error
     if isinstance(outcome, TableError):
-        return View(key, said=said, trouble=trouble(outcome))
-    return View(key, _shown(outcome), said)
+        return View(key, message=message, error=describe_error(outcome))
+    return View(key, _display(outcome), message)
 
 
-async def put(catalog: Catalog, entry: CatalogEntry, key: Key, given: Mapping[str, str]) -> View:
-    """Replace the version that was looked up, or, where there is no etag, make the record if there is none."""
-    etag, text = given.get("etag"), given.get("value", "")
-    said = "The record was made." if etag is None else "Saved."
+async def put(catalog: Catalog, entry: CatalogEntry, key: Key, fields: Mapping[str, str]) -> View:
+    """Replace the version with the form's etag, or create the record if the form has no etag."""
+    etag, text = fields.get("etag"), fields.get("value", "")
+    message = "The record was created." if etag is None else "Saved."
 
     def build(table: Table) -> Operation:
         condition: dict[str, Any] = {"if_absent": True} if etag is None else {"if_match": etag}
-        condition["ttl_s"] = forms.ttl_s(given.get("ttl_s", ""))
+        condition["ttl_s"] = forms.ttl_s(fields.get("ttl_s", ""))
         return members.build(table.spec, "put", key, {"value": values.parse(text), **condition})
 
-    return await _changed(catalog, entry, key, build, said, text)
+    return await _change(catalog, entry, key, build, message, text)
 
 
 async def delete(catalog: Catalog, entry: CatalogEntry, key: Key, etag: str) -> View:
-    """Delete the version that was looked up."""
-    return await _changed(catalog, entry, key, lambda table: Delete(key, (etag,)), "The record was deleted.", None)
+    """Delete the record if it still has the version `etag`."""
+    return await _change(catalog, entry, key, lambda table: Delete(key, (etag,)), "The record was deleted.", None)
 
 
-async def scan(catalog: Catalog, entry: CatalogEntry, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return a page of records, and where the next begins."""
-    prefix, partition, cursor = (given.get(name) or None for name in ("prefix", "partition", "cursor"))
+async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a page of records, and the cursor of the next page."""
+    prefix, partition, cursor = (fields.get(name) or None for name in ("prefix", "partition", "cursor"))
     scope = ("console", entry.spec.name, prefix, partition)
     try:
         table = await catalog.table(entry.spec.name)
         position = None if cursor is None else open_sealed(cursor, "cursor", *scope)
-        of = None if partition is None else forms.part(partition, table.spec.key.fields[0].type)
-        page = await table.scan(Scan(PAGE_RECORDS, prefix, of, None, position, PAGE_BYTES_MAX))
+        first_part = None if partition is None else forms.part(partition, table.spec.key.fields[0].type)
+        page = await table.scan(Scan(PAGE_RECORDS, prefix, first_part, None, position, PAGE_BYTES_MAX))
     except TableError as error:
-        return {"trouble": trouble(error), "records": [], "next": None}
+        return {"error": describe_error(error), "records": [], "next": None}
     return {
-        "trouble": None,
+        "error": None,
         "records": [(View(key), _preview(record), record.etag) for key, record in page.records],
         "next": None if page.position is None else seal(page.position, *scope),
     }
 
 
-async def _changed(catalog: Catalog, entry: CatalogEntry, key: Key, build: Any, said: str, typed: str | None) -> View:
+async def _change(catalog: Catalog, entry: CatalogEntry, key: Key, build: Any, message: str, typed: str | None) -> View:
     outcome: Outcome
     try:
         table = await catalog.table(entry.spec.name)
@@ -127,39 +127,41 @@ async def _changed(catalog: Catalog, entry: CatalogEntry, key: Key, build: Any, 
         outcome = error
     match outcome:
         case PreconditionFailed():
-            return _beside(await look_up(catalog, entry, key, fresh=True), trouble(outcome, write=True), typed)
+            return _compare_with_current(
+                await look_up(catalog, entry, key, fresh=True), describe_error(outcome, write=True), typed
+            )
         case TableError():
-            now = await look_up(catalog, entry, key, fresh=True)
-            return View(key, now.record, trouble=trouble(outcome, write=True), typed=typed)
-    return await look_up(catalog, entry, key, fresh=True, said=said)
+            current = await look_up(catalog, entry, key, fresh=True)
+            return View(key, current.record, error=describe_error(outcome, write=True), typed=typed)
+    return await look_up(catalog, entry, key, fresh=True, message=message)
 
 
-def _beside(now: View, lost: Trouble, typed: str | None) -> View:
-    """Show what was typed beside what is there now."""
-    if typed is None or now.trouble is not None:
-        return View(now.key, now.record, trouble=lost, typed=typed)
-    theirs, etag = ("", None) if now.record is None else (now.record.text, now.record.etag)
-    return View(now.key, now.record, trouble=lost, typed=typed, versions=_compared(typed, theirs, etag))
+def _compare_with_current(current: View, error: ErrorMessage, typed: str | None) -> View:
+    """Show the typed value next to the current record."""
+    if typed is None or current.error is not None:
+        return View(current.key, current.record, error=error, typed=typed)
+    stored, etag = ("", None) if current.record is None else (current.record.text, current.record.etag)
+    return View(current.key, current.record, error=error, typed=typed, versions=_compare(typed, stored, etag))
 
 
-def _compared(typed: str, theirs: str, etag: str | None) -> tuple[Version, Version]:
-    yours = _pretty_or_as_it_is(typed).splitlines()[:COMPARED_LINES_MAX]
-    other = theirs.splitlines()[:COMPARED_LINES_MAX]
-    matcher = difflib.SequenceMatcher(None, yours, other, autojunk=True)
-    alike = [block for block in matcher.get_matching_blocks() if block.size]
-    same_yours = {block.a + place for block in alike for place in range(block.size)}
-    same_other = {block.b + place for block in alike for place in range(block.size)}
+def _compare(typed: str, stored: str, etag: str | None) -> tuple[Version, Version]:
+    typed_lines = _pretty_or_raw(typed).splitlines()[:COMPARED_LINES_MAX]
+    stored_lines = stored.splitlines()[:COMPARED_LINES_MAX]
+    matcher = difflib.SequenceMatcher(None, typed_lines, stored_lines, autojunk=True)
+    matches = [block for block in matcher.get_matching_blocks() if block.size]
+    typed_matches = {block.a + index for block in matches for index in range(block.size)}
+    stored_matches = {block.b + index for block in matches for index in range(block.size)}
     return (
-        Version([(line, place not in same_yours) for place, line in enumerate(yours)], None),
-        Version([(line, place not in same_other) for place, line in enumerate(other)], etag),
+        Version([(line, index not in typed_matches) for index, line in enumerate(typed_lines)], None),
+        Version([(line, index not in stored_matches) for index, line in enumerate(stored_lines)], etag),
     )
 
 
-def _shown(outcome: Outcome) -> Shown | None:
+def _display(outcome: Outcome) -> DisplayedRecord | None:
     if not isinstance(outcome, Record):
         return None
     text, expires_ms = _pretty(outcome.value), outcome.expires_ms
-    return Shown(
+    return DisplayedRecord(
         text[:SHOWN_CHARACTERS_MAX],
         outcome.etag,
         len(outcome.value),
@@ -174,7 +176,7 @@ def _pretty(value: bytes | str) -> str:
     return orjson.dumps(orjson.loads(value), option=orjson.OPT_INDENT_2).decode()
 
 
-def _pretty_or_as_it_is(text: str) -> str:
+def _pretty_or_raw(text: str) -> str:
     try:
         return _pretty(text)
     except orjson.JSONDecodeError:

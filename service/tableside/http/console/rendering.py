@@ -1,4 +1,4 @@
-"""Templates and files, read once, and pages made of them."""
+"""Renders pages from templates, and serves static files. Reads both once, at startup."""
 
 import hashlib
 import socket
@@ -20,20 +20,20 @@ _TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file that pages ask for: what it holds, and its media type."""
+    """A static file: its content and media type."""
 
     content: bytes
     media_type: str
 
     def response(self) -> Response:
-        """Answer with it; its address has its digest, so that it may be kept."""
+        """Return the file as a response. Clients may cache it, because its URL contains its digest."""
         return Response(
             self.content, media_type=self.media_type, headers={**HEADERS, "Cache-Control": "public, max-age=86400"}
         )
 
 
 class Rendering:
-    """Makes pages."""
+    """Renders pages and keeps the static files."""
 
     def __init__(self) -> None:
         self.files = {
@@ -58,11 +58,11 @@ class Rendering:
         }
         self._templates.globals |= {"plots": plots, "host": socket.gethostname()}
         for name in self._templates.list_templates():
-            self._templates.get_template(name)  # now, so that files that change later are no concern of this process
+            self._templates.get_template(name)  # load now, so that later changes of the files have no effect
 
-    def page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
-        """Return a page, or a part of one."""
+    def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> Response:
+        """Render a page, or a fragment of one."""
         text = self._templates.get_template(template).render(
-            base=f"{request.scope.get('root_path', '')}/console", digest=self._digest, **given
+            base=f"{request.scope.get('root_path', '')}/console", digest=self._digest, **values
         )
         return Response(text, status, PAGE_HEADERS, media_type="text/html")

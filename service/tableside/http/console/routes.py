@@ -1,4 +1,4 @@
-"""Where the pages are: each decodes what was asked, has one of the modules beside it answer, and writes the page."""
+"""The routes of the console: each decodes the request, calls another module, and renders the page."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -17,11 +17,10 @@ from ..responses import problem_response
 from ..wire import problems
 from ..wire.problems import NotFound
 from . import forms, guard, one_table, overview, records
-from .access import allowed
 from .console import Console
 from .records import View
 from .rendering import Rendering
-from .sentences import trouble
+from .sentences import describe_error
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -44,51 +43,51 @@ def routes(console: Console) -> list[Route]:
 
 
 class _Pages:
-    """The endpoints."""
+    """The endpoints of the console."""
 
     def __init__(self, console: Console, rendering: Rendering) -> None:
         self._console = console
         self._rendering = rendering
 
     async def overview(self, request: Request) -> Response:
-        """Every table."""
+        """Show all tables."""
         return await self._overview(request, "overview.html")
 
     async def overview_live(self, request: Request) -> Response:
-        """What changes of it."""
+        """Return the fragment of the overview that is refreshed periodically."""
         return await self._overview(request, "overview_live.html")
 
     async def file(self, request: Request) -> Response:
-        """A file that pages need."""
+        """Return a static file."""
         if (found := self._rendering.files.get(request.path_params["file"])) is None:
             raise NotFound("no such file")
         return found.response()
 
     async def table(self, request: Request) -> Response:
-        """One table."""
+        """Show one table."""
         return await self._table(request, _entry(request))
 
     async def table_live(self, request: Request) -> Response:
-        """What changes of it."""
+        """Return the fragment of the page that is refreshed periodically."""
         entry = _entry(request)
-        self._console.looked()
+        self._console.mark_viewed()
         shown = await one_table.live(self._console, request, entry)
         return self._page(request, "table_live.html", {"entry": entry, **shown})
 
     async def scan(self, request: Request) -> Response:
-        """A page of its records."""
+        """Show a page of a table's records."""
         entry = _entry(request)
         page = await records.scan(_catalog(request), entry, request.query_params)
         return await self._table(request, entry, scan=page, part="scan.html")
 
     async def look_up(self, request: Request) -> Response:
-        """One record."""
+        """Show one record."""
         entry = _entry(request)
         view = await _at_key(entry, request, lambda key: _looked_up(request, entry, key))
         return await self._table(request, entry, view=view, part="record.html")
 
     async def put(self, request: Request) -> Response:
-        """Replace or make one record."""
+        """Replace or create one record."""
         entry = _entry_to_change(request)
         given = await forms.form(request)
         view = await _at_key(entry, request, lambda key: records.put(_catalog(request), entry, key, given))
@@ -98,18 +97,18 @@ class _Pages:
         """Delete one record."""
         entry = _entry_to_change(request)
         if not (etag := request.query_params.get("etag")):
-            raise MalformedRequest("what is deleted has an etag")
+            raise MalformedRequest("a delete needs an etag")
         view = await _at_key(entry, request, lambda key: records.delete(_catalog(request), entry, key, etag))
         return await self._table(request, entry, view=view, part="record.html")
 
-    def trouble(self, request: Request, error: TableError) -> Response:
-        """Answer what goes wrong: a page with a page, a part of one with a problem, which its script shows."""
+    def error(self, request: Request, error: TableError) -> Response:
+        """Return a page for an error, or a problem if the request is for a fragment, which the script shows."""
         if request.headers.get("hx-request") == "true" or request.method not in ("GET", "HEAD"):
             return problem_response(error, guard.PAGE_HEADERS)
-        return self._page(request, "trouble.html", {"trouble": trouble(error)}, problems.status(error))
+        return self._page(request, "error.html", {"error": describe_error(error)}, problems.status(error))
 
     async def _overview(self, request: Request, template: str) -> Response:
-        self._console.looked()
+        self._console.mark_viewed()
         name = request.query_params.get("name", "")[:128]
         shown = await overview.live(self._console, request, name)
         return self._page(request, template, {"name": name, **shown})
@@ -123,13 +122,13 @@ class _Pages:
         scan: Mapping[str, Any] | None = None,
         part: str = "",
     ) -> Response:
-        self._console.looked()
+        self._console.mark_viewed()
         given = {
             "entry": entry,
             "view": view,
             "scan": scan,
             "query": request.query_params,
-            "edit": _settings(request).console.edit and allowed(request, entry.spec.name, "write"),
+            "edit": _settings(request).console.edit and guard.allowed(request, entry.spec.name, "write"),
             "settings": one_table.settings(request, entry),
         }
         if part and _wants_part(request):
@@ -147,7 +146,7 @@ class _Pages:
 
 
 class _Endpoint:
-    """A handler as an ASGI application that answers errors as the console does."""
+    """An ASGI application that calls a handler, and turns its errors into pages or problems."""
 
     def __init__(self, pages: _Pages, handler: Handler) -> None:
         self._pages = pages
@@ -159,7 +158,7 @@ class _Endpoint:
             response = await self._handler(request)
         except TableError as error:
             context_of(scope).code = error.code
-            response = self._pages.trouble(request, error)
+            response = self._pages.error(request, error)
         await response(scope, receive, send)
 
 
@@ -170,14 +169,14 @@ def _route(pages: _Pages, path: str, handler: Handler, *methods: str) -> Route:
 
 
 async def _at_key(entry: CatalogEntry, request: Request, work: Callable[[Key], Awaitable[View]]) -> View:
-    """Do something with the key that was given, or say what is wrong with it."""
+    """Call `work` with the key of the request, or return the view of an invalid key."""
     context_of(request.scope).operations = 1
     try:
         key = forms.key(entry.spec.key, request.query_params)
         if key is None:
-            raise InvalidOperation("no key was given")
+            raise InvalidOperation("the request has no key")
     except TableError as error:
-        return View(None, trouble=trouble(error))
+        return View(None, error=describe_error(error))
     return await work(key)
 
 
@@ -186,9 +185,10 @@ async def _looked_up(request: Request, entry: CatalogEntry, key: Key) -> View:
 
 
 def _entry(request: Request) -> CatalogEntry:
-    """Return the table of the path. Raise Refused if whoever asks may not read one of that name, or TableNotFound."""
+    """Return the table in the path. Raise Refused if the caller may not read it, or TableNotFound."""
     name = request.path_params["table"]
-    guard.check_may(request, name, "read")  # first: who may not read it is not told whether it is there
+    # Check before the lookup, so that the response does not reveal whether the table exists.
+    guard.check_permission(request, name, "read")
     entry = _catalog(request).entry(name)
     context_of(request.scope).table = name
     return entry
@@ -197,7 +197,7 @@ def _entry(request: Request) -> CatalogEntry:
 def _entry_to_change(request: Request) -> CatalogEntry:
     guard.check_change(request)
     entry = _entry(request)
-    guard.check_may(request, entry.spec.name, "write")
+    guard.check_permission(request, entry.spec.name, "write")
     return entry
 
 

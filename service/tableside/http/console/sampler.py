@@ -1,7 +1,7 @@
-"""Reads the service's metrics again and again, in a thread, and never for more than a small share of the time.
+"""Samples the service's metrics periodically in a thread, with a limit on the share of CPU time.
 
-Often while somebody looks, seldom otherwise, so that whoever is called finds the last minutes there already; and the
-more there is to read (a thousand tables), the less often.
+The sampler reads often while the console is in use. Otherwise it reads rarely, so that the last minutes are available
+when an operator opens the console. The more expensive a reading is (a thousand tables), the rarer it is.
 """
 
 import asyncio
@@ -20,68 +20,68 @@ log = logging.getLogger(__name__)
 EVERY_S = 2.0
 UNWATCHED_EVERY_S = 10.0
 WATCHED_S = 60.0
-"""How long after a page was asked for somebody is taken to be looking."""
+"""How long the console counts as in use after a request for a page."""
 
 SHARE_MAX = 0.01
-"""Which share of a core reading may take."""
+"""The maximum share of a core that readings take."""
 
 Families = Callable[[], Iterable[Metric]]
-"""Returns the metrics, which are gathered only while they are gone through: that is done in a thread."""
+"""Returns the metrics. They are collected during iteration, which happens in a thread."""
 
 
-async def timed(families: Families) -> tuple[Reading, float]:
-    """Return what the metrics say, and how many seconds of a core it took to read them."""
-    return await asyncio.to_thread(_timed, families())
+async def read_timed(families: Families) -> tuple[Reading, float]:
+    """Return a reading of the metrics, and its CPU time in seconds."""
+    return await asyncio.to_thread(_read_timed, families())
 
 
-def _timed(families: Iterable[Metric]) -> tuple[Reading, float]:
+def _read_timed(families: Iterable[Metric]) -> tuple[Reading, float]:
     started = time.thread_time()
     reading = read(families)
     return reading, time.thread_time() - started
 
 
 class Sampler:
-    """Fills a history. `reading` returns a reading and what it cost, in seconds of a core."""
+    """Adds readings to a history. `reading` returns a reading and its CPU time in seconds."""
 
     def __init__(self, history: History, reading: Callable[[], Awaitable[tuple[Reading, float]]]) -> None:
         self._history = history
         self._reading = reading
-        self._looked_at = float("-inf")
-        self._looked = asyncio.Event()
+        self._viewed_at = float("-inf")
+        self._viewed = asyncio.Event()
 
-    def looked(self) -> None:
-        """Take note that somebody looks."""
+    def mark_viewed(self) -> None:
+        """Record that a page was requested."""
         if not self._watched:
-            self._looked.set()
-        self._looked_at = _now()
+            self._viewed.set()
+        self._viewed_at = _now()
 
     async def run(self) -> None:
-        """Read until cancelled."""
+        """Take readings until cancelled."""
         while True:
             cost_s = await self._read_once()
-            self._looked.clear()
+            self._viewed.clear()
             await self._pause(cost_s / SHARE_MAX)
 
     @property
     def _watched(self) -> bool:
-        return _now() - self._looked_at < WATCHED_S
+        return _now() - self._viewed_at < WATCHED_S
 
     async def _read_once(self) -> float:
         try:
             reading, cost_s = await self._reading()
-        except Exception:  # a page without plots is better than a page that stays as it was
+        except Exception:  # show pages without current numbers rather than stop sampling
             log.exception("the metrics cannot be read for the console")
             return 0.0
         self._history.add(_now(), reading)
         return cost_s
 
-    async def _pause(self, least_s: float) -> None:
-        """Wait until the next reading is due; whoever comes to look meanwhile does not wait for it."""
-        await asyncio.sleep(max(EVERY_S, least_s))
+    async def _pause(self, pause_min_s: float) -> None:
+        """Wait until the next reading is due. A page request ends a long wait early."""
+        await asyncio.sleep(max(EVERY_S, pause_min_s))
         if not self._watched:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(UNWATCHED_EVERY_S - EVERY_S):
-                    await self._looked.wait()
+                    await self._viewed.wait()
 
 
 def _now() -> float:

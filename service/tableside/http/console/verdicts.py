@@ -1,4 +1,4 @@
-"""Whether a table is well, in one word and one reason, so that who is called sees at once where to look."""
+"""The state of a table in one word and one reason, so that an operator sees immediately where to look."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ FAILING_SHARE = 0.05
 STRAINED_SHARE = 0.001
 
 SLOW_SHARE = 0.5
-"""Which share of a table's deadline the slowest hundredth may take."""
+"""The share of a table's deadline from which the 99th percentile of the latency counts as slow."""
 
 Level = Literal["ill", "strained", "well"]
 
@@ -20,7 +20,7 @@ LEVELS: tuple[Level, ...] = ("ill", "strained", "well")
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How ill, the word for it, and why; nothing need be said of what is well."""
+    """The level, a word for it, and the reason, which is empty if all is well."""
 
     level: Level
     word: str
@@ -28,17 +28,17 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> int:
-        """Return a number that is the smaller the worse."""
+        """Return the sort key of the level: 0 for the worst."""
         return LEVELS.index(self.level)
 
 
 def verdict(change: Change | None, unreachable: StoreUnavailable | None, deadline_s: float) -> Verdict:
-    """Return how a table is by what happened lately, and by whether its store can be reached."""
+    """Judge a table by its recent counters, and by whether its store can be reached."""
     if unreachable is not None:
         return Verdict("ill", "store unreachable", unreachable.detail)
     if change is None or not change.operations:
         return Verdict("well", "idle")
-    failed = change.failed or 0.0
+    failed = change.failed_share or 0.0
     if failed >= STRAINED_SHARE:
         worst = max(FAILURES, key=lambda code: change[code])
         why = f"{numbers.share(failed)} of the operations failed, most of them {worst}"

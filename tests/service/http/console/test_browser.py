@@ -118,7 +118,7 @@ async def test_a_record_is_made_changed_and_deleted(
         await page.goto(f"{service.url}/console/tables/numbers/record?k0=42")
         await record.get_by_label("Value of a new record").fill('{"n": 1}')
         await record.get_by_role("button", name="Make it").click()
-        await expect(record).to_contain_text("The record was made.")
+        await expect(record).to_contain_text("The record was created.")
         assert (await http.get("/numbers/records/42")).json() == {"n": 1}
         await record.get_by_label("Value").fill('{"n": 2, "text": "ü & <b>"}')
         await record.get_by_label("Seconds to live").fill("300")

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from tableside.http.console.counts import FAILURES, Change, Counts
-from tableside.http.console.quantiles import quantile
+from tableside.http.console.counts import FAILURES, Change, Counts, quantile
 
 
 def counts(**numbers: float) -> Counts:
@@ -33,15 +32,15 @@ def test_a_number_that_fell_began_anew() -> None:
 def test_the_failed_share_counts_what_is_not_the_callers_doing() -> None:
     before = counts(reads=10, store_unavailable=3)
     after = counts(reads=90, writes=20, store_unavailable=5, throttled=1, refused=50, absent=7)
-    assert change(before, after).failed == 3 / 100
-    assert change(after, after).failed is None
+    assert change(before, after).failed_share == 3 / 100
+    assert change(after, after).failed_share is None
     assert "refused" not in FAILURES
 
 
 def test_the_hit_share_is_of_all_gets_that_met_a_cache() -> None:
     after = counts(cache_hit=6, cache_miss=1, cache_coalesced=2, cache_bypassed=1)
-    assert change(Counts(), after).hits == 0.6
-    assert change(Counts(), Counts()).hits is None
+    assert change(Counts(), after).hit_share == 0.6
+    assert change(Counts(), Counts()).hit_share is None
 
 
 def test_what_a_page_does_not_show_is_not_counted() -> None:

@@ -185,7 +185,7 @@ def test_a_store_that_is_gone_is_said_in_a_sentence(client: httpx.Client) -> Non
         page = client.get(f"/console/tables/sessions/{path}").text
         assert "The store cannot be reached." in page
         assert "<code>store_unavailable</code>" in page
-        assert "Asking again may help." in page
+        assert "Trying again may help." in page
 
 
 def test_a_cursor_that_is_none_is_said_in_a_sentence(client: httpx.Client) -> None:

@@ -82,5 +82,5 @@ def test_a_table_that_may_only_be_read_is_not_changed(client: httpx.Client) -> N
 
 def test_what_may_be_written_is(client: httpx.Client) -> None:
     path = "/console/tables/mine/record?k0=new"
-    assert "The record was made." in client.put(path, data={"value": '{"n": 2}'}, headers=FROM_A_PAGE).text
+    assert "The record was created." in client.put(path, data={"value": '{"n": 2}'}, headers=FROM_A_PAGE).text
     assert client.get("/v1/tables/mine/records/new").json() == {"n": 2}

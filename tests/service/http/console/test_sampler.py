@@ -46,7 +46,7 @@ async def test_it_reads_often_while_somebody_looks_and_for_a_while_after() -> No
     sampler = Sampler(History(), at_cost(0.0, times))
     async with running(sampler):
         await asyncio.sleep(5)
-        sampler.looked()
+        sampler.mark_viewed()
         looked = now()
         await asyncio.sleep(WATCHED_S * 2)
     often = [at for at in times if looked <= at < looked + WATCHED_S]
@@ -61,7 +61,7 @@ async def test_the_more_there_is_to_read_the_less_often_it_is_read() -> None:
     sampler = Sampler(History(), at_cost(0.3, times))
     async with running(sampler):
         for _ in range(600):
-            sampler.looked()
+            sampler.mark_viewed()
             await asyncio.sleep(1)
     assert len(times) * 0.3 <= 600 * SHARE_MAX + 0.3
 

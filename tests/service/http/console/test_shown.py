@@ -93,7 +93,7 @@ def test_a_line_goes_where_its_points_are_and_breaks_where_there_are_none() -> N
 
 
 def test_a_plot_of_nothing_says_so() -> None:
-    drawn = plots.plot("t", [("a", "first", [(0, None)], None)], numbers.share, least_top=1, most_top=1)
+    drawn = plots.plot("t", [("a", "first", [(0, None)], None)], numbers.share, top_min=1, top_max=1)
     assert drawn.empty
     assert [mark.text for mark in drawn.rows] == ["0", "50 %", "100 %"]
     assert drawn.lines[0].now == numbers.NONE
