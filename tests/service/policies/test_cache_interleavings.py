@@ -93,8 +93,8 @@ class Interleaving(Policy):
                 [found] = await replica.cache.apply([Get(key)])
                 assert value_of(found) == self._states[key][-1] or isinstance(found, TableError), self._seed
             assert not replica.cache._loads
-            assert not replica.cache._writes._under_way
-            assert not replica.cache._writes._disturbed
+            assert not replica.cache._writes._in_flight
+            assert not replica.cache._writes._contested
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         self._calls += 1

@@ -1,7 +1,7 @@
-"""A cache: what it keeps, the loads that several gets wait for, the writes under way, and the policy over these.
+"""The cache policy: its entries, the loads that several gets share, and the writes in flight.
 
-`invalidation`, the channel between the caches of several replicas, is imported where one is used: it
-needs the Redis driver.
+`invalidation`, the channel between the caches of several replicas, is imported only when one is used: it needs the
+Redis driver.
 """
 
 from .metrics import CacheMetrics

@@ -1,7 +1,4 @@
-"""What a cache holds: records and absences, bounded in number and in bytes, the least lately used leaving first.
-
-Knows nothing of stores, of loads or of writes: when something may be kept is for others to say.
-"""
+"""The entries of a cache: records and absences, limited in number and in bytes, with least-recently-used eviction."""
 
 import sys
 from collections import OrderedDict
@@ -12,14 +9,14 @@ import msgspec
 from ...core import Clock, Get, Key, Operation, Outcome, Record
 
 ENTRY_BYTES = 200
-"""What an entry takes beside its key and record: its place in the table and in the order, as measured."""
+"""Measured memory of an entry without its key and record: its slot in the dictionary and in the LRU order."""
 
 RECORD_BYTES = 150
-"""What a record takes beside the text of its value and etag."""
+"""Measured memory of a record without its value and etag."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What was read, a record or (None) that there is none; times are of the monotonic clock."""
+    """A record, or None for an absence. Times are of the monotonic clock."""
 
     record: Record | None
     read_at: float
@@ -28,7 +25,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entries:
-    """Records and absences by key. `ttl_s` and `absent_ttl_s` count from when the reading began, in seconds."""
+    """Records and absences by key. `ttl_s` and `absent_ttl_s`, in seconds, count from the begin of the read."""
 
     def __init__(self, *, records_max: int, bytes_max: int, ttl_s: float, absent_ttl_s: float) -> None:
         self.size_bytes = 0
@@ -40,7 +37,7 @@ class Entries:
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many records and absences are held."""
+        """Return the number of records and absences."""
         return len(self._entries)
 
     def fill(
@@ -51,9 +48,9 @@ class Entries:
         now: float,
         clock: Clock,
     ) -> tuple[list[int], float]:
-        """Put what is held and fresh enough in its place among the outcomes.
+        """Fill in the outcomes of gets that a sufficiently fresh entry answers.
 
-        Return the positions of the rest, and when the oldest reading began that is an answer (`now` if none is).
+        Return the remaining positions, and the time of the oldest read among the entries used (`now` if none is).
         """
         entries, rest, oldest = self._entries, [], now
         now_ms = clock()
@@ -78,10 +75,9 @@ class Entries:
         return rest, oldest
 
     def put(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> None:
-        """Hold the records and absences of a reading that began at `read_at`, in place of what is held of their keys.
+        """Store the records and absences of a read that began at `read_at`, in place of the entries of their keys.
 
-        What is too large, or has no time to live, is not held, and nor is then what it would replace. Errors change
-        nothing.
+        If one is too large or has no time to live, it is not stored, and the old entry is dropped. Errors are ignored.
         """
         entries = self._entries
         for key, record in found:
@@ -99,12 +95,12 @@ class Entries:
             self.evictions += 1
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Hold nothing of these."""
+        """Drop the entries of these keys."""
         for key in self._entries.keys() & keys:
             self._drop(key)
 
     def clear(self) -> None:
-        """Hold nothing."""
+        """Drop all entries."""
         self._entries.clear()
         self.size_bytes = 0
 

@@ -1,7 +1,7 @@
-"""Calls of the store that several callers wait for, and which keys they read now.
+"""Loads: calls of the store that several gets can wait for, and the keys that they read.
 
-A load is one task, so that it belongs to none of those who wait: the first of them may leave, and it goes on for the
-others. Only when nobody waits is it cancelled. Knows nothing of what is kept.
+A load runs in a task of its own, so it continues for the other waiters if the one that began it is cancelled. It is
+cancelled only when its last waiter leaves.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from opentelemetry.trace import Link
 from ...core import Get, Key, Operation, Outcome, TableError
 
 GRACE_S = 0.1
-"""How long after its deadline a load is believed to answer still, and how much earlier its errors may be due to it."""
+"""How long after its deadline a load may still return, and how long before it an error may be due to the deadline."""
 
 
 class Load:
-    """One call of the store: what it asks, from when on, and how long it may take.
+    """One call of the store that reads records.
 
-    `read_at` is a time of the monotonic clock, `until` and `ended_at` of the loop's. `link` is to the span of who began
-    it, which the span of the call is a child of.
+    `read_at` is its begin on the monotonic clock. `until`, its deadline, and `ended_at` are times of the event loop's
+    clock. `link` refers to the span of the request that began it, the parent of the call's span.
     """
 
     def __init__(
@@ -44,28 +44,28 @@ class Load:
 
     @property
     def ended(self) -> bool:
-        """Whether the store has answered, or the call has failed."""
+        """Return whether the call has returned or failed."""
         return self.ended_at is not None
 
     @property
     def failed(self) -> bool:
-        """Whether the call raised or was cancelled, of one that has ended."""
+        """Return whether the ended call raised or was cancelled."""
         return self.task.cancelled() or self.task.exception() is not None
 
     def outcome(self, key: Key) -> Outcome:
-        """Return what became of one of its operations. Raise what the call raised."""
+        """Return the outcome of one of its operations. If the call raised, raise the same exception."""
         if self._found is None:
             keys = [operation.key for operation in self.operations]
             self._found = dict(zip(keys, self.task.result(), strict=True))
         return self._found[key]
 
-    def lacked_time(self, error: TableError, until: float) -> bool:
-        """Whether a caller who has until then, which is later, may fare better than with this error."""
+    def ran_out_of_time(self, error: TableError, until: float) -> bool:
+        """Return whether the error may be due to the load's deadline, and a later deadline `until` may avoid it."""
         assert self.ended_at is not None
         return error.retriable and until > self.until and self.ended_at >= self.until - GRACE_S
 
-    async def waited(self, until: float) -> None:
-        """Return when it has ended, or at `until`, or when it should have ended long ago."""
+    async def wait(self, until: float) -> None:
+        """Return when the load has ended, at `until`, or when the load's own deadline and grace time have passed."""
         if not self.ended:
             ends = min(until, self.until + GRACE_S)
             timeout_s = None if ends == math.inf else ends - asyncio.get_running_loop().time()
@@ -73,17 +73,17 @@ class Load:
 
 
 class Loads:
-    """The load, by key, that a get may wait for and whose answer may be kept."""
+    """The current load of each key: gets may join it, and its records may be cached."""
 
     def __init__(self) -> None:
         self._current: dict[Key, Load] = {}
 
     def __len__(self) -> int:
-        """Return how many keys are being read."""
+        """Return the number of keys with a current load."""
         return len(self._current)
 
     def start(self, load: Load, ended: Callable[[], None]) -> None:
-        """Make a load the current one of its keys; `ended` is called when it has, before those who wait go on."""
+        """Make a load the current one of its keys. `ended` is called when it has ended, before its waiters continue."""
         self._current.update(dict.fromkeys(load.reads, load))
 
         def has_ended(task: object) -> None:
@@ -92,14 +92,17 @@ class Loads:
 
         load.task.add_done_callback(has_ended)
 
-    def to_join(self, operation: Operation, now: float) -> Load | None:
-        """Return the load to wait for, if there is one young enough and not past its time; `now` is monotonic."""
+    def joinable(self, operation: Operation, now: float) -> Load | None:
+        """Return the current load of the key if it is recent enough for the operation and not overdue.
+
+        `now` is a time of the monotonic clock.
+        """
         if (load := self._current.get(operation.key)) is None or not young_enough(operation, now - load.read_at):
             return None
         return load if asyncio.get_running_loop().time() < load.until + GRACE_S else None
 
     def forget(self, keys: Sequence[Key] | None = None) -> None:
-        """Let no get join the loads of these keys, or of any, any more, and nothing that they find be kept."""
+        """Remove the current loads of these keys, or of all: gets cannot join them, nor are they cached."""
         if keys is None:
             self._current.clear()
         elif self._current:
@@ -107,7 +110,7 @@ class Loads:
                 self._current.pop(key, None)
 
     def finish(self, load: Load) -> set[Key]:
-        """Let go of a load, and return those of its keys whose current one it was."""
+        """Remove a load, and return the keys of which it was the current load."""
         current = self._current
         keys = {key for key in load.reads if current.get(key) is load}
         for key in keys:
@@ -115,7 +118,7 @@ class Loads:
         return keys
 
     def leave(self, load: Load) -> None:
-        """Wait for a load no longer; the last to leave one that has not ended cancels it."""
+        """Unregister a waiter. If it is the last one and the load has not ended, cancel the load."""
         load.waiting -= 1
         if not load.waiting and not load.task.done():
             self.finish(load)
@@ -123,5 +126,5 @@ class Loads:
 
 
 def young_enough(operation: Operation, age_s: float) -> bool:
-    """Whether an operation is a get that takes an answer which is so old, in seconds."""
+    """Return whether an operation is a get that accepts a record of this age."""
     return type(operation) is Get and (operation.max_age_s is None or 0 < operation.max_age_s >= age_s)

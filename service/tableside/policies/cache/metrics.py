@@ -1,4 +1,4 @@
-"""What a cache counts, by table; never by key. Knows nothing of what is kept."""
+"""Metrics of caches, by table and never by key."""
 
 from collections.abc import Sequence
 
@@ -16,68 +16,68 @@ class CacheMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.gets = Counter(
             "tableside_cache_gets",
-            "Gets by where the answer came from: hit is what was kept, miss a reading of the store, coalesced the "
-            "reading that another get had begun, bypassed a reading because the caller wanted no cached answer.",
+            "Gets by the source of the outcome: hit is the cache, miss a read of the store, coalesced a read that "
+            "another get had begun, bypassed a read because the caller accepted no cached record.",
             ("table", "outcome"),
             registry=registry,
         )
         self.age_seconds = Histogram(
             "tableside_cache_age_seconds",
-            "Age of what was answered from what was kept: observed once per call, of the oldest answer in it.",
+            "Age of the oldest record from the cache in one call.",
             ("table",),
             buckets=_AGES_S,
             registry=registry,
         )
         self.evictions = Counter(
             "tableside_cache_evictions",
-            "Records and absences that had to leave a full cache.",
+            "Records and absences that were evicted from a full cache.",
             ("table",),
             registry=registry,
         )
         self.records = Gauge(
             "tableside_cache_records",
-            "Records and absences that a cache holds.",
+            "Records and absences in a cache.",
             ("table",),
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.bytes = Gauge(
             "tableside_cache_bytes",
-            "Memory that a cache holds.",
+            "Memory of a cache's entries.",
             ("table",),
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.invalidations = Counter(
             "tableside_cache_invalidations",
-            "Keys that this replica has told others to drop (sent), or was told to drop (received); all keys of a "
-            "table at once count one.",
+            "Written keys that this replica published to others (sent), or received from them; all keys of a table at "
+            "once count as one.",
             ("table", "direction"),
             registry=registry,
         )
         self.channel_up = Gauge(
             "tableside_cache_channel_up",
-            "1 while this replica hears the others and can tell them, by the store that is the channel.",
+            "1 while this replica is subscribed to the channel and can publish, by the store of the channel.",
             ("store",),
             registry=registry,
             multiprocess_mode="livemin",
         )
         self.channel_losses = Counter(
             "tableside_cache_channel_losses",
-            "Times that this replica no longer heard the others, by the store that is the channel.",
+            "Times that this replica lost its subscription, by the store of the channel.",
             ("store",),
             registry=registry,
         )
         self.of_partitions: dict[str, dict[int | None, tuple[int, int]]] = {}
-        """Of a table with a cache for each partition, the records and bytes that each holds."""
+        """The records and bytes of each partition's cache, by table."""
 
 
 class TableCacheMetrics:
-    """The metrics of one table's cache, or of one partition's, looked up once."""
+    """The metrics of one table's cache, or of one partition's, resolved once."""
 
     def __init__(self, metrics: CacheMetrics, table: str, partition: int | None = None) -> None:
         self._partition = partition
-        self._held = metrics.of_partitions.setdefault(table, {})
+        self._by_partition = metrics.of_partitions.setdefault(table, {})
         self.hits, self.misses, self.coalesced, self.bypassed = (
             metrics.gets.labels(table, outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")
         )
@@ -88,15 +88,15 @@ class TableCacheMetrics:
         self.sent, self.received = (
             metrics.invalidations.labels(table, direction) for direction in ("sent", "received")
         )
-        self._evictions_told = 0
+        self._evictions_counted = 0
 
     def answered(self, gets: int, age_s: float) -> None:
-        """Count gets that were answered at once, in one call, the oldest answer being so old."""
+        """Count the gets of one call that the cache answered; `age_s` is the age of the oldest record."""
         self.hits.inc(gets)
         self.age_seconds.observe(age_s)
 
     def asked(self, own: Sequence[Operation], joined: int) -> None:
-        """Count gets that were not answered at once: those that read the store themselves, and those that wait."""
+        """Count the gets that the cache did not answer: those that read the store, and those that join a load."""
         ages = [operation.max_age_s for operation in own if type(operation) is Get]
         bypassed = ages.count(0)
         for counter, count in (
@@ -108,12 +108,12 @@ class TableCacheMetrics:
                 counter.inc(count)
 
     def held(self, records: int, size_bytes: int, evictions: int) -> None:
-        """Show what is held, and how much was evicted so far."""
-        self._held[self._partition] = records, size_bytes
-        if len(self._held) > 1:
-            records, size_bytes = map(sum, zip(*self._held.values(), strict=True))
+        """Update the gauges, and the counter of evictions from their total."""
+        self._by_partition[self._partition] = records, size_bytes
+        if len(self._by_partition) > 1:
+            records, size_bytes = map(sum, zip(*self._by_partition.values(), strict=True))
         self.records.set(records)
         self.bytes.set(size_bytes)
-        if evictions > self._evictions_told:
-            self.evictions.inc(evictions - self._evictions_told)
-            self._evictions_told = evictions
+        if evictions > self._evictions_counted:
+            self.evictions.inc(evictions - self._evictions_counted)
+            self._evictions_counted = evictions

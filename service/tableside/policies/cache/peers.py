@@ -1,4 +1,4 @@
-"""What a cache needs in order to tell other replicas what was written, and to hear it from them."""
+"""The interface between a cache and the channel that connects it to the caches of other replicas."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -6,34 +6,35 @@ from typing import Protocol
 from ...core import Key
 
 OnKeys = Callable[[Sequence[Key] | None], None]
-"""Takes the keys that another replica wrote; None is that it may have written any."""
+"""Receives the keys that another replica wrote; None if it may have written any key."""
 
 
 class Subscription(Protocol):
-    """One cache's part in a channel."""
+    """The subscription of one cache to a channel."""
 
     def publish(self, keys: Sequence[Key]) -> None:
-        """Have the other replicas hear that these keys were written; returns at once."""
+        """Publish to the other replicas that these keys were written; return at once."""
         ...
 
     async def flushed(self, until: float) -> None:
-        """Return when the channel has taken what was told so far, or shortly after if it does not; raise nothing."""
+        """Wait until the channel has accepted all keys published so far, but only shortly; raise nothing."""
         ...
 
     def leave(self) -> None:
-        """Hear nothing more."""
+        """End the subscription."""
         ...
 
 
 class Peers(Protocol):
-    """The other replicas, by a channel to all of them."""
+    """A channel to all other replicas."""
 
     def subscribe(
         self, table: str, on_keys: OnKeys, on_lost: Callable[[], None], on_sent: Callable[[int], None]
     ) -> Subscription:
-        """Take part as a cache of the table that has this name in its store.
+        """Subscribe a cache of the table with this name in its store.
 
-        `on_keys` is called with what others wrote; `on_lost` when they can be heard (again), after a time in which
-        something may have been missed; `on_sent` with the number of keys that were sent, 1 standing for all.
+        `on_keys` is called with the keys that other replicas wrote. `on_lost` is called whenever the connection to the
+        channel is established (again), because messages may have been missed before. `on_sent` is called with the
+        number of keys that were published; all keys of the table count as one.
         """
         ...

@@ -1,11 +1,11 @@
-"""The policy: gets are answered from what is kept, or wait for one load of the store however many ask.
+"""The cache policy: answers gets from its entries, or with one load of the store that concurrent gets share.
 
-A put, update or delete goes to the store. Before it, and again after it, whatever became of it, what is kept of its key
-is dropped, and what loads read of it is of no use to later gets. So no get is answered with what was read before a
-write ended that was acknowledged before the get began. With `writes` "through", what an acknowledged write has left is
-kept then, unless somebody else may have written the key since it began.
+Writes go to the store. Before and after each write, whatever its outcome, the cache drops the entry of its key, and
+later gets do not join loads of the key that began earlier. So a get that begins after a write was acknowledged never
+returns a value read before the write ended. With `writes` "through" the cache then stores the record that an
+acknowledged write left, unless another write may have changed it since the first began.
 
-What other replicas write is known if they tell it, by a channel; scans go to the store, and leave the cache as it is.
+Replicas publish their writes to each other on a channel, if one is configured. Scans bypass the cache.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from .writes import Writes, may_have_written, with_values, without_values, writt
 
 
 class Cache(Policy):
-    """A store whose records, and absences, are kept for a while once they were read or, with "through", written.
+    """A store that caches records and absences that were read or, with `writes` "through", written.
 
-    At most `records_max` of them and about `bytes_max` bytes. `ttl_s` and `absent_ttl_s` are seconds from when the
-    reading or writing began; with 0 nothing is kept, and loads are shared nevertheless. `clock` is the one that records
-    expire by, in Unix milliseconds, `monotonic` the one that ages are measured by, in seconds. `channel` leads to the
-    caches of the same table in other replicas.
+    It has at most `records_max` entries and about `bytes_max` bytes. `ttl_s` (records) and `absent_ttl_s` (absences)
+    count from the begin of the read or write; with 0 nothing is cached, but loads are still shared. `clock` returns
+    Unix milliseconds and decides when records expire; `monotonic` returns seconds and measures ages. `channel` connects
+    the caches of the same table in other replicas.
     """
 
     def __init__(
@@ -60,22 +60,23 @@ class Cache(Policy):
         self._suspended = False
         self._subscription = None
         if channel is not None:
-            place, sent = inner.spec.name_in_store, self._sent
-            self._subscription = channel.subscribe(place, on_keys=self._heard, on_lost=self._forget_all, on_sent=sent)
+            self._subscription = channel.subscribe(
+                inner.spec.name_in_store, on_keys=self._on_written, on_lost=self._forget_all, on_sent=self._on_sent
+            )
 
     def suspend(self) -> None:
-        """Keep and share nothing until `warm`: there are writes under way that do not come through here."""
+        """Drop all entries, and bypass the cache until `resume`, because some writes do not pass through it."""
         self._suspended = True
         self._forget_all()
 
     def resume(self) -> None:
-        """Begin to keep and to share what is read, or written, from now on."""
+        """Cache entries and share loads again."""
         self._suspended = False
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Answer gets from what is kept, and do what is left in one call of the store."""
+        """Answer gets from the entries, and send the remaining operations in one call of the store."""
         if self._suspended:
-            return await self._past(operations, until)
+            return await self._bypass(operations, until)
         outcomes: list[Outcome] = [None] * len(operations)
         positions: Sequence[int] = range(len(operations))
         while positions:
@@ -83,20 +84,20 @@ class Cache(Policy):
             asked, oldest = self._entries.fill(operations, positions, outcomes, now, self._clock)
             if self._metrics is not None and len(asked) < len(positions):
                 self._metrics.answered(len(positions) - len(asked), now - oldest)
-            positions = await self._ask(operations, asked, outcomes, until) if asked else ()
+            positions = await self._load_or_join(operations, asked, outcomes, until) if asked else ()
         return outcomes
 
     async def close(self) -> None:
-        """Hear nothing from other replicas any more, and keep nothing; then finish what was accepted."""
+        """Unsubscribe from the channel and drop all entries; then close the inner store."""
         self.suspend()
         if self._subscription is not None:
             self._subscription.leave()
         await super().close()
 
-    async def _ask(
+    async def _load_or_join(
         self, operations: Sequence[Operation], positions: Sequence[int], outcomes: list[Outcome], until: float
     ) -> Sequence[int]:
-        """Wait for what others load and ask for the rest; return the positions of those that must ask again."""
+        """Wait for loads that others began, and send the rest; return the positions of gets that must try again."""
         joined = self._joined(operations, positions)
         own = [position for position in positions if position not in joined] if joined else positions
         asked = [operations[position] for position in own]
@@ -111,51 +112,51 @@ class Cache(Policy):
                     outcomes[position] = answer
             for load in loads:
                 with waiting(None if load.ended else self._traces, "cache wait", [load.link]):
-                    await load.waited(until)
+                    await load.wait(until)
         finally:
             for load in loads:
                 self._loads.leave(load)
         for position, load in joined.items():
-            outcomes[position] = self._shared(operations[position], load, until)
-        again = [position for position in joined if outcomes[position] is _AGAIN]
+            outcomes[position] = self._joined_outcome(operations[position], load, until)
+        again = [position for position in joined if outcomes[position] is _TRY_AGAIN]
         return again if again and asyncio.get_running_loop().time() < until else ()
 
-    async def _past(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Ask the store, and take note of writes only: they may end when something is kept again."""
+    async def _bypass(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+        """Send the operations, and track only the writes: they may end after the cache is resumed."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
         self._before(writes)
-        # What goes by another way meanwhile is not known here, so what these writes leave is not either.
-        self._writes.disturb(writes)
-        return await self._written(operations, writes, until) if writes else await self._inner.apply(operations, until)
+        # Other writes of these keys may bypass this cache, so the records that these writes leave are unknown.
+        self._writes.mark_contested(writes)
+        return await self._write(operations, writes, until) if writes else await self._inner.apply(operations, until)
 
     def _joined(self, operations: Sequence[Operation], positions: Sequence[int]) -> dict[int, Load]:
         if not self._loads:
             return {}
         now = self._monotonic()
-        found = ((position, self._loads.to_join(operations[position], now)) for position in positions)
+        found = ((position, self._loads.joinable(operations[position], now)) for position in positions)
         return {position: load for position, load in found if load is not None}
 
     async def _call(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Do operations in one call of the store, which others may wait for if it reads anything."""
+        """Send operations in one call of the store, which other gets may join if it has a get."""
         writes = [operation.key for operation in operations if type(operation) is not Get]
         sent = with_values(operations) if writes and self._through else operations
         self._before(writes)
         if len(writes) == len(operations):
-            outcomes = await self._written(sent, writes, until)
+            outcomes = await self._write(sent, writes, until)
         else:
-            outcomes = await self._loaded(sent, writes, until)
+            outcomes = await self._load(sent, writes, until)
         return outcomes if sent is operations else without_values(operations, outcomes)
 
-    async def _written(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
+    async def _write(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
         began, outcomes = self._monotonic(), None
         try:
             outcomes = await self._inner.apply(operations, until)
         finally:
             self._after(operations, writes, outcomes, began)
-        await self._others_told(until)
+        await self._flush(until)
         return outcomes
 
-    async def _loaded(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
+    async def _load(self, operations: Sequence[Operation], writes: Sequence[Key], until: float) -> list[Outcome]:
         call, link = self._inner.apply(operations, until), current_link(self._traces)
         load = Load(operations, call, self._monotonic(), until, link)
         self._loads.start(load, lambda: self._load_ended(load, writes))
@@ -165,11 +166,11 @@ class Cache(Policy):
         finally:
             self._loads.leave(load)
         if writes:
-            await self._others_told(until)
+            await self._flush(until)
         return outcomes
 
     def _load_ended(self, load: Load, writes: Sequence[Key]) -> None:
-        """Keep what a load read, unless a write of the key began or ended since the load began."""
+        """Cache the records of a load, except of keys of which a write began or ended since the load began."""
         keys = self._loads.finish(load) - self._writes.keys()
         outcomes = None if load.failed else load.task.result()
         if outcomes is not None and keys:
@@ -184,7 +185,10 @@ class Cache(Policy):
     def _after(
         self, operations: Sequence[Operation], writes: Sequence[Key], outcomes: list[Outcome] | None, began: float
     ) -> None:
-        """Drop what was written, keep what is known of it, and tell others; without outcomes nothing is known."""
+        """Drop the entries of written keys, cache the records they are known to have, and publish the keys.
+
+        If the call failed, `outcomes` is None.
+        """
         if writes:
             alone = self._writes.end(writes)
             self._forget(writes)
@@ -196,24 +200,24 @@ class Cache(Policy):
                 )
             if self._subscription is not None and ended:
                 self._subscription.publish(ended)
-        self._show()
+        self._update_gauges()
 
-    async def _others_told(self, until: float) -> None:
+    async def _flush(self, until: float) -> None:
         if self._subscription is not None:
             await self._subscription.flushed(until)
 
-    def _heard(self, keys: Sequence[Key] | None) -> None:
-        """Drop what another replica wrote; what is read or written of it now is older, perhaps."""
+    def _on_written(self, keys: Sequence[Key] | None) -> None:
+        """Drop the keys that another replica wrote; loads and writes of them in flight may have older values."""
         if self._metrics is not None:
             self._metrics.received.inc(1 if keys is None else len(keys))
         if keys is None:
             self._forget_all()
         else:
-            self._writes.disturb(keys)
+            self._writes.mark_contested(keys)
             self._forget(keys)
-            self._show()
+            self._update_gauges()
 
-    def _sent(self, keys: int) -> None:
+    def _on_sent(self, keys: int) -> None:
         if self._metrics is not None:
             self._metrics.sent.inc(keys)
 
@@ -222,29 +226,29 @@ class Cache(Policy):
         self._entries.drop(keys)
 
     def _forget_all(self) -> None:
-        self._writes.disturb()
+        self._writes.mark_contested()
         self._loads.forget()
         self._entries.clear()
-        self._show()
+        self._update_gauges()
 
-    def _show(self) -> None:
+    def _update_gauges(self) -> None:
         if self._metrics is not None:
             self._metrics.held(len(self._entries), self._entries.size_bytes, self._entries.evictions)
 
-    def _shared(self, get: Operation, load: Load, until: float) -> Outcome:
-        """Return what another's load found, if that is an answer to this get too."""
+    def _joined_outcome(self, get: Operation, load: Load, until: float) -> Outcome:
+        """Return the outcome of a joined load for this get, or `_TRY_AGAIN` if it does not answer this get."""
         if not load.ended or load.task.cancelled():
-            return _AGAIN
+            return _TRY_AGAIN
         outcome = load.outcome(get.key)
         if isinstance(outcome, TableError):
-            return _AGAIN if load.lacked_time(outcome, until) else outcome
+            return _TRY_AGAIN if load.ran_out_of_time(outcome, until) else outcome
         age_s = self._monotonic() - load.read_at
         if not young_enough(get, age_s):
-            return _AGAIN
+            return _TRY_AGAIN
         if outcome is None or isinstance(outcome, Written):
             return outcome
         if 0 < outcome.expires_ms <= self._clock():
-            return _AGAIN
+            return _TRY_AGAIN
         return Record(outcome.value, outcome.etag, outcome.expires_ms, age_s)
 
 
@@ -256,5 +260,5 @@ def _maybe_written(operations: Sequence[Operation], outcomes: Sequence[Outcome])
     ]
 
 
-_AGAIN = DeadlineExceeded("the deadline was over while another get read the record")
-"""Instead of an answer: the get has to ask again, or if its time is over, this is its outcome."""
+_TRY_AGAIN = DeadlineExceeded("the deadline was over while another get read the record")
+"""Marks a get that must try again. If its deadline has passed, this is its outcome."""

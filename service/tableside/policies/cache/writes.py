@@ -1,4 +1,4 @@
-"""Which writes are under way, and what is in a record for sure when one has ended. Knows nothing of what is kept."""
+"""Tracks writes in flight, and derives from their outcomes the records that they certainly left."""
 
 from collections.abc import Iterable, KeysView, Sequence
 
@@ -8,44 +8,44 @@ from ...core import Delete, Get, Key, Operation, Outcome, Record, TableError, Wr
 
 
 class Writes:
-    """The keys that are being written, and those of them that somebody else may have written meanwhile."""
+    """The keys with writes in flight. A key is contested if another write may have changed it at the same time."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Key, int] = {}
-        self._disturbed: set[Key] = set()
+        self._in_flight: dict[Key, int] = {}
+        self._contested: set[Key] = set()
 
     def keys(self) -> KeysView[Key]:
-        """Return the keys that are being written."""
-        return self._under_way.keys()
+        """Return the keys with writes in flight."""
+        return self._in_flight.keys()
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Take note of writes that begin; each disturbs another of the same key, and is disturbed by it."""
+        """Register writes that begin. Two concurrent writes of a key make it contested."""
         for key in keys:
-            count = self._under_way.get(key, 0)
-            self._under_way[key] = count + 1
+            count = self._in_flight.get(key, 0)
+            self._in_flight[key] = count + 1
             if count:
-                self._disturbed.add(key)
+                self._contested.add(key)
 
     def end(self, keys: Iterable[Key]) -> set[Key]:
-        """Take note of writes that have ended, and return the keys of those that nothing disturbed."""
+        """Unregister writes that have ended, and return those of their keys that are not contested."""
         alone = set()
         for key in keys:
-            count = self._under_way.pop(key) - 1
+            count = self._in_flight.pop(key) - 1
             if count:
-                self._under_way[key] = count
-            elif key in self._disturbed:
-                self._disturbed.discard(key)
+                self._in_flight[key] = count
+            elif key in self._contested:
+                self._contested.discard(key)
             else:
                 alone.add(key)
         return alone
 
-    def disturb(self, keys: Iterable[Key] | None = None) -> None:
-        """Take note that somebody else may have written these keys, or any."""
-        self._disturbed |= self._under_way.keys() if keys is None else self._under_way.keys() & keys
+    def mark_contested(self, keys: Iterable[Key] | None = None) -> None:
+        """Mark those of these keys, or of all, that have writes in flight: another writer may have changed them."""
+        self._contested |= self._in_flight.keys() if keys is None else self._in_flight.keys() & keys
 
 
 def with_values(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Return the same operations, the puts and updates of which show the value that they leave."""
+    """Return the operations, with puts and updates changed to return the value that they leave."""
     return [
         operation if isinstance(operation, Get | Delete) or operation.returning else replace(operation, returning=True)
         for operation in operations
@@ -53,7 +53,7 @@ def with_values(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 def without_values(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes without the values that nobody but the cache has asked for."""
+    """Return the outcomes without the values that only the cache requested."""
     return [
         replace(outcome, value=None)
         if isinstance(outcome, Written)
@@ -65,7 +65,7 @@ def without_values(operations: Sequence[Operation], outcomes: Sequence[Outcome])
 
 
 def written_records(outcomes: Iterable[tuple[Key, Outcome]]) -> list[tuple[Key, Record | None]]:
-    """Return the records, and absences, that writes have left, where the outcome tells."""
+    """Return the records and absences that writes have left, as far as their outcomes have them."""
     return [
         (key, None if outcome.etag is None else Record(outcome.value or b"", outcome.etag, outcome.expires_ms))
         for key, outcome in outcomes
@@ -74,5 +74,5 @@ def written_records(outcomes: Iterable[tuple[Key, Outcome]]) -> list[tuple[Key, 
 
 
 def may_have_written(outcome: Outcome) -> bool:
-    """Whether a write with this outcome may have changed the record."""
+    """Return whether a write with this outcome may have changed the record."""
     return not isinstance(outcome, TableError) or outcome.applied == "unknown"

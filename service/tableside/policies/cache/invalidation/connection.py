@@ -1,7 +1,6 @@
-"""A connection to the Redis that is a channel.
+"""Connections to the Redis that carries a channel.
 
-The driver's own publish and subscribe is not used: it connects again by itself, and does not say that something may
-have been missed meanwhile.
+The driver's own PubSub is not used: it reconnects by itself and does not report that messages may have been missed.
 """
 
 import asyncio
@@ -17,37 +16,37 @@ from ....core import exponential_backoff_s
 
 
 class Demoted(Exception):
-    """The server is a replica: what is published there its primary does not hear."""
+    """The server is a replica: messages published there do not reach its primary."""
 
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
 def connector(connection: Mapping[str, Any], connect_timeout_s: float) -> Connect:
-    """Return what makes connections, of what the driver is to be told of them."""
-    told = dict(connection)
-    told.pop("db", None)  # What is published is of no database.
-    make = told.pop("connection_class", None) or Connection
-    if "path" not in told:
-        told["socket_keepalive"] = True
-    told |= {
+    """Return a function that opens connections with these arguments of the driver."""
+    options = dict(connection)
+    options.pop("db", None)  # Publish/subscribe is independent of the database.
+    make = options.pop("connection_class", None) or Connection
+    if "path" not in options:
+        options["socket_keepalive"] = True
+    options |= {
         "socket_connect_timeout": connect_timeout_s,
-        "socket_timeout": None,  # Who sends and who reads has a time of his own.
+        "socket_timeout": None,  # The publisher and the subscriber have timeouts of their own.
         "protocol": 2,
         "driver_info": None,
     }
-    return partial(_connected, partial(make, **told), connect_timeout_s)
+    return partial(_connected, partial(make, **options), connect_timeout_s)
 
 
 @asynccontextmanager
 async def _connected(make: Callable[[], Connection], connect_timeout_s: float) -> AsyncIterator[Connection]:
-    link = make()
+    connection = make()
     try:
         async with asyncio.timeout(connect_timeout_s):
-            await link.connect()  # type: ignore[no-untyped-call]  # it has no annotations
-        yield link
+            await connection.connect()  # type: ignore[no-untyped-call]  # it has no annotations
+        yield connection
     finally:
-        await link.disconnect(nowait=True)
+        await connection.disconnect(nowait=True)
 
 
 PAUSE_S = 0.05
@@ -55,13 +54,13 @@ PAUSE_MAX_S = 1.0
 
 
 class ReconnectBackoff:
-    """Grow from failure to failure, and begin again after a success."""
+    """The pauses between attempts to connect: they grow with each failure, and start again after a success."""
 
     def __init__(self) -> None:
         self._failures = 0
 
     def succeeded(self) -> None:
-        """Begin again."""
+        """Start again."""
         self._failures = 0
 
     def next_s(self) -> float:

@@ -1,4 +1,4 @@
-"""What replicas tell each other: which keys of which table one of them wrote. Knows nothing of how it gets there."""
+"""The invalidation messages that replicas exchange: the keys of a table that one of them wrote."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -8,14 +8,14 @@ import msgspec
 from ....core import Key
 
 KEYS_MAX = 10_000
-"""How many keys of one table are told of at once; of more, all keys of the table are."""
+"""Maximum number of keys of one table in a message; for more, the message invalidates the whole table."""
 
 MESSAGE_BYTES_MAX = 256 * 2**10
-"""How long a message may be; in place of a longer one, all keys of the table are told of."""
+"""Maximum size of a message; a longer one is replaced by one that invalidates the whole table."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
-    """Somebody (`sender`) wrote these keys of a table, or (None) maybe any of its keys."""
+    """The replica `sender` wrote these keys of a table; None if it may have written any of its keys."""
 
     sender: bytes
     table: str
@@ -23,47 +23,47 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PendingInvalidations:
-    """What is still to be told, by table; `waiting` are those who want to know when it has been."""
+    """The keys that are still to be published, by table, and the futures that wait until they are."""
 
     def __init__(self) -> None:
         self.tables: dict[str, set[Key] | None] = {}
         self.waiting: list[asyncio.Future[None]] = []
 
     def add(self, table: str, keys: Collection[Key] | None) -> None:
-        """Add keys of a table, or all."""
+        """Add keys of a table; None for all its keys."""
         known = self.tables.setdefault(table, set())
         if known is not None:
             known.update(keys or ())
             if keys is None or len(known) > KEYS_MAX:
                 self.tables[table] = None
 
-    def merge(self, unsaid: "PendingInvalidations") -> None:
-        """Add what could not be told."""
-        for table, keys in unsaid.tables.items():
+    def merge(self, pending: "PendingInvalidations") -> None:
+        """Add keys whose publication failed, and their waiting futures."""
+        for table, keys in pending.tables.items():
             self.add(table, keys)
-        self.waiting += unsaid.waiting
+        self.waiting += pending.waiting
 
     def acknowledge(self) -> None:
-        """Let those go on who wait."""
+        """Resolve the waiting futures: the keys are published."""
         for future in self.waiting:
             if not future.done():
                 future.set_result(None)
 
 
-def encode_messages(sender: bytes, unsaid: Mapping[str, Iterable[Key] | None]) -> dict[str, tuple[bytes, int]]:
-    """Return a message for each table, and how many keys it names (1 for all)."""
-    return {table: _one(sender, table, keys) for table, keys in unsaid.items()}
+def encode_messages(sender: bytes, pending: Mapping[str, Iterable[Key] | None]) -> dict[str, tuple[bytes, int]]:
+    """Return for each table a message and the number of its keys (1 for all)."""
+    return {table: _encode(sender, table, keys) for table, keys in pending.items()}
 
 
 def decode_message(raw: object) -> Message | None:
-    """Return a message; None if it is none that this version understands."""
+    """Return the message, or None if this version cannot read it."""
     try:
         return _DECODER.decode(raw) if isinstance(raw, bytes) else None
     except msgspec.DecodeError:
         return None
 
 
-def _one(sender: bytes, table: str, keys: Iterable[Key] | None) -> tuple[bytes, int]:
+def _encode(sender: bytes, table: str, keys: Iterable[Key] | None) -> tuple[bytes, int]:
     listed = None if keys is None else list(keys)
     raw = msgspec.msgpack.encode(Message(sender, table, listed))
     if listed is None or len(raw) > MESSAGE_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""Tells other replicas what was written here, many writes in one message, and again what could not be told."""
+"""Publishes the keys that this replica wrote: many writes in one message, and again if publishing fails."""
 
 import asyncio
 import contextlib
@@ -11,21 +11,21 @@ from .connection import Connect, Demoted, ReconnectBackoff
 from .protocol import PendingInvalidations, encode_messages
 
 FLUSH_WAIT_MAX_S = 0.1
-"""How long a write waits until the others are told; nobody waits while they cannot be."""
+"""Maximum time that a write waits for its publication; while publishing fails, writes do not wait."""
 
 RESPONSE_TIMEOUT_S = 2.0
-"""How long the server is waited for before another connection is made."""
+"""Time for the server to respond before the connection is replaced."""
 
 IDLE_CHECK_S = 1.0
-"""After so long a silence the server is asked whether it is there."""
+"""After this time without a message to publish, check whether the server responds."""
 
 
 class Publisher:
-    """A connection that publishes; what is unsaid while there is none is kept, in so many words.
+    """A connection that publishes; without a connection, the keys are collected up to the limits of the protocol.
 
-    A server that is the replica of another, as after a failover, will not do unless `replicas_do`: in a cluster all
-    nodes hear of it. `sent` gets the table and number of keys of each message that the server took. `changed` gets None
-    when it took one, and else what it failed with.
+    A server that is a replica, as after a failover, is rejected unless `replicas_allowed`: in a cluster, messages reach
+    all nodes. `on_sent` is called with the table and the number of keys of each message that the server accepted.
+    `on_changed` is called with None when the server accepted messages, and with the error when publishing fails.
     """
 
     def __init__(
@@ -33,79 +33,79 @@ class Publisher:
         connect: Connect,
         name: str,
         sender: bytes,
-        replicas_do: bool,
-        sent: Callable[[str, int], None],
-        changed: Callable[[BaseException | None], None],
+        replicas_allowed: bool,
+        on_sent: Callable[[str, int], None],
+        on_changed: Callable[[BaseException | None], None],
     ) -> None:
         self._connect = connect
         self._name = name
         self._sender = sender
-        self._replicas_do = replicas_do
-        self._sent = sent
-        self._changed = changed
-        self._pauses = ReconnectBackoff()
-        self._unsaid = PendingInvalidations()
-        self._saying = PendingInvalidations()
-        self._wanted = asyncio.Event()
-        self._prompt = True
+        self._replicas_allowed = replicas_allowed
+        self._on_sent = on_sent
+        self._on_changed = on_changed
+        self._backoff = ReconnectBackoff()
+        self._pending = PendingInvalidations()
+        self._publishing = PendingInvalidations()
+        self._wake = asyncio.Event()
+        self._healthy = True
 
     def publish(self, table: str, keys: Collection[Key]) -> None:
-        """Have keys of a table told of soon."""
-        self._unsaid.add(table, keys)
-        self._wanted.set()
+        """Publish keys of a table soon."""
+        self._pending.add(table, keys)
+        self._wake.set()
 
     async def flushed(self, until: float, wait_max_s: float = FLUSH_WAIT_MAX_S) -> None:
-        """Return when everything so far is told, or shortly after if it cannot be."""
-        unsaid = next((one for one in (self._unsaid, self._saying) if one.tables), None)
+        """Wait until all keys so far are published, but at most `wait_max_s`."""
+        pending = next((one for one in (self._pending, self._publishing) if one.tables), None)
         loop = asyncio.get_running_loop()
         wait_s = min(wait_max_s, until - loop.time())
-        if unsaid is None or not self._prompt or wait_s <= 0:
+        if pending is None or not self._healthy or wait_s <= 0:
             return
         future = loop.create_future()
-        unsaid.waiting.append(future)
+        pending.waiting.append(future)
         await asyncio.wait((future,), timeout=wait_s)
         if not future.done():
-            self._prompt = False  # Until something is told again, nobody waits.
+            self._healthy = False  # Writes do not wait until publishing succeeds again.
 
     async def run(self) -> None:
-        """Tell for ever."""
+        """Publish until cancelled."""
         while True:
             try:
-                async with self._connect() as link:
-                    await self._tell(link)
-            except Exception as error:  # noqa: BLE001  # whatever it was, to end unnoticed would be worse
-                self._changed(error)
-            await asyncio.sleep(self._pauses.next_s())
+                async with self._connect() as connection:
+                    await self._publish_pending(connection)
+            except Exception as error:  # noqa: BLE001  # an unexpected error must not end publishing
+                self._on_changed(error)
+            await asyncio.sleep(self._backoff.next_s())
 
-    async def _tell(self, link: Connection) -> None:
+    async def _publish_pending(self, connection: Connection) -> None:
         while True:
-            self._saying, self._unsaid = self._unsaid, PendingInvalidations()
-            self._wanted.clear()
+            self._publishing, self._pending = self._pending, PendingInvalidations()
+            self._wake.clear()
             try:
                 async with asyncio.timeout(RESPONSE_TIMEOUT_S):
-                    counts = await self._say(link, self._saying)
+                    counts = await self._send(connection, self._publishing)
             except BaseException:
-                self._unsaid.merge(self._saying)
+                self._pending.merge(self._publishing)
                 raise
             finally:
-                said, self._saying = self._saying, PendingInvalidations()
-            said.acknowledge()
-            self._pauses.succeeded()
-            self._prompt = True
-            self._changed(None)
+                published, self._publishing = self._publishing, PendingInvalidations()
+            published.acknowledge()
+            self._backoff.succeeded()
+            self._healthy = True
+            self._on_changed(None)
             for table, count in counts.items():
-                self._sent(table, count)
+                self._on_sent(table, count)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), IDLE_CHECK_S)
+                await asyncio.wait_for(self._wake.wait(), IDLE_CHECK_S)
 
-    async def _say(self, link: Connection, unsaid: PendingInvalidations) -> dict[str, int]:
-        """Publish, and return how many keys of which table; with nothing to say, see whether the server is there."""
-        messages = encode_messages(self._sender, unsaid.tables)
+    async def _send(self, connection: Connection, pending: PendingInvalidations) -> dict[str, int]:
+        """Publish, and return the number of keys by table. Without keys, only check that the server responds."""
+        messages = encode_messages(self._sender, pending.tables)
         commands: list[tuple[str | bytes, ...]] = [("PUBLISH", self._name, raw) for raw, _ in messages.values()]
-        await link.send_packed_command(link.pack_commands([*commands, ("ROLE",)]), check_health=False)
+        await connection.send_packed_command(connection.pack_commands([*commands, ("ROLE",)]), check_health=False)
         for _ in commands:
-            await link.read_response(disconnect_on_error=False)
-        role, *_ = await link.read_response(disconnect_on_error=False)
-        if role != b"master" and not self._replicas_do:
+            await connection.read_response(disconnect_on_error=False)
+        role, *_ = await connection.read_response(disconnect_on_error=False)
+        if role != b"master" and not self._replicas_allowed:
             raise Demoted
         return {table: count for table, (_, count) in messages.items()}

@@ -1,4 +1,4 @@
-"""Hears what other replicas wrote, and knows when something may have been missed."""
+"""Receives the invalidation messages of other replicas, and reports when messages may have been missed."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,68 +9,69 @@ from .connection import Connect, Demoted, ReconnectBackoff
 from .protocol import Message, decode_message
 
 IDLE_CHECK_S = 1.0
-"""After so long a silence the server is asked whether it is there, and has as long to answer."""
+"""After this time without a message, send a PING; the server has the same time to respond."""
 
 
 class Subscriber:
-    """A subscription that is made again whenever it is lost.
+    """A subscription that is established again whenever it is lost.
 
-    `heard` gets each message, None in place of one that cannot be read. `changed` gets None when there is a
-    subscription, before which anything may have been missed, and else what it failed with.
+    `on_message` is called with each message, or with None for one that cannot be read. `on_changed` is called with None
+    when the subscription is established, because messages may have been missed before, and with the error when it
+    fails.
     """
 
     def __init__(
         self,
         connect: Connect,
         name: str,
-        heard: Callable[[Message | None], None],
-        changed: Callable[[BaseException | None], None],
+        on_message: Callable[[Message | None], None],
+        on_changed: Callable[[BaseException | None], None],
     ) -> None:
         self._connect = connect
         self._name = name
-        self._heard = heard
-        self._changed = changed
-        self._pauses = ReconnectBackoff()
+        self._on_message = on_message
+        self._on_changed = on_changed
+        self._backoff = ReconnectBackoff()
         self._outdated = False
 
     def renew(self) -> None:
-        """Have another connection made soon: the server is not the one to hear by now."""
+        """Reconnect soon, because another server is the primary now."""
         self._outdated = True
 
     async def run(self) -> None:
-        """Hear for ever."""
+        """Receive messages until cancelled."""
         while True:
             try:
                 self._outdated = False
-                async with self._connect() as link:
-                    await link.send_command("SUBSCRIBE", self._name, check_health=False)
-                    await self._hear(link)
-            except Exception as error:  # noqa: BLE001  # whatever it was, to end unnoticed would be worse
-                self._changed(error)
-            await asyncio.sleep(self._pauses.next_s())
+                async with self._connect() as connection:
+                    await connection.send_command("SUBSCRIBE", self._name, check_health=False)
+                    await self._receive(connection)
+            except Exception as error:  # noqa: BLE001  # an unexpected error must not end the subscription
+                self._on_changed(error)
+            await asyncio.sleep(self._backoff.next_s())
 
-    async def _hear(self, link: Connection) -> None:
-        asked = False
+    async def _receive(self, connection: Connection) -> None:
+        pinged = False
         while True:
             if self._outdated:
                 raise Demoted
             try:
                 async with asyncio.timeout(IDLE_CHECK_S):
-                    reply = await link.read_response(disconnect_on_error=False)
+                    reply = await connection.read_response(disconnect_on_error=False)
             except TimeoutError:
-                if asked:
+                if pinged:
                     raise
-                asked = True
+                pinged = True
                 async with asyncio.timeout(IDLE_CHECK_S):
-                    await link.send_command("PING", check_health=False)
+                    await connection.send_command("PING", check_health=False)
                 continue
-            asked = False
-            self._take(reply)
+            pinged = False
+            self._handle(reply)
 
-    def _take(self, reply: object) -> None:
+    def _handle(self, reply: object) -> None:
         match reply:
             case [b"message", _, raw]:
-                self._heard(decode_message(raw))
+                self._on_message(decode_message(raw))
             case [b"subscribe", _, _]:
-                self._pauses.succeeded()
-                self._changed(None)
+                self._backoff.succeeded()
+                self._on_changed(None)
