@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tableside.auth.authenticator import Auth
-from tableside.auth.jwks import Keys, parsed
-from tableside.auth.jwks_client import Place
+from tableside.auth.jwks import PublicKeySet, parse_key_set
+from tableside.auth.jwks_client import KeysLocation
 from tableside.settings import validate
 
 from .report import WIDTH, Result, group
@@ -162,8 +162,8 @@ def _jwks(key: ec.EllipticCurvePrivateKey) -> dict[str, object]:
 def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> Iterator[Refuse]:
     """Provide what decides, with the keys that it would have fetched."""
 
-    async def fetch(place: Place) -> Keys:
-        return parsed(json.dumps(jwks).encode())
+    async def fetch(place: KeysLocation) -> PublicKeySet:
+        return parse_key_set(json.dumps(jwks).encode())
 
     configured = validate({"stores": {"s": {"kind": "memory"}}, "auth": settings}).auth
     auth = Auth(configured, CollectorRegistry(), fetch)
@@ -171,7 +171,7 @@ def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> I
         asyncio.run(asyncio.wait_for(auth.run(), FETCHED_S))
 
     def refuse(token: bytes) -> None:
-        if auth.known(token) is not None:
+        if auth.caller_of(token) is not None:
             raise AssertionError("a token that is to be refused is known")
 
     yield refuse

@@ -66,7 +66,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            tracing = trace_export.opened(settings.traces, os.environ)
+            tracing = trace_export.open_tracing(settings.traces, os.environ)
             if tracing is not None:
                 middleware.spans = RequestSpans(tracing.tracer, settings.traces)
             within = msgspec.structs.replace(environment, traces=tracing and tracing.traces)
@@ -91,7 +91,7 @@ def create_app(
             access_log.close()
             if tracing is not None:
                 await tracing.close()
-            exposition.settle()
+            exposition.flush()
 
     async def change(changed: Settings) -> None:
         if (why := changed.workers_fault(workers)) is not None:

@@ -5,13 +5,13 @@ of the tables that the caller may read and write. Imports `core` and `telemetry`
 """
 
 from .authenticator import Auth, Unauthenticated
-from .claim_rules import Verified
+from .claim_rules import VerifiedToken
 from .issuers import Issuers
 from .jwt_header import TOKEN_BYTES_MAX
 from .key_source import IssuerUnavailable, KeysMissing
 from .metrics import IssuerMetrics
-from .permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, permitted
-from .refusals import Refused
+from .permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, with_refusals
+from .refusals import TokenRejected
 from .settings import (
     ALGORITHMS,
     ISSUERS_MAX,
@@ -25,7 +25,7 @@ from .settings import (
     Tokens,
     TokenSettings,
     checked_url,
-    on_loopback,
+    is_loopback,
 )
 
 __all__ = [
@@ -47,13 +47,13 @@ __all__ = [
     "IssuerUnavailable",
     "Issuers",
     "KeysMissing",
-    "Refused",
     "RuleSettings",
+    "TokenRejected",
     "TokenSettings",
     "Tokens",
     "Unauthenticated",
-    "Verified",
+    "VerifiedToken",
     "checked_url",
-    "on_loopback",
-    "permitted",
+    "is_loopback",
+    "with_refusals",
 ]

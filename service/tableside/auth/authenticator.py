@@ -1,7 +1,6 @@
-"""Who asks, by bearer token: one that is configured, or one that an issuer has signed.
+"""Authentication by bearer token: a configured static token, or a token signed by an issuer.
 
-Configured tokens are known by their SHA-256 digests only. Knows nothing of routes, and of requests only the path and
-the headers.
+The configuration contains only SHA-256 digests of static tokens. Only the path and the headers of a request are used.
 """
 
 import re
@@ -16,13 +15,13 @@ from starlette.types import Scope
 from ..core import TableError
 from ..telemetry import Counter
 from .issuers import Issuers
-from .jwks_client import fetched
-from .key_source import Fetch, KeysMissing
+from .jwks_client import fetch_keys
+from .key_source import FetchKeys, KeysMissing
 from .metrics import IssuerMetrics
 from .permissions import ANONYMOUS, UNRESTRICTED, Caller
-from .refusals import Refused
+from .refusals import TokenRejected
 from .settings import AuthSettings, TokenSettings
-from .token_cache import Remembered
+from .token_cache import TokenCache
 
 _METRICS = "/metrics"
 _PUBLIC = frozenset({"/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
@@ -34,55 +33,58 @@ _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 
 
 class Unauthenticated(TableError):
-    """No token was given that is known here; `challenge` says how one is given."""
+    """The request has no valid token. `challenge` is the value of the header `WWW-Authenticate`."""
 
     code = "unauthenticated"
     challenge = "Bearer"
 
 
-class UnauthenticatedOnPages(Unauthenticated):
-    """The same where people come with a browser, which then asks them for the token, as a password."""
+class UnauthenticatedConsole(Unauthenticated):
+    """The same for the console: the browser then prompts for the token, as a password."""
 
     challenge = 'Basic realm="Tableside: the token is the password", charset="UTF-8"'
 
 
 class Auth:
-    """The callers that are known; exchangeable while requests are served. Without settings anybody may do anything."""
+    """Authenticates callers. The settings can be replaced at run time. Without settings, callers are unrestricted."""
 
-    def __init__(self, settings: AuthSettings | None, registry: CollectorRegistry, fetch: Fetch = fetched) -> None:
+    def __init__(
+        self, settings: AuthSettings | None, registry: CollectorRegistry, fetch: FetchKeys = fetch_keys
+    ) -> None:
         self._refusals = Counter(
             "tableside_unauthenticated",
             "Tokens that were not taken, and requests without one, by the reason, which the caller is not told.",
             ("reason",),
             registry=registry,
         )
-        self._verified: Remembered[Caller] = Remembered(time.time)
-        self._issuers = Issuers(self._verified.forget, IssuerMetrics(registry), fetch)
+        self._token_cache: TokenCache[Caller] = TokenCache(time.time)
+        self._issuers = Issuers(self._token_cache.clear, IssuerMetrics(registry), fetch)
         self.change(settings)
 
     def change(self, settings: AuthSettings | None) -> None:
-        """Know these callers from now on. Requests that were let in keep the rights that they came with."""
+        """Replace the settings. Requests that were already admitted keep their permissions."""
         self._public = _PUBLIC if settings is None or settings.metrics == "admin" else _PUBLIC | {_METRICS}
-        self._callers = None if settings is None else dict(map(_known, settings.tokens))
+        self._callers = None if settings is None else dict(map(_static_caller, settings.tokens))
         self._issuers.change(() if settings is None else settings.issuers)
 
     async def run(self) -> None:
-        """Keep the keys of issuers fresh until cancelled."""
+        """Refresh the keys of issuers until cancelled."""
         await self._issuers.run()
 
-    def known(self, token: bytes) -> Caller | None:
-        """Return whose token it is, None if nobody's; where no tokens are configured it is anybody's.
+    def caller_of(self, token: bytes) -> Caller | None:
+        """Return the token's caller, or None if the token is not valid.
 
-        Raise KeysMissing where that can be said only with newer keys of an issuer.
+        If no tokens are configured, return `UNRESTRICTED`. Raise KeysMissing if the token may be valid but its issuer's
+        keys must be fetched first.
         """
         if self._callers is None:
             return UNRESTRICTED
-        # By its time a look-up tells at most something about a digest, and no token can be made from that: what a
-        # caller can vary is the token, and the next one's digest has nothing in common with this one's.
+        # The time of a lookup reveals at most something about a digest, which does not help to guess a token: a client
+        # can vary only the token, and the digests of similar tokens are unrelated.
         digest = sha256(token).digest()
-        if (caller := self._callers.get(digest) or self._verified.get(digest)) is not None:
+        if (caller := self._callers.get(digest) or self._token_cache.get(digest)) is not None:
             return caller
-        return self._found(token, digest)
+        return self._verify(token, digest)
 
     def admit(self, scope: Scope) -> Caller | Awaitable[Caller]:
         """Return the caller of a request. Raise Unauthenticated if a token is required and none or an unknown one came.
@@ -96,19 +98,19 @@ class Auth:
         path = scope["path"]
         if path in self._public or path.startswith(_PUBLIC_UNDER):
             return ANONYMOUS
-        # What is missing or malformed is looked up like any other token, as the empty one, which nobody has.
-        token = _password(scope) or _token(scope) if _on_pages(path) else _token(scope)
+        # A missing or malformed token is looked up as the empty token, which is never valid.
+        token = _password(scope) or _token(scope) if _in_console(path) else _token(scope)
         try:
-            return _checked(scope, self.known(token))
+            return _checked(scope, self.caller_of(token))
         except KeysMissing as missing:
             return self._admit_later(scope, token, missing)
 
     async def _admit_later(self, scope: Scope, token: bytes, missing: KeysMissing) -> Caller:
         try:
-            await missing.source.renewed()
-            caller = self.known(token)
+            await missing.source.refreshed()
+            caller = self.caller_of(token)
         except KeysMissing as still:
-            if still.source is not missing.source:  # Issuers were exchanged meanwhile: nobody has looked there yet.
+            if still.source is not missing.source:  # Issuers were replaced during the fetch.
                 raise still.source.unavailable() from None
             self._refusals.labels("key").inc()
             caller = None
@@ -117,46 +119,46 @@ class Auth:
             raise
         return _checked(scope, caller)
 
-    def _found(self, token: bytes, digest: bytes) -> Caller | None:
-        """Return whose token it is by an issuer's signature, and remember that; count why it is nobody's."""
+    def _verify(self, token: bytes, digest: bytes) -> Caller | None:
+        """Verify a signed token and cache its caller. If it is not valid, count the reason and return None."""
         try:
             verified = self._issuers.verified(token)
-        except Refused as refused:
+        except TokenRejected as refused:
             self._refusals.labels(refused.reason).inc()
             return None
         if verified is None:
             self._refusals.labels("unknown" if token else "missing").inc()
             return None
         caller = Caller(verified.name, verified.read, verified.write, admin=verified.admin)
-        self._verified.keep(digest, caller, verified.until)
+        self._token_cache.put(digest, caller, verified.until)
         return caller
 
 
 def _checked(scope: Scope, caller: Caller | None) -> Caller:
     if caller is None:
-        raise (UnauthenticatedOnPages if _on_pages(scope["path"]) else Unauthenticated)(
-            "a bearer token that is known here is needed: Authorization: Bearer <token>"
+        raise (UnauthenticatedConsole if _in_console(scope["path"]) else Unauthenticated)(
+            "a valid bearer token is required: Authorization: Bearer <token>"
         )
     return caller
 
 
-def _known(token: TokenSettings) -> tuple[bytes, Caller]:
+def _static_caller(token: TokenSettings) -> tuple[bytes, Caller]:
     caller = Caller(token.name, token.read, token.write, admin=token.admin)
     return bytes.fromhex(token.sha256.get_secret_value()), caller
 
 
-def _on_pages(path: str) -> bool:
+def _in_console(path: str) -> bool:
     return path == _CONSOLE or path.startswith(f"{_CONSOLE}/")
 
 
 def _token(scope: Scope) -> bytes:
-    """Return the token that a request carries; empty if it carries none, or several, or what is none."""
+    """Return the request's bearer token; empty if it is missing, repeated or malformed."""
     match = _BEARER.fullmatch(_authorization(scope))
     return match[1] if match else b""
 
 
 def _password(scope: Scope) -> bytes:
-    """Return the token that a browser sends as the password of any user; empty if it sends none."""
+    """Return the token that a browser sends as a password, with any user name; empty if it sends none."""
     if (match := _BASIC.fullmatch(_authorization(scope))) is None:
         return b""
     try:

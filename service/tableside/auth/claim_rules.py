@@ -1,4 +1,4 @@
-"""From the claims of a token that was verified to what its caller may do, and to the caller's name."""
+"""Rules that map the claims of a verified token to the caller's name and permissions."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,11 +12,11 @@ import msgspec
 from .settings import IssuerSettings, RuleSettings
 
 NAME_LENGTH_MAX = 200
-"""How long the part of a caller's name is that a token gives; a longer one is cut, and told apart by a digest."""
+"""Maximum length of the part of a caller's name that comes from a token. Longer ones are cut, and a digest is added."""
 
 
-class Verified(msgspec.Struct, frozen=True):
-    """Who a token says is asking, what that gives a right to, and until when by the clock on the wall."""
+class VerifiedToken(msgspec.Struct, frozen=True):
+    """The caller of a verified token: name, permissions, and the token's expiry (Unix seconds)."""
 
     name: str
     read: tuple[str, ...]
@@ -25,22 +25,25 @@ class Verified(msgspec.Struct, frozen=True):
     until: float
 
 
-class Rules:
-    """The rules of an issuer for one audience."""
+class ClaimRules:
+    """The rules of one configured issuer."""
 
     def __init__(self, settings: IssuerSettings) -> None:
         self._issuer = settings.issuer
         self._name = _parts(settings.name_claim)
         self._rules = [_Rule(rule) for rule in settings.rules]
 
-    def applied(self, claims: Mapping[str, Any], until: float) -> Verified | None:
-        """Return what all matching rules together give, which may be nothing; None if the claims name nobody."""
+    def apply(self, claims: Mapping[str, Any], until: float) -> VerifiedToken | None:
+        """Return the union of the permissions of all matching rules, which may be empty.
+
+        Return None if the claims contain no caller's name.
+        """
         subject = _found(claims, self._name)
         if not isinstance(subject, str) or not subject:
             return None
         given = [rule.settings for rule in self._rules if rule.matches(claims)]
-        return Verified(
-            name_of(self._issuer, subject),
+        return VerifiedToken(
+            caller_name(self._issuer, subject),
             tuple(dict.fromkeys(pattern for rule in given for pattern in rule.read)),
             tuple(dict.fromkeys(pattern for rule in given for pattern in rule.write)),
             any(rule.admin for rule in given),
@@ -48,16 +51,16 @@ class Rules:
         )
 
 
-def name_of(issuer: str, subject: str) -> str:
-    """Return a caller's name, which no other subject, no other issuer's and no configured token has.
+def caller_name(issuer: str, subject: str) -> str:
+    """Return a caller's name that is unique among all subjects, issuers and configured tokens.
 
-    Neither an issuer nor a token that is configured has a `#` in its name. What could not stand in a line of a log as
-    it is, is percent-encoded.
+    It is unique because names of configured issuers and tokens contain no `#`. Characters that are unsafe in a log line
+    are percent-encoded.
     """
     text = quote(subject, safe=":/@|,=-._", errors="surrogatepass")
     if len(text) > NAME_LENGTH_MAX:
-        told_apart_by = sha256(subject.encode(errors="surrogatepass")).hexdigest()[:32]
-        text = f"{text[:NAME_LENGTH_MAX]}+{told_apart_by}"
+        digest = sha256(subject.encode(errors="surrogatepass")).hexdigest()[:32]
+        text = f"{text[:NAME_LENGTH_MAX]}+{digest}"
     return f"{issuer}#{text}"
 
 
@@ -75,7 +78,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """Return the names on the way to a claim."""
+    """Return the member names on the path to a claim."""
     if path.startswith("/"):
         return tuple(part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/"))
     return tuple(path.split("."))
@@ -91,5 +94,5 @@ def _found(claims: Mapping[str, Any], path: tuple[str, ...]) -> object:
 
 
 def _texts(claim: object) -> Iterator[str]:
-    """Return what of a claim can match: a text, or the texts of a list."""
+    """Return the strings of a claim that patterns can match: the claim itself, or the strings in a list."""
     yield from (one for one in (claim if isinstance(claim, list) else [claim]) if isinstance(one, str))

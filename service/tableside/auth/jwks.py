@@ -1,7 +1,7 @@
-"""The public keys of an issuer (JWKS, RFC 7517), and which of them a token may be signed with.
+"""The public keys of an issuer (JWKS, RFC 7517), and the algorithms that each may verify.
 
-Of a key's own words `kty`, `alg`, `use` and `key_ops` are obeyed. What cannot verify a token is passed over: secrets
-that both sides know, keys for encryption, short ones, and keys whose private half is published.
+The members `kty`, `alg`, `use` and `key_ops` of a key are respected. Keys that must not verify tokens are skipped:
+shared secrets, keys for encryption, RSA keys that are too short or too long, and keys with a private part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from jwt import PyJWK, PyJWTError
 from jwt.algorithms import AllowedPublicKeys
 
 KEYS_MAX = 100
-"""How many keys of an answer are looked at."""
+"""Maximum number of keys of a response that are parsed; further ones are ignored."""
 
 RSA_BITS_MIN, RSA_BITS_MAX = 2048, 8192
 
@@ -27,31 +27,31 @@ _BY_CURVE = {
 }
 
 
-class Key(msgspec.Struct, frozen=True):
-    """One key: its name, if it has one, and what it may verify."""
+class PublicKey(msgspec.Struct, frozen=True):
+    """One key: its ID, if it has one, and the algorithms that it may verify."""
 
     kid: str | None
     algorithms: frozenset[str]
     public: AllowedPublicKeys
 
 
-class Keys:
-    """The keys of an issuer as they were fetched."""
+class PublicKeySet:
+    """The keys of an issuer from one fetch."""
 
-    def __init__(self, keys: Sequence[Key], content: bytes = b"") -> None:
+    def __init__(self, keys: Sequence[PublicKey], content: bytes = b"") -> None:
         self._keys = tuple(keys)
         self.content = content
-        """What they were made of: the same again is no change."""
+        """The response that the keys were parsed from. Equal content means that the keys did not change."""
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def named(self, kid: str) -> list[Key]:
-        """Return the keys of that name: mostly one or none, and several only of different kinds."""
+    def with_kid(self, kid: str) -> list[PublicKey]:
+        """Return the keys with this ID: usually one or none; several only if they are of different types."""
         return [key for key in self._keys if key.kid == kid]
 
-    def fitting(self, algorithm: str) -> list[Key]:
-        """Return the keys that may verify what is signed so, whatever their names are."""
+    def for_algorithm(self, algorithm: str) -> list[PublicKey]:
+        """Return the keys that may verify signatures of this algorithm."""
         return [key for key in self._keys if algorithm in key.algorithms]
 
 
@@ -59,18 +59,18 @@ class _Set(msgspec.Struct):
     keys: list[Any]
 
 
-def parsed(content: bytes) -> Keys:
-    """Return the keys in a JWK set. Raise ValueError if it is none; one without a key of use is one."""
+def parse_key_set(content: bytes) -> PublicKeySet:
+    """Parse a JWK set, which may contain no usable key. Raise ValueError if it is not a JWK set."""
     try:
         given = msgspec.json.decode(content, type=_Set).keys
     except RecursionError:
         raise ValueError("is nested too deep") from None
     found = [_key(each) for each in given[:KEYS_MAX] if isinstance(each, dict)]
-    return Keys([key for key in found if key is not None], content)
+    return PublicKeySet([key for key in found if key is not None], content)
 
 
-def _key(jwk: Mapping[str, Any]) -> Key | None:
-    """Return a key that can verify something, else None."""
+def _key(jwk: Mapping[str, Any]) -> PublicKey | None:
+    """Return the key, or None if it must not verify tokens."""
     algorithms = _algorithms(jwk)
     kid = jwk.get("kid")
     if not algorithms or not (kid is None or isinstance(kid, str)):
@@ -81,11 +81,11 @@ def _key(jwk: Mapping[str, Any]) -> Key | None:
         return None
     if isinstance(public, RSAPublicKey) and not RSA_BITS_MIN <= public.key_size <= RSA_BITS_MAX:
         return None
-    return Key(kid, frozenset(algorithms), public)
+    return PublicKey(kid, frozenset(algorithms), public)
 
 
 def _algorithms(jwk: Mapping[str, Any]) -> Sequence[str]:
-    """Return what the key may verify by its kind and by its own words; nothing if it is not for that."""
+    """Return the algorithms that the key may verify, by its type and members; none if it is not for verification."""
     operations = jwk.get("key_ops", ["verify"])
     if "d" in jwk or jwk.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
         return ()

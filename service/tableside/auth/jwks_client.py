@@ -1,6 +1,6 @@
-"""Gets the keys of an issuer, once: from where the configuration says, or from where the issuer's own document does.
+"""Fetch the keys of an issuer: from the configured URL, or from the one in the issuer's discovery document.
 
-Bounded in time and size, and no redirect is followed. Nothing that a token says has any part in it.
+A fetch is limited in time and size, and follows no redirects. It uses nothing from a token.
 """
 
 import asyncio
@@ -10,20 +10,20 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from .jwks import Keys, parsed
-from .settings import checked_url, on_loopback
+from .jwks import PublicKeySet, parse_key_set
+from .settings import checked_url, is_loopback
 
-FETCH_S = 10.0
-"""How long the keys of an issuer may take, with its document."""
+FETCH_TIMEOUT_S = 10.0
+"""Time limit of a fetch, including the discovery document."""
 
-ANSWER_BYTES_MAX = 512 * 1024
+RESPONSE_BYTES_MAX = 512 * 1024
 TOKEN_FILE_BYTES_MAX = 16 * 1024
 
 DISCOVERY = "/.well-known/openid-configuration"
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where the keys of an issuer are, whom to trust there, and what to be known by."""
+class KeysLocation(msgspec.Struct, frozen=True):
+    """The location of an issuer's keys, the CA file to verify the server, and the token file to authenticate with."""
 
     issuer: str
     jwks_url: str | None = None
@@ -31,41 +31,41 @@ class Place(msgspec.Struct, frozen=True):
     token_file: str | None = None
 
 
-class NotFetched(Exception):
-    """The keys could not be fetched; the message is for the log, and has neither an answer nor a token in it."""
+class FetchFailed(Exception):
+    """The keys could not be fetched. The message is for the log; it contains neither a response nor a token."""
 
 
-class _Discovered(msgspec.Struct):
+class _DiscoveryDocument(msgspec.Struct):
     issuer: str
     jwks_uri: str
 
 
-async def fetched(place: Place) -> Keys:
-    """Return the keys as they are now. Raise NotFetched."""
+async def fetch_keys(location: KeysLocation) -> PublicKeySet:
+    """Fetch the keys. Raise FetchFailed."""
     try:
-        async with asyncio.timeout(FETCH_S), await asyncio.to_thread(_client, place) as client:
-            return parsed(await _answer(client, place.jwks_url or await _discovered(client, place.issuer)))
+        async with asyncio.timeout(FETCH_TIMEOUT_S), await asyncio.to_thread(_client, location) as client:
+            return parse_key_set(await _get(client, location.jwks_url or await _discover(client, location.issuer)))
     except TimeoutError:
-        raise NotFetched(f"no answer within {FETCH_S:g} s") from None
+        raise FetchFailed(f"no response within {FETCH_TIMEOUT_S:g} s") from None
     except httpx.RemoteProtocolError as error:
-        told, _, _ = str(error).partition(":")  # and then what was answered, as it is
-        raise NotFetched(f"{type(error).__name__}: {told}") from None
+        reason, _, _ = str(error).partition(":")  # the response itself follows the colon
+        raise FetchFailed(f"{type(error).__name__}: {reason}") from None
     except httpx.HTTPError as error:
-        raise NotFetched(f"{type(error).__name__}: {error}") from error
+        raise FetchFailed(f"{type(error).__name__}: {error}") from error
     except OSError as error:
-        raise NotFetched(f"{type(error).__name__}: {error.strerror or error}") from error
+        raise FetchFailed(f"{type(error).__name__}: {error.strerror or error}") from error
     except (ValueError, RecursionError):
-        raise NotFetched("the answer is not what it should be: a JSON object with the right members") from None
+        raise FetchFailed("the response is not a JSON object with the expected members") from None
 
 
-def _client(place: Place) -> httpx.AsyncClient:
-    """Return what asks. Files are read each time: they are exchanged while the service runs."""
-    # Kubernetes has its keys as the first alone, and answers 406 to who asks for the second alone.
+def _client(location: KeysLocation) -> httpx.AsyncClient:
+    """Return the HTTP client. Files are read for every fetch because they may be replaced while the service runs."""
+    # Kubernetes serves its keys only as the first type, and responds 406 if only the second is accepted.
     headers = {"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"}
-    if place.token_file is not None:
-        headers["Authorization"] = f"Bearer {_token(place.token_file)}"
-    verify = ssl.create_default_context(cafile=place.ca_file) if place.ca_file is not None else True
-    return httpx.AsyncClient(headers=headers, verify=verify, timeout=FETCH_S, follow_redirects=False)
+    if location.token_file is not None:
+        headers["Authorization"] = f"Bearer {_token(location.token_file)}"
+    verify = ssl.create_default_context(cafile=location.ca_file) if location.ca_file is not None else True
+    return httpx.AsyncClient(headers=headers, verify=verify, timeout=FETCH_TIMEOUT_S, follow_redirects=False)
 
 
 def _token(file: str) -> str:
@@ -76,34 +76,34 @@ def _token(file: str) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text or not text.isprintable() or " " in text:
-        raise NotFetched(f"{file} holds no token")
+        raise FetchFailed(f"{file} contains no token")
     return text
 
 
-async def _discovered(client: httpx.AsyncClient, issuer: str) -> str:
-    """Return where the issuer's own document says that its keys are."""
-    document = msgspec.json.decode(await _answer(client, issuer.rstrip("/") + DISCOVERY), type=_Discovered)
+async def _discover(client: httpx.AsyncClient, issuer: str) -> str:
+    """Return the URL of the keys from the issuer's discovery document."""
+    document = msgspec.json.decode(await _get(client, issuer.rstrip("/") + DISCOVERY), type=_DiscoveryDocument)
     if document.issuer != issuer:
-        raise NotFetched("the issuer's document is of another issuer")
+        raise FetchFailed("the issuer's document names another issuer")
     try:
         url = checked_url(document.jwks_uri)
     except ValueError:
-        raise NotFetched("the issuer's document names a jwks_uri that is no https URL") from None
-    if on_loopback(url) and not on_loopback(issuer):
-        raise NotFetched("the issuer's document names a jwks_uri of this machine")
+        raise FetchFailed("the issuer's document names a jwks_uri that is not an https URL") from None
+    if is_loopback(url) and not is_loopback(issuer):
+        raise FetchFailed("the issuer's document names a jwks_uri on this machine")
     return url
 
 
-async def _answer(client: httpx.AsyncClient, url: str) -> bytes:
-    """Return the body of an answer that is one, and not too long."""
+async def _get(client: httpx.AsyncClient, url: str) -> bytes:
+    """Return the body of a response with status 200 that is not compressed and not too long."""
     async with client.stream("GET", url) as response:
         if response.status_code != httpx.codes.OK:
-            raise NotFetched(f"the answer has the status {response.status_code}")
+            raise FetchFailed(f"the response has status {response.status_code}")
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise NotFetched("the answer is compressed, which was not asked for")
+            raise FetchFailed("the response is compressed, which was not requested")
         content = bytearray()
         async for chunk in response.aiter_raw():
             content += chunk
-            if len(content) > ANSWER_BYTES_MAX:
-                raise NotFetched(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
+            if len(content) > RESPONSE_BYTES_MAX:
+                raise FetchFailed(f"the response is longer than {RESPONSE_BYTES_MAX} bytes")
         return bytes(content)

@@ -1,6 +1,6 @@
-"""What a token says of itself, read before anything of it is believed: enough to choose who verifies it.
+"""Parse the unverified parts of a token that select its verifier: the header, the issuer and the audience.
 
-It may be anything that a stranger sends, so it is bounded first, and what takes it apart takes a few microseconds.
+The token is untrusted input. Its size is checked first, and parsing takes a few microseconds.
 """
 
 import re
@@ -8,20 +8,20 @@ from base64 import urlsafe_b64decode
 
 import msgspec
 
-from .refusals import Refused
+from .refusals import TokenRejected
 
 TOKEN_BYTES_MAX = 16 * 1024
 
 KID_LENGTH_MAX = 1024
 
 _TYPES = frozenset({None, "jwt", "at+jwt", "application/jwt", "application/at+jwt"})
-"""What a token may be by its own account (RFC 8725, 3.11), in lower case; others have other ends, as `logout+jwt`."""
+"""Accepted values of `typ` (RFC 8725, 3.11), in lower case. Other types have other purposes, such as `logout+jwt`."""
 
 _COMPACT = re.compile(rb"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)")
 
 
-class Head(msgspec.Struct, frozen=True):
-    """The header: what the token claims to be signed with. What else a header may have is not looked at."""
+class Header(msgspec.Struct, frozen=True):
+    """The token's header. Other members are ignored."""
 
     alg: str
     kid: str | None = None
@@ -29,37 +29,37 @@ class Head(msgspec.Struct, frozen=True):
     crit: object = None
 
 
-class Claimed(msgspec.Struct, frozen=True):
-    """Of the claims, who made the token and for whom."""
+class UnverifiedClaims(msgspec.Struct, frozen=True):
+    """The claims that select the verifier: issuer and audience. They are not verified yet."""
 
     iss: str
     aud: str | list[str]
 
     @property
     def audience(self) -> list[str]:
-        """For whom it is."""
+        """The audience as a list."""
         return [self.aud] if isinstance(self.aud, str) else self.aud
 
 
 def looks_signed(token: bytes) -> bool:
-    """Return whether these are three parts joined by dots, as of a token that is signed."""
+    """Return whether the token consists of three parts separated by dots, as signed tokens do."""
     return token.count(b".") == 2
 
 
-def read(token: bytes) -> tuple[Head, Claimed]:
-    """Return the header and the claims that choose who verifies the token. Raise Refused if it has none."""
+def parse_header(token: bytes) -> tuple[Header, UnverifiedClaims]:
+    """Return the header and the unverified claims. Raise TokenRejected if the token is malformed."""
     if len(token) > TOKEN_BYTES_MAX:
-        raise Refused("too_long")
+        raise TokenRejected("too_long")
     if (match := _COMPACT.fullmatch(token)) is None:
-        raise Refused("malformed")
+        raise TokenRejected("malformed")
     try:
         head = _HEAD.decode(_decoded(match[1]))
         claimed = _CLAIMED.decode(_decoded(match[2]))
     except (ValueError, RecursionError):
-        raise Refused("malformed") from None
+        raise TokenRejected("malformed") from None
     typ = head.typ.lower() if head.typ is not None else None
     if head.crit is not None or typ not in _TYPES or len(head.kid or "") > KID_LENGTH_MAX:
-        raise Refused("malformed")
+        raise TokenRejected("malformed")
     return head, claimed
 
 
@@ -67,5 +67,5 @@ def _decoded(part: bytes) -> bytes:
     return urlsafe_b64decode(part + b"=" * (-len(part) % 4))
 
 
-_HEAD = msgspec.json.Decoder(Head)
-_CLAIMED = msgspec.json.Decoder(Claimed)
+_HEAD = msgspec.json.Decoder(Header)
+_CLAIMED = msgspec.json.Decoder(UnverifiedClaims)

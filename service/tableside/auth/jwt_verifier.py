@@ -1,7 +1,7 @@
-"""A token, and those who may verify it, to what its caller may do: or why it is not taken.
+"""Verify signed tokens, and derive the caller's permissions from their claims.
 
-The signature and the times, the issuer and the audience are the library's to verify (PyJWT); which key and which
-algorithms it is given is decided here, by the configuration and by the keys, and by the token among those only.
+PyJWT verifies the signature, the times, the issuer and the audience. This module chooses the key and the algorithm that
+PyJWT may use: the token selects only among those that the configuration and the issuer's keys allow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from typing import Any
 import jwt
 from jwt.exceptions import InvalidSubjectError
 
-from .claim_rules import Rules, Verified
-from .jwks import Key
-from .jwt_header import Head, looks_signed, read
-from .key_source import KeysMissing, Source
-from .refusals import Reason, Refused
+from .claim_rules import ClaimRules, VerifiedToken
+from .jwks import PublicKey
+from .jwt_header import Header, looks_signed, parse_header
+from .key_source import KeysMissing, KeySource
+from .refusals import Reason, TokenRejected
 from .settings import IssuerSettings
 
 _LATEST = 2.0**53
-"""Later than any time that a token needs."""
+"""A time later than any reasonable expiry; it limits `exp` to the range of exact doubles."""
 
 _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (jwt.ExpiredSignatureError, "expired"),
@@ -36,35 +36,35 @@ _REASONS: tuple[tuple[type[Exception], Reason], ...] = (
 class Verifier:
     """Verifies the tokens of one issuer for its audience."""
 
-    def __init__(self, settings: IssuerSettings, source: Source) -> None:
+    def __init__(self, settings: IssuerSettings, source: KeySource) -> None:
         self.settings = settings
         self._source = source
-        self._rules = Rules(settings)
+        self._rules = ClaimRules(settings)
 
-    def verify(self, token: bytes, head: Head) -> Verified:
-        """Return what the token gives a right to. Raise Refused, or KeysMissing."""
+    def verify(self, token: bytes, head: Header) -> VerifiedToken:
+        """Verify a token and return its caller's permissions. Raise TokenRejected, or KeysMissing."""
         if head.alg not in self.settings.algorithms:
-            raise Refused("algorithm")
+            raise TokenRejected("algorithm")
         claims = self._claims(token, head.alg, self._key(head))
         until = min(float(min(int(claims["exp"]), _LATEST)) + self.settings.leeway_s, _LATEST)
-        if (verified := self._rules.applied(claims, until)) is None:
-            raise Refused("claims")
+        if (verified := self._rules.apply(claims, until)) is None:
+            raise TokenRejected("claims")
         return verified
 
-    def _key(self, head: Head) -> Key:
-        """Return the one key that the token may be signed with."""
+    def _key(self, head: Header) -> PublicKey:
+        """Return the only key that may verify the token. Raise TokenRejected if there are several."""
         if (keys := self._source.keys) is None:
             raise KeysMissing(self._source)
-        fitting = keys.fitting(head.alg)
+        fitting = keys.for_algorithm(head.alg)
         if head.kid is not None:
-            if not (named := keys.named(head.kid)):
+            if not (named := keys.with_kid(head.kid)):
                 raise KeysMissing(self._source)
             fitting = [key for key in named if key in fitting]
         if len(fitting) != 1:
-            raise Refused("key")
+            raise TokenRejected("key")
         return fitting[0]
 
-    def _claims(self, token: bytes, algorithm: str, key: Key) -> dict[str, Any]:
+    def _claims(self, token: bytes, algorithm: str, key: PublicKey) -> dict[str, Any]:
         try:
             return jwt.decode(
                 token,
@@ -76,24 +76,24 @@ class Verifier:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.PyJWTError as error:
-            raise Refused(_reason(error)) from None
+            raise TokenRejected(_reason(error)) from None
 
 
-def verified(token: bytes, verifiers: Mapping[str, Sequence[Verifier]]) -> Verified | None:
-    """Return what a token gives a right to, None if it is no signed one. Raise Refused, or KeysMissing.
+def verify_token(token: bytes, verifiers: Mapping[str, Sequence[Verifier]]) -> VerifiedToken | None:
+    """Verify a token. Return None if it is not a signed token. Raise TokenRejected, or KeysMissing.
 
-    Who verifies it is chosen, among those that are configured, by who it says made it, and for whom.
+    `verifiers` are the configured verifiers by issuer. The token's issuer and audience select one of them.
     """
     if not looks_signed(token):
         return None
-    head, claimed = read(token)
+    head, claimed = parse_header(token)
     if (of_issuer := verifiers.get(claimed.iss)) is None:
-        raise Refused("issuer")
+        raise TokenRejected("issuer")
     audience = claimed.audience
     for verifier in of_issuer:
         if any(each in verifier.settings.audience for each in audience):
             return verifier.verify(token, head)
-    raise Refused("audience")
+    raise TokenRejected("audience")
 
 
 def _reason(error: jwt.PyJWTError) -> Reason:

@@ -1,4 +1,4 @@
-"""What is counted of issuers. Of a label, the issuer is as it is configured, never as a token says."""
+"""Metrics of issuers. The label `issuer` is the configured issuer, never one that a token names."""
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -6,7 +6,7 @@ from ..telemetry import Counter
 
 
 class IssuerMetrics:
-    """The metrics of one process."""
+    """The metrics of the issuers in one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.fetches = Counter(

@@ -1,4 +1,4 @@
-"""What a caller may do: read and write tables, by patterns of their names. Knows nothing of tokens or requests."""
+"""Callers and their permissions to read and write tables, given as patterns of table names."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ Right: TypeAlias = Literal["read", "write"]
 
 @lru_cache(maxsize=256)
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what matches names that any of the shell's patterns does; matching takes a tenth of a microsecond."""
+    """Return one regular expression for several shell patterns. A match takes a tenth of a microsecond."""
     return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
 class Forbidden(TableError):
-    """The caller may not do that."""
+    """The caller lacks the permission for an operation."""
 
     code = "forbidden"
 
 
 class Caller:
-    """Who asks, by name, and what that caller may do: `read` and `write` are patterns of tables' names."""
+    """An authenticated principal: its name and permissions. `read` and `write` are patterns of table names."""
 
     __slots__ = ("_patterns", "admin", "name")
 
@@ -34,42 +34,42 @@ class Caller:
         self._patterns = {"read": _compiled(tuple(read)), "write": _compiled(tuple(write))}
 
     def may(self, right: Right, table: str) -> bool:
-        """Return whether the caller has the right on a table of that name, whether or not there is one."""
+        """Return whether the caller has the right on a table of this name, which need not exist."""
         return self._patterns[right].match(table) is not None
 
-    def may_some(self, table: str) -> bool:
-        """Return whether the caller has any right on a table of that name."""
+    def may_any(self, table: str) -> bool:
+        """Return whether the caller has any right on a table of this name."""
         return self.may("read", table) or self.may("write", table)
 
     def check(self, right: Right, table: str) -> None:
-        """Raise Forbidden if the caller has not the right on the table."""
+        """Raise Forbidden if the caller does not have the right on the table."""
         if not self.may(right, table):
-            raise self.refused(right, table)
+            raise self.refusal(right, table)
 
-    def check_some(self, table: str) -> None:
-        """Raise Forbidden if the caller has no right on the table."""
-        if not self.may_some(table):
+    def check_any(self, table: str) -> None:
+        """Raise Forbidden if the caller has no rights on the table."""
+        if not self.may_any(table):
             raise Forbidden(f"table {table!r}: the caller {self.name!r} has no right on it")
 
-    def refused(self, right: Right, table: str) -> Forbidden:
-        """Return the refusal of an operation that needs the right."""
+    def refusal(self, right: Right, table: str) -> Forbidden:
+        """Return the error for an operation that requires the right."""
         return Forbidden(f"table {table!r}: the caller {self.name!r} may not {right} it")
 
 
 UNRESTRICTED = Caller("", ["*"], ["*"], admin=True)
-"""Every caller where no tokens are configured."""
+"""The caller of every request if no tokens are configured. It has all permissions."""
 
 ANONYMOUS = Caller("")
-"""Every caller of what is public where tokens are configured."""
+"""The caller of requests to public paths if tokens are configured. It has no permissions."""
 
 
-def permitted(
+def with_refusals(
     caller: Caller, table: str, operations: Sequence[Operation | TableError]
 ) -> Sequence[Operation | TableError]:
-    """Return the operations of a batch, with a refusal in the place of each that the caller may not do."""
+    """Return the operations of a batch, with Forbidden in place of each that the caller has no permission for."""
     if caller is UNRESTRICTED:
         return operations
-    refusals = {right: caller.refused(right, table) for right in _RIGHTS if not caller.may(right, table)}
+    refusals = {right: caller.refusal(right, table) for right in _RIGHTS if not caller.may(right, table)}
     if not refusals:
         return operations
     return [_refusal(operation, refusals) or operation for operation in operations]

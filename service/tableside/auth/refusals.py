@@ -1,4 +1,4 @@
-"""Why a token is not taken: for counting, never for whoever sent it."""
+"""The reasons for rejecting a token. They are counted in a metric, and never sent to the client."""
 
 from typing import Literal, TypeAlias
 
@@ -18,8 +18,8 @@ Reason: TypeAlias = Literal[
 ]
 
 
-class Refused(Exception):
-    """A token is not taken; the reason says nothing of what is in it."""
+class TokenRejected(Exception):
+    """A token is rejected. The reason contains nothing of the token."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)

@@ -49,7 +49,7 @@ def checked_url(url: str) -> str:
     return url
 
 
-def on_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Return whether a URL is of this machine."""
     host = urlsplit(url).hostname or ""
     try:
@@ -66,7 +66,7 @@ def _may_be_fetched(url: str) -> bool:
         return False
     if not whole or "@" in parts.netloc or not _PLAIN.fullmatch(url):
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and on_loopback(url))
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
 
 
 _PLAIN = re.compile(r"[\x21\x22\x24-\x7e]+")

@@ -1,45 +1,45 @@
-"""Tokens that were verified already, by their digests: what makes the next request with one as cheap as any other.
+"""A cache of verified tokens, keyed by their digests, so that each signature is verified only once.
 
-As many as there is room for, the one that was not seen for longest goes first; and each until it expires.
+Entries expire with their tokens. If the cache is full, the least recently used entry is evicted.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-REMEMBERED_MAX = 10_000
+TOKENS_CACHED_MAX = 10_000
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-class Remembered(Generic[Found]):
-    """What was found of each token, by its digest. `clock` is the one on the wall, which tokens expire by."""
+class TokenCache(Generic[Result]):
+    """The result of verifying each token, by the token's digest. `clock` returns wall-clock Unix seconds."""
 
-    def __init__(self, clock: Callable[[], float], count_max: int = REMEMBERED_MAX) -> None:
+    def __init__(self, clock: Callable[[], float], count_max: int = TOKENS_CACHED_MAX) -> None:
         self._clock = clock
         self._count_max = count_max
-        self._found: OrderedDict[bytes, tuple[Found, float]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[Result, float]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._entries)
 
-    def get(self, digest: bytes) -> Found | None:
-        """Return what was found of a token that has not expired."""
-        if (entry := self._found.get(digest)) is None:
+    def get(self, digest: bytes) -> Result | None:
+        """Return the result for a token that has not expired, or None."""
+        if (entry := self._entries.get(digest)) is None:
             return None
-        found, until = entry
-        if self._clock() >= until:
-            del self._found[digest]
+        result, expires_at = entry
+        if self._clock() >= expires_at:
+            del self._entries[digest]
             return None
-        self._found.move_to_end(digest)
-        return found
+        self._entries.move_to_end(digest)
+        return result
 
-    def keep(self, digest: bytes, found: Found, until: float) -> None:
-        """Remember a token until it expires, or there is no room."""
-        self._found[digest] = found, until
-        if len(self._found) > self._count_max:
-            self._found.popitem(last=False)
+    def put(self, digest: bytes, result: Result, expires_at: float) -> None:
+        """Cache the result for a token until it expires or is evicted."""
+        self._entries[digest] = result, expires_at
+        if len(self._entries) > self._count_max:
+            self._entries.popitem(last=False)
 
-    def forget(self) -> None:
-        """Forget all of them."""
-        self._found.clear()
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._entries.clear()

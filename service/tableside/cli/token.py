@@ -22,9 +22,9 @@ from ..auth import (
     Issuers,
     IssuerSettings,
     KeysMissing,
-    Refused,
+    TokenRejected,
     TokenSettings,
-    Verified,
+    VerifiedToken,
 )
 from ..core import TableError
 from ..settings import SettingsError, load
@@ -96,8 +96,8 @@ def explain(config: ConfigOption, token_file: FileOption = None) -> None:
         raise typer.Exit(1)
     try:
         name, read, write, admin = asyncio.run(_identify(auth, _read_token(token_file)))
-    except (Refused, TableError, OSError) as error:
-        reason = error.reason if isinstance(error, Refused) else str(error)
+    except (TokenRejected, TableError, OSError) as error:
+        reason = error.reason if isinstance(error, TokenRejected) else str(error)
         typer.echo(f"rejected: {reason}", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"caller: {name}\nread:   {_format_patterns(read)}\nwrite:  {_format_patterns(write)}")
@@ -116,18 +116,18 @@ def _format_patterns(patterns: tuple[str, ...]) -> str:
 
 
 async def _identify(auth: AuthSettings, token: bytes) -> Permissions:
-    """Return the permissions of a token. Raise Refused, or TableError if keys cannot be fetched."""
+    """Return the permissions of a token. Raise TokenRejected, or TableError if keys cannot be fetched."""
     digest = sha256(token).hexdigest()
     for one in auth.tokens:
         if one.sha256.get_secret_value().lower() == digest:
             return one.name, one.read, one.write, one.admin
     found = await _verify_jwt(auth.issuers, token)
     if found is None:
-        raise Refused("unknown" if token else "missing")
+        raise TokenRejected("unknown" if token else "missing")
     return found.name, found.read, found.write, found.admin
 
 
-async def _verify_jwt(settings: tuple[IssuerSettings, ...], token: bytes) -> Verified | None:
+async def _verify_jwt(settings: tuple[IssuerSettings, ...], token: bytes) -> VerifiedToken | None:
     issuers = Issuers(lambda: None, IssuerMetrics(CollectorRegistry()))
     issuers.change(settings)
     task = asyncio.create_task(issuers.run())
@@ -139,10 +139,10 @@ async def _verify_jwt(settings: tuple[IssuerSettings, ...], token: bytes) -> Ver
         task.cancel()
 
 
-async def _verify_with_fetched_keys(issuers: Issuers, token: bytes, missing: KeysMissing) -> Verified | None:
-    """Verify the token once its issuer's keys are fetched. Raise Refused if the key is still missing."""
-    await missing.source.renewed()
+async def _verify_with_fetched_keys(issuers: Issuers, token: bytes, missing: KeysMissing) -> VerifiedToken | None:
+    """Verify the token once its issuer's keys are fetched. Raise TokenRejected if the key is still missing."""
+    await missing.source.refreshed()
     try:
         return issuers.verified(token)
     except KeysMissing:
-        raise Refused("key") from None
+        raise TokenRejected("key") from None

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 
 from ..core.errors import Overloaded
-from ..telemetry import REQUEST_LOGGER, Allowance, LogSettings
+from ..telemetry import REQUEST_LOGGER, EventLogLimiter, LogSettings
 from .load_shedder import PROBES
 from .request_context import RequestContext
 from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
@@ -31,7 +31,7 @@ class AccessLog:
 
     def __init__(self, settings: LogSettings, chance: Callable[[], float] = random.random) -> None:
         self._chance = chance
-        self._line_limit = Allowance(LINES_PER_S_MAX, log)
+        self._line_limit = EventLogLimiter(LINES_PER_S_MAX, log)
         self.configure(settings)
 
     def configure(self, settings: LogSettings) -> None:
@@ -44,12 +44,12 @@ class AccessLog:
         if context.status < 500 and context.duration_s < self._slow_s:
             if self._chance() < self._sample_share and context.route not in PROBES:
                 self._write(SERVED, context)
-        elif (kind := self._kind(context)) is not None and self._line_limit.take(kind):
+        elif (kind := self._kind(context)) is not None and self._line_limit.allow(kind):
             self._write(kind, context)
 
     def close(self) -> None:
         """Log how many lines were suppressed last."""
-        self._line_limit.renew()
+        self._line_limit.log_suppressed()
 
     def _kind(self, context: RequestContext) -> str | None:
         """Return the event to log, None for a slow probe and for shed requests outside the sample."""

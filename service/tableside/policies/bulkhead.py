@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 from ..core import Operation, Outcome, Page, Scan, Store
 from ..core.errors import Overloaded
 from ..core.store import Policy
-from ..telemetry import Traces, waiting
+from ..telemetry import Traces, wait_span
 
 
 class BulkheadMetrics:
@@ -82,7 +82,7 @@ class Bulkhead(Policy):
 
     async def _turn(self, until: float) -> bool:
         try:
-            with waiting(self._traces, "bulkhead wait"):
+            with wait_span(self._traces, "bulkhead wait"):
                 async with asyncio.timeout_at(None if until == math.inf else until):
                     await self._places.acquire()
         except TimeoutError:

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from ..core import BackendType
 
-PLUG_INS = "tableside.stores"
+ENTRY_POINT_GROUP = "tableside.stores"
 """The group of entry points of plug-ins."""
 
 _KINDS = {
@@ -35,7 +35,7 @@ def backend_type(kind: str) -> BackendType:
 
 @cache
 def _plug_ins() -> dict[str, EntryPoint]:
-    return {found.name: found for found in entry_points(group=PLUG_INS)}
+    return {found.name: found for found in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def _plugged_in(kind: str) -> BackendType:

@@ -5,17 +5,17 @@ Independent of HTTP: `http` observes requests and reports them through this pack
 
 from .counters import Counter, Histogram
 from .exposition import DIRECTORY_VARIABLE, Exposition
-from .log_limits import Allowance
+from .log_limits import EventLogLimiter
 from .logs import REQUEST_LOGGER
 from .settings import LogSettings, TraceSettings
-from .spans import Attribute, Traces, current_context, current_link, waiting
+from .spans import Attribute, Traces, current_context, current_link, wait_span
 
 __all__ = [
     "DIRECTORY_VARIABLE",
     "REQUEST_LOGGER",
-    "Allowance",
     "Attribute",
     "Counter",
+    "EventLogLimiter",
     "Exposition",
     "Histogram",
     "LogSettings",
@@ -23,5 +23,5 @@ __all__ = [
     "Traces",
     "current_context",
     "current_link",
-    "waiting",
+    "wait_span",
 ]

@@ -31,10 +31,10 @@ class Counter(prometheus_client.Counter):
 
     def collect(self) -> Iterable[Metric]:
         """Return what was counted until now."""
-        settle(self)
+        flush(self)
         return super().collect()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Give the library what was counted."""
         if (counted := self._counted) != self._settled:
             self._settled = counted
@@ -58,10 +58,10 @@ class Histogram(prometheus_client.Histogram):
 
     def collect(self) -> Iterable[Metric]:
         """Return what was observed until now."""
-        settle(self)
+        flush(self)
         return super().collect()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Give the library what was observed."""
         if self._counts == self._settled:
             return
@@ -89,15 +89,15 @@ class Registry(CollectorRegistry):
         if isinstance(collector, Counter | Histogram):
             self._tallies.append(collector)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Give the library what was counted until now."""
         for tally in self._tallies:
-            settle(tally)
+            flush(tally)
 
 
-def settle(parent: Counter | Histogram) -> None:
+def flush(parent: Counter | Histogram) -> None:
     """Give the library what was counted, under all labels."""
     library: Any = parent
     with library._lock:  # noqa: SLF001  # that of the children: two who settle at once would set a count back
         for child in library._metrics.values():  # noqa: SLF001  # they are ours
-            child.settle()
+            child.flush()

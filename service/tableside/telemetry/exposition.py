@@ -56,12 +56,12 @@ class Exposition:
         """Set the gauges of this process, and let the other workers see what it has counted."""
         for sample in self._samples:
             sample()
-        self.settle()
+        self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Let the other workers, if there are any, see what this process has counted."""
         if self.directory is not None:
-            self.registry.settle()
+            self.registry.flush()
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics as they are now."""
@@ -73,7 +73,7 @@ class Exposition:
         self.sample()
         return generate_latest(self._shown)
 
-    async def written(self) -> bytes:
+    async def text_in_thread(self) -> bytes:
         """Return the metrics, written in a thread: with a thousand tables that takes a second.
 
         All who ask while it is done get what is written next, and half of the time nothing is: without a token

@@ -9,27 +9,27 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-Place = tuple[str, int]
+SourceLine = tuple[str, int]
 """A file and a line in it."""
 
 LINES_PER_S_MAX = 20
 WINDOW_S = 1.0
 
 
-class Flood:
+class SourceLogLimiter:
     """Limits log lines by their place in the source. Not thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._began = monotonic()
-        self._lines: Counter[Place] = Counter()
+        self._lines: Counter[SourceLine] = Counter()
 
-    def passes(self, place: Place) -> bool:
+    def allow(self, place: SourceLine) -> bool:
         """Return whether one more line from this place may be logged in this second. If not, count it."""
         self._lines[place] += 1
         return self._lines[place] <= LINES_PER_S_MAX
 
-    def left_out(self) -> dict[Place, int]:
+    def suppressed_counts(self) -> dict[SourceLine, int]:
         """Return the number of suppressed lines by place, once the second is over; usually empty."""
         now = self._monotonic()
         if now - self._began < WINDOW_S:
@@ -38,7 +38,7 @@ class Flood:
         return {place: count - LINES_PER_S_MAX for place, count in lines.items() if count > LINES_PER_S_MAX}
 
 
-class Allowance:
+class EventLogLimiter:
     """Limits log lines by kind of event: `per_s` lines of each kind per second."""
 
     def __init__(self, per_s: int, log: logging.Logger) -> None:
@@ -48,17 +48,17 @@ class Allowance:
         self._left_out: Counter[str] = Counter()
         self._end: asyncio.TimerHandle | None = None
 
-    def take(self, kind: str) -> bool:
+    def allow(self, kind: str) -> bool:
         """Return whether one more line may be logged. If not, count it; the count is logged within a second."""
         if self._end is None:
-            self._end = asyncio.get_running_loop().call_later(WINDOW_S, self.renew)
+            self._end = asyncio.get_running_loop().call_later(WINDOW_S, self.log_suppressed)
         self._taken[kind] += 1
         if self._taken[kind] <= self._per_s:
             return True
         self._left_out[kind] += 1
         return False
 
-    def renew(self) -> None:
+    def log_suppressed(self) -> None:
         """Log the number of suppressed lines, and start a new second."""
         if self._end is not None:
             self._end.cancel()

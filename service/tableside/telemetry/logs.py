@@ -15,15 +15,15 @@ from typing import Any, TextIO
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
-from .log_limits import Flood
+from .log_limits import SourceLogLimiter
 from .redaction import OWN_PACKAGES, redacted_summary, redacted_traceback, strip_messages
 from .settings import LogSettings
 
-Line = MutableMapping[str, Any]
+LogEvent = MutableMapping[str, Any]
 
 EVENT_CHARACTERS_MAX = 4096
 
-SPOKEN = (*OWN_PACKAGES, "uvicorn")
+TRUSTED_LOGGERS = (*OWN_PACKAGES, "uvicorn")
 """Loggers whose texts hold nothing of tables' data, and which speak from the configured level on."""
 
 REQUEST_LOGGER = "tableside.requests"
@@ -36,13 +36,13 @@ def configure(
     settings: LogSettings, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic
 ) -> None:
     """Log as the settings say, from now on; it may be called again. `stream` is standard output if not given."""
-    lines = _Lines(stream or sys.stdout, Flood(monotonic))
+    lines = _Lines(stream or sys.stdout, SourceLogLimiter(monotonic))
     lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
     root.handlers[:] = [lines]
     root.setLevel(max(level, logging.WARNING))
-    for name in SPOKEN:
+    for name in TRUSTED_LOGGERS:
         logging.getLogger(name).setLevel(level)
     logging.captureWarnings(True)
     _catch_what_nobody_does()
@@ -51,15 +51,15 @@ def configure(
 class _Lines(logging.StreamHandler[TextIO]):
     """Writes lines. One that cannot be written is not shown on standard error either, with all that it holds."""
 
-    def __init__(self, stream: TextIO, flood: Flood) -> None:
+    def __init__(self, stream: TextIO, flood: SourceLogLimiter) -> None:
         super().__init__(stream)
         self._flood = flood
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, unless too many came from there in this second; the next line is told how many."""
-        for (path, line), count in self._flood.left_out().items():
+        for (path, line), count in self._flood.suppressed_counts().items():
             super().emit(_own(logging.WARNING, f"left out of the log: {_place(path, line)}", record, left_out=count))
-        if record.name == REQUEST_LOGGER or self._flood.passes((record.pathname, record.lineno)):
+        if record.name == REQUEST_LOGGER or self._flood.allow((record.pathname, record.lineno)):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
@@ -100,13 +100,13 @@ def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
     )
 
 
-def _say(logger: object, method: str, line: Line) -> Line:
+def _say(logger: object, method: str, line: LogEvent) -> LogEvent:
     """Make the event of a record, and of ours take the fields that came with it."""
     record: logging.LogRecord = line["_record"]
     arguments = line.pop("positional_args")
     family = record.name.partition(".")[0]
     del line["event"]  # so that it comes after what says when and where
-    if family in SPOKEN:
+    if family in TRUSTED_LOGGERS:
         line["event"] = strip_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
     else:
         line["event"] = _written(record, arguments)[:EVENT_CHARACTERS_MAX]
@@ -133,7 +133,7 @@ def _written(record: logging.LogRecord, arguments: Any) -> str:
     return text if arguments else "a text that may hold data and is not shown"
 
 
-def _add_span(logger: object, method: str, line: Line) -> Line:
+def _add_span(logger: object, method: str, line: LogEvent) -> LogEvent:
     """Say to which trace it belongs; a span that has ended is that of who once began the work, and not of the work."""
     span = get_current_span()
     context = span.get_span_context()
@@ -143,7 +143,7 @@ def _add_span(logger: object, method: str, line: Line) -> Line:
     return line
 
 
-def _add_exception(logger: object, method: str, line: Line) -> Line:
+def _add_exception(logger: object, method: str, line: LogEvent) -> LogEvent:
     record: logging.LogRecord = line["_record"]
     line.pop("exc_info", None)
     line.pop("stack_info", None)

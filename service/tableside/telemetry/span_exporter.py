@@ -13,22 +13,22 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from .. import __version__
 
-TOLD_EVERY_S = 60.0
+WARNING_INTERVAL_S = 60.0
 """How often it is said that spans are still not delivered."""
 
 log = logging.getLogger(__name__)
 
 
-def provider(endpoint: str) -> TracerProvider:
+def create_provider(endpoint: str) -> TracerProvider:
     """Return what makes spans and sends them to an endpoint, a few seconds' worth at a time, in a thread.
 
     What begins a trace decides whether to; see `request_spans`. 2,048 spans at most are kept for a collector that is
     away. Headers, timeouts and the like are those of the environment variables of OpenTelemetry.
     """
     for noisy in ("opentelemetry.sdk", "opentelemetry.exporter"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)  # `Delivery` says it, once
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)  # `ReportingExporter` says it, once
     made = TracerProvider(ParentBased(ALWAYS_ON), _resource(), shutdown_on_exit=False)
-    made.add_span_processor(BatchSpanProcessor(Delivery(OTLPSpanExporter(endpoint), endpoint)))
+    made.add_span_processor(BatchSpanProcessor(ReportingExporter(OTLPSpanExporter(endpoint), endpoint)))
     return made
 
 
@@ -37,7 +37,7 @@ def _resource() -> Resource:
     return Resource.create().merge(ours).merge(OTELResourceDetector().detect())
 
 
-class Delivery(SpanExporter):
+class ReportingExporter(SpanExporter):
     """Sends spans on, and says in the log when that begins to fail, and when it works again."""
 
     def __init__(self, inner: SpanExporter, endpoint: str, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -75,7 +75,7 @@ class Delivery(SpanExporter):
     def _failed(self, count: int) -> None:
         self._lost += count
         now = self._monotonic()
-        if self._told_at is None or now - self._told_at >= TOLD_EVERY_S:
+        if self._told_at is None or now - self._told_at >= WARNING_INTERVAL_S:
             self._told_at = now
             log.warning("spans cannot be delivered to %s", self._where, extra={"lost": self._lost})
 

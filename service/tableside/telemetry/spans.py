@@ -51,11 +51,11 @@ class Traces:
             return _NO_SPAN
         return _Current(self._tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
 
-    def begun(self, name: str) -> Span | None:
+    def start_span(self, name: str) -> Span | None:
         """Begin a span that is never current, of a wait that ends elsewhere; who has it ends it."""
         return None if current_context(self) is None else self._tracer.start_span(name)
 
-    def shared(self, name: str, sharers: Sequence[Span]) -> AbstractContextManager[Span]:
+    def shared_span(self, name: str, sharers: Sequence[Span]) -> AbstractContextManager[Span]:
         """Time what is done within for several spans: as a child of the first, linked to the others, and they to it.
 
         Without any of them it belongs to no trace, whoever's task this is.
@@ -93,7 +93,7 @@ class _Current:
         self._span.end()
 
 
-def waiting(traces: Traces | None, name: str, links: Iterable[Link | None] = ()) -> AbstractContextManager[object]:
+def wait_span(traces: Traces | None, name: str, links: Iterable[Link | None] = ()) -> AbstractContextManager[object]:
     """Time a wait as a span of that name, where there is tracing."""
     return _NO_SPAN if traces is None else traces.span(name, links=[link for link in links if link is not None])
 

@@ -17,12 +17,12 @@ from .spans import Traces
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-CLOSE_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 """How long what is not delivered yet may hold up the end of the process."""
 
 log = logging.getLogger(__name__)
 
-PATH = "/v1/traces"
+TRACES_PATH = "/v1/traces"
 
 
 class Tracing:
@@ -41,24 +41,24 @@ class Tracing:
         # Nothing that is called here has a bound of its own that holds while a collector hangs.
         closing = threading.Thread(target=self._provider.shutdown, name="close traces", daemon=True)
         closing.start()
-        closing.join(CLOSE_S)
+        closing.join(CLOSE_TIMEOUT_S)
         if closing.is_alive():
-            log.warning("spans that were not delivered within %g s are lost", CLOSE_S)
+            log.warning("spans that were not delivered within %g s are lost", CLOSE_TIMEOUT_S)
 
 
-def opened(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
+def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
     """Begin to trace if there is somewhere for traces to go. Raise Unsupported if what exports them is missing."""
-    if (url := endpoint(settings, environment)) is None:
+    if (url := trace_endpoint(settings, environment)) is None:
         return None
     try:
         from . import span_exporter
     except ModuleNotFoundError as error:
         why = "traces have an endpoint, and what exports them is not installed: pip install 'tableside[traces]'"
         raise Unsupported(why) from error
-    return Tracing(span_exporter.provider(url))
+    return Tracing(span_exporter.create_provider(url))
 
 
-def endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
+def trace_endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
     """Return the URL that takes spans: what the file says, or else the variables of OpenTelemetry."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
@@ -66,4 +66,4 @@ def endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | N
     base = settings.endpoint or (None if whole else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
     if not base:
         return whole or None
-    return base if base.endswith(PATH) else base.rstrip("/") + PATH
+    return base if base.endswith(TRACES_PATH) else base.rstrip("/") + TRACES_PATH

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scripts.bootstrap import ROOT
 from tableside.auth import PATTERNS_MAX, TOKENS_MAX, AuthSettings, IssuerSettings, RuleSettings, TokenSettings
 from tableside.auth.authenticator import Auth
-from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, permitted
+from tableside.auth.permissions import ANONYMOUS, UNRESTRICTED, Caller, Forbidden, with_refusals
 from tableside.catalog.reloader import beyond_reloading
 from tableside.core.errors import InvalidOperation, TableError
 from tableside.core.operations import Delete, Get, Operation, Put, Update
@@ -77,7 +77,7 @@ def test_any_pattern_of_several_gives_the_right() -> None:
     caller = Caller("c", ["a", "b*"], ["*c"])
     assert [table for table in ("a", "bb", "ab", "c") if caller.may("read", table)] == ["a", "bb"]
     assert [table for table in ("a", "bc", "c") if caller.may("write", table)] == ["bc", "c"]
-    assert [table for table in ("a", "c", "d") if caller.may_some(table)] == ["a", "c"]
+    assert [table for table in ("a", "c", "d") if caller.may_any(table)] == ["a", "c"]
 
 
 def test_a_pattern_that_could_be_tried_in_very_many_ways_is_decided_at_once() -> None:
@@ -85,7 +85,7 @@ def test_a_pattern_that_could_be_tried_in_very_many_ways_is_decided_at_once() ->
 
 
 def test_without_patterns_there_is_no_right_and_without_tokens_every_one() -> None:
-    assert not any(ANONYMOUS.may_some(table) for table in ("a", "", "*"))
+    assert not any(ANONYMOUS.may_any(table) for table in ("a", "", "*"))
     assert not ANONYMOUS.admin
     assert all(UNRESTRICTED.may(right, "a") for right in ("read", "write"))
     assert UNRESTRICTED.admin
@@ -95,7 +95,7 @@ def test_a_refusal_names_caller_table_and_right() -> None:
     with pytest.raises(Forbidden, match=r"'t'.*'etl'.*write"):
         Caller("etl", ["*"]).check("write", "t")
     with pytest.raises(Forbidden, match=r"'t'.*'etl'"):
-        Caller("etl", ["a"]).check_some("t")
+        Caller("etl", ["a"]).check_any("t")
 
 
 # The operations of a batch
@@ -124,7 +124,7 @@ OPERATIONS: list[Operation | TableError] = [
     ids=lambda value: getattr(value, "name", None),
 )
 def test_what_may_not_be_done_is_refused_in_its_place(caller: Caller, refused: list[int]) -> None:
-    found = permitted(caller, "t", OPERATIONS)
+    found = with_refusals(caller, "t", OPERATIONS)
     assert [place for place, one in enumerate(found) if isinstance(one, Forbidden)] == refused
     kept = [place for place in range(len(OPERATIONS)) if place not in refused]
     assert all(found[place] is OPERATIONS[place] for place in kept)
@@ -139,26 +139,26 @@ def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
     auth = Auth(
         auth_settings(tokens=[{"name": "a", "sha256": A, "read": ["*"]}], tokens_file=str(file)), CollectorRegistry()
     )
-    a, b = auth.known(b"a"), auth.known(b"b")
+    a, b = auth.caller_of(b"a"), auth.caller_of(b"b")
     assert a is not None
     assert b is not None
     assert [(one.name, one.may("read", "t"), one.may("write", "t"), one.admin) for one in (a, b)] == [
         ("a", True, False, False),
         ("b", False, True, True),
     ]
-    assert [auth.known(token) for token in (b"", b"c", A.encode(), bytes.fromhex(A))] == [None] * 4
+    assert [auth.caller_of(token) for token in (b"", b"c", A.encode(), bytes.fromhex(A))] == [None] * 4
 
 
 def test_without_auth_anybody_is_known() -> None:
     assert validate(STORES).auth is None
-    assert Auth(None, CollectorRegistry()).known(b"") is UNRESTRICTED
+    assert Auth(None, CollectorRegistry()).caller_of(b"") is UNRESTRICTED
 
 
 def test_callers_are_exchanged_at_run_time() -> None:
     auth = Auth(auth_settings(tokens=[{"name": "a", "sha256": A}]), CollectorRegistry())
     auth.change(auth_settings(tokens=[{"name": "b", "sha256": B}]))
-    assert auth.known(b"a") is None
-    assert auth.known(b"b") is not None
+    assert auth.caller_of(b"a") is None
+    assert auth.caller_of(b"b") is not None
 
 
 def test_the_documented_tokens_have_no_faults(tmp_path: Path) -> None:
@@ -275,9 +275,8 @@ def test_digests_are_in_no_repr() -> None:
     found = settings(tokens=[{"name": "a", "sha256": A}])
     assert found.auth is not None
     auth = Auth(found.auth, CollectorRegistry())
-    shown = (
-        f"{found!r} {found.auth} {found.auth.model_dump()} {found.auth.model_dump_json()} {auth!r} {auth.known(b'a')!r}"
-    )
+    shown = f"{found!r} {found.auth} {found.auth.model_dump()} {found.auth.model_dump_json()} {auth!r}"
+    shown += f" {auth.caller_of(b'a')!r}"
     assert "name='a'" in shown
     assert A not in shown
 

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from tableside.auth import IssuerSettings
-from tableside.auth.claim_rules import Rules, Verified, name_of
+from tableside.auth.claim_rules import ClaimRules, VerifiedToken, caller_name
 
 ID = "https://id.example"
 
 
-def rules(*given: dict[str, Any], **more: Any) -> Rules:
+def rules(*given: dict[str, Any], **more: Any) -> ClaimRules:
     data = {"issuer": ID, "audience": "tableside", "rules": list(given), **more}
-    return Rules(IssuerSettings.model_validate(data))
+    return ClaimRules(IssuerSettings.model_validate(data))
 
 
 def matches(wanted: dict[str, Any], claims: dict[str, Any]) -> bool:
-    found = rules({"claims": wanted, "read": ["t"]}).applied({"sub": "s", **claims}, 0)
+    found = rules({"claims": wanted, "read": ["t"]}).apply({"sub": "s", **claims}, 0)
     assert found is not None
     assert found.read in ((), ("t",))
     return found.read == ("t",)
@@ -79,25 +79,25 @@ def test_all_matching_rules_together_give_the_rights() -> None:
         {"claims": {"team": "x"}, "read": ["b", "c"], "write": ["c"]},
         {"claims": {"team": "y"}, "read": ["d"], "write": ["d"], "admin": True},
     )
-    assert found.applied({"sub": "s"}, 5) == Verified(f"{ID}#s", ("a", "b"), (), False, 5)
-    assert found.applied({"sub": "s", "team": "x"}, 5) == Verified(f"{ID}#s", ("a", "b", "c"), ("c",), False, 5)
-    both = found.applied({"sub": "s", "team": ["x", "y"]}, 5)
-    assert both == Verified(f"{ID}#s", ("a", "b", "c", "d"), ("c", "d"), True, 5)
+    assert found.apply({"sub": "s"}, 5) == VerifiedToken(f"{ID}#s", ("a", "b"), (), False, 5)
+    assert found.apply({"sub": "s", "team": "x"}, 5) == VerifiedToken(f"{ID}#s", ("a", "b", "c"), ("c",), False, 5)
+    both = found.apply({"sub": "s", "team": ["x", "y"]}, 5)
+    assert both == VerifiedToken(f"{ID}#s", ("a", "b", "c", "d"), ("c", "d"), True, 5)
 
 
 def test_a_token_without_a_matching_rule_has_a_caller_without_rights() -> None:
-    assert rules({"claims": {"team": "x"}, "read": ["*"]}).applied({"sub": "s"}, 5) == Verified(
+    assert rules({"claims": {"team": "x"}, "read": ["*"]}).apply({"sub": "s"}, 5) == VerifiedToken(
         f"{ID}#s", (), (), False, 5
     )
 
 
 @pytest.mark.parametrize("claims", [{}, {"sub": ""}, {"sub": 7}, {"sub": ["s"]}, {"sub": None}, {"name": "s"}])
 def test_a_token_that_names_nobody_is_nobodys(claims: dict[str, Any]) -> None:
-    assert rules({"claims": {"sub": "*"}, "read": ["*"]}).applied(claims, 5) is None
+    assert rules({"claims": {"sub": "*"}, "read": ["*"]}).apply(claims, 5) is None
 
 
 def test_another_claim_may_be_the_name() -> None:
-    found = rules({"claims": {"sub": "*"}}, name_claim="/kubernetes.io/pod").applied(
+    found = rules({"claims": {"sub": "*"}}, name_claim="/kubernetes.io/pod").apply(
         {"sub": "s", "kubernetes.io": {"pod": "etl-1"}}, 5
     )
     assert found is not None
@@ -128,7 +128,7 @@ SUBJECTS = [
 
 
 def test_a_name_is_no_other_subjects_no_other_issuers_and_no_configured_tokens() -> None:
-    names = [name_of(issuer, subject) for issuer in (ID, f"{ID}/", "https://b.example") for subject in SUBJECTS]
+    names = [caller_name(issuer, subject) for issuer in (ID, f"{ID}/", "https://b.example") for subject in SUBJECTS]
     assert len(set(names)) == len(names)
     assert not any(CONFIGURED.fullmatch(name) for name in names)
     for name in names:
@@ -137,5 +137,5 @@ def test_a_name_is_no_other_subjects_no_other_issuers_and_no_configured_tokens()
 
 
 def test_a_name_is_readable() -> None:
-    assert name_of(ID, "system:serviceaccount:jobs:etl") == f"{ID}#system:serviceaccount:jobs:etl"
-    assert name_of(ID, "a@b.example|c d") == f"{ID}#a@b.example|c%20d"
+    assert caller_name(ID, "system:serviceaccount:jobs:etl") == f"{ID}#system:serviceaccount:jobs:etl"
+    assert caller_name(ID, "a@b.example|c d") == f"{ID}#a@b.example|c%20d"

@@ -275,7 +275,7 @@ async def guarded_by(issuer: Issuer, *rules: Mapping[str, Any]) -> AsyncIterator
 @pytest.fixture
 def cool(monkeypatch: pytest.MonkeyPatch) -> float:
     """Let fetches follow each other sooner than they do otherwise."""
-    monkeypatch.setattr("tableside.auth.key_source.COOL_S", 0.3)
+    monkeypatch.setattr("tableside.auth.key_source.FETCH_INTERVAL_MIN_S", 0.3)
     return 0.3
 
 

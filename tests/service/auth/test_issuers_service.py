@@ -18,7 +18,7 @@ from support.issuing import Issuer, SigningKey, claims, issuing
 from support.running import Service, running
 from support.waiting import until
 from tableside.auth import AuthSettings
-from tableside.auth.claim_rules import Rules
+from tableside.auth.claim_rules import ClaimRules
 from tableside.settings import validate
 
 pytestmark = pytest.mark.server
@@ -170,7 +170,7 @@ def test_the_documented_issuers_give_what_the_page_says() -> None:
     assert kubernetes is not None
 
     def given(auth: AuthSettings, **claimed: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        found = Rules(auth.issuers[0]).applied({"sub": "s", **claimed}, 0)
+        found = ClaimRules(auth.issuers[0]).apply({"sub": "s", **claimed}, 0)
         assert found is not None
         return found.read, found.write, found.admin
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.issuing import SigningKey
-from tableside.auth.jwks import KEYS_MAX, parsed
+from tableside.auth.jwks import KEYS_MAX, parse_key_set
 
 RSA = SigningKey("rsa", "RSA")
 P256 = SigningKey("p256")
@@ -15,7 +15,7 @@ RSA_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
 def algorithms(*jwks: object) -> list[set[str]]:
     """Return what each key that is left may verify."""
-    found = parsed(json.dumps({"keys": jwks}).encode())
+    found = parse_key_set(json.dumps({"keys": jwks}).encode())
     return [set(key.algorithms) for key in found._keys]
 
 
@@ -95,18 +95,18 @@ def test_the_largest_key_is_bounded() -> None:
 )
 def test_what_is_no_set_of_keys_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        parsed(content)
+        parse_key_set(content)
 
 
 def test_a_set_without_keys_is_one_and_only_so_many_keys_are_looked_at() -> None:
-    assert len(parsed(b'{"keys": []}')) == 0
+    assert len(parse_key_set(b'{"keys": []}')) == 0
     assert len(algorithms(*[P256.jwk()] * (KEYS_MAX + 5))) == KEYS_MAX
 
 
 def test_keys_are_found_by_name_and_by_what_they_verify() -> None:
     other = SigningKey(None, "P-256")
-    keys = parsed(json.dumps({"keys": [RSA.jwk(), P256.jwk(), other.jwk()]}).encode())
-    assert [key.kid for key in keys.named("rsa")] == ["rsa"]
-    assert keys.named("") == keys.named("other") == []
-    assert [key.kid for key in keys.fitting("ES256")] == ["p256", None]
-    assert keys.fitting("HS256") == keys.fitting("none") == []
+    keys = parse_key_set(json.dumps({"keys": [RSA.jwk(), P256.jwk(), other.jwk()]}).encode())
+    assert [key.kid for key in keys.with_kid("rsa")] == ["rsa"]
+    assert keys.with_kid("") == keys.with_kid("other") == []
+    assert [key.kid for key in keys.for_algorithm("ES256")] == ["p256", None]
+    assert keys.for_algorithm("HS256") == keys.for_algorithm("none") == []

@@ -14,7 +14,7 @@ from servers.process import free_port
 from support.certificates import Authority
 from support.issuing import Issuer, SigningKey, issuing
 from tableside.auth import jwks_client
-from tableside.auth.jwks_client import ANSWER_BYTES_MAX, NotFetched, Place, fetched
+from tableside.auth.jwks_client import RESPONSE_BYTES_MAX, FetchFailed, KeysLocation, fetch_keys
 
 DISCOVERY = "/.well-known/openid-configuration"
 
@@ -25,25 +25,25 @@ def issuer() -> Iterator[Issuer]:
         yield started
 
 
-def place(issuer: Issuer, **more: Any) -> Place:
-    return Place(**{"issuer": issuer.url, "jwks_url": issuer.jwks_url, **more})
+def place(issuer: Issuer, **more: Any) -> KeysLocation:
+    return KeysLocation(**{"issuer": issuer.url, "jwks_url": issuer.jwks_url, **more})
 
 
-async def why(where: Place) -> str:
-    with pytest.raises(NotFetched) as refused:
-        await fetched(where)
+async def why(where: KeysLocation) -> str:
+    with pytest.raises(FetchFailed) as refused:
+        await fetch_keys(where)
     return str(refused.value)
 
 
 async def test_keys_are_fetched_from_the_url_that_is_set(issuer: Issuer) -> None:
-    keys = await fetched(place(issuer))
+    keys = await fetch_keys(place(issuer))
     assert [key.kid for key in keys._keys] == ["first"]
     assert [path for path, _ in issuer.asked] == ["/keys"]
     assert "authorization" not in issuer.asked[0][1]
 
 
 async def test_keys_are_found_by_the_issuers_own_document(issuer: Issuer) -> None:
-    assert len(await fetched(place(issuer, jwks_url=None))) == 1
+    assert len(await fetch_keys(place(issuer, jwks_url=None))) == 1
     assert [path for path, _ in issuer.asked] == [DISCOVERY, "/keys"]
 
 
@@ -51,7 +51,7 @@ async def test_an_issuer_with_a_path_has_its_document_below_it(issuer: Issuer) -
     for path in ("/realms/a", "/realms/b/"):
         document = {"issuer": issuer.url + path, "jwks_uri": issuer.jwks_url}
         issuer.answers[path.rstrip("/") + DISCOVERY] = 200, {}, json.dumps(document).encode()
-        assert len(await fetched(Place(issuer.url + path))) == 1
+        assert len(await fetch_keys(KeysLocation(issuer.url + path))) == 1
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ async def test_an_issuer_elsewhere_cannot_point_at_this_machine() -> None:
         document = json.dumps({"issuer": "https://id.example", "jwks_uri": jwks_uri}).encode()
         transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=httpx.ByteStream(document)))
         async with httpx.AsyncClient(transport=transport) as client:
-            return await jwks_client._discovered(client, "https://id.example")
+            return await jwks_client._discover(client, "https://id.example")
 
     assert await discovered("https://keys.example/keys") == "https://keys.example/keys"
     for url in ("http://127.0.0.1:9/keys", "https://localhost/keys", "https://[::1]/keys"):
-        with pytest.raises(NotFetched, match="this machine"):
+        with pytest.raises(FetchFailed, match="this machine"):
             await discovered(url)
 
 
 async def test_a_redirect_is_not_followed(issuer: Issuer) -> None:
     with issuing() as other:
         issuer.answers["/keys"] = 302, {"Location": other.jwks_url}, b""
-        assert await why(place(issuer)) == "the answer has the status 302"
+        assert await why(place(issuer)) == "the response has status 302"
         issuer.answers[DISCOVERY] = 307, {"Location": other.url + DISCOVERY}, b""
-        assert await why(place(issuer, jwks_url=None)) == "the answer has the status 307"
+        assert await why(place(issuer, jwks_url=None)) == "the response has status 307"
         assert other.asked == []
 
 
@@ -110,11 +110,11 @@ SET = b'{"keys": []}'
         ((404, {}, SET), "status 404"),
         ((500, {}, SET), "status 500"),
         ((204, {}, b""), "status 204"),
-        ((200, {}, b"<html>"), "not what it should be"),
-        ((200, {}, b'{"keys": '), "not what it should be"),
-        ((200, {}, b"[" * 100_000), "not what it should be"),
+        ((200, {}, b"<html>"), "not a JSON object with"),
+        ((200, {}, b'{"keys": '), "not a JSON object with"),
+        ((200, {}, b"[" * 100_000), "not a JSON object with"),
         ((200, {"Content-Encoding": "gzip"}, SET), "compressed"),
-        ((200, {}, SET + b" " * ANSWER_BYTES_MAX), "longer than"),
+        ((200, {}, SET + b" " * RESPONSE_BYTES_MAX), "longer than"),
         ((200, {"Content-Length": "20"}, SET), "ProtocolError"),
     ],
 )
@@ -131,27 +131,27 @@ async def test_what_is_no_http_is_told_without_what_stands_there(issuer: Issuer)
 
 
 async def test_a_long_answer_is_taken_as_far_as_it_may_go(issuer: Issuer) -> None:
-    issuer.answers["/keys"] = 200, {}, SET + b" " * (ANSWER_BYTES_MAX - len(SET))
-    assert len(await fetched(place(issuer))) == 0
+    issuer.answers["/keys"] = 200, {}, SET + b" " * (RESPONSE_BYTES_MAX - len(SET))
+    assert len(await fetch_keys(place(issuer))) == 0
 
 
 async def test_nobody_waits_for_a_slow_issuer_forever(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks_client, "FETCH_S", 0.2)
+    monkeypatch.setattr(jwks_client, "FETCH_TIMEOUT_S", 0.2)
     issuer.slow_s = 1.0
     began = time.monotonic()
-    assert "no answer" in await why(place(issuer)) or "Timeout" in await why(place(issuer))
+    assert "no response" in await why(place(issuer)) or "Timeout" in await why(place(issuer))
     assert time.monotonic() - began < 1.0
 
 
 async def test_an_issuer_that_is_not_there_is_told_so(issuer: Issuer) -> None:
-    assert "ConnectError" in await why(Place("x", f"http://127.0.0.1:{free_port()}/keys"))
+    assert "ConnectError" in await why(KeysLocation("x", f"http://127.0.0.1:{free_port()}/keys"))
     issuer.away = True
     assert "ProtocolError" in await why(place(issuer))
 
 
 async def test_keys_are_asked_for_as_the_type_in_which_kubernetes_has_them(issuer: Issuer) -> None:
     # Kubernetes answers 406 where `application/jwk-set+json` is not accepted.
-    await fetched(place(issuer))
+    await fetch_keys(place(issuer))
     [(_, headers)] = issuer.asked
     assert headers["accept"].split(", ") == ["application/jwk-set+json", "application/json"]
 
@@ -160,7 +160,7 @@ async def test_a_token_is_sent_as_the_file_has_it_now(issuer: Issuer, tmp_path: 
     file = tmp_path / "token"
     for token in ("one", "two"):
         file.write_text(f"{token}\n")
-        await fetched(place(issuer, token_file=str(file)))
+        await fetch_keys(place(issuer, token_file=str(file)))
     assert [headers["authorization"] for _, headers in issuer.asked] == ["Bearer one", "Bearer two"]
 
 
@@ -180,8 +180,8 @@ async def test_over_tls_only_an_authority_that_is_trusted_is_believed(tmp_path: 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     with issuing(SigningKey("first"), context=context) as issuer:
-        assert len(await fetched(place(issuer, ca_file=str(authority.certificate)))) == 1
-        assert len(await fetched(place(issuer, ca_file=str(authority.certificate), jwks_url=None))) == 1
+        assert len(await fetch_keys(place(issuer, ca_file=str(authority.certificate)))) == 1
+        assert len(await fetch_keys(place(issuer, ca_file=str(authority.certificate), jwks_url=None))) == 1
         assert "certificate verify failed" in (await why(place(issuer, ca_file=str(other.certificate)))).lower()
         assert "certificate verify failed" in (await why(place(issuer))).lower()
         assert "FileNotFoundError" in await why(place(issuer, ca_file=str(tmp_path / "none.pem")))

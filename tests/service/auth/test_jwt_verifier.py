@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from support.issuing import SigningKey, claims, tampered, unsigned
-from tableside.auth import IssuerSettings, KeysMissing, Refused, Verified
-from tableside.auth.jwks import parsed
-from tableside.auth.jwks_client import Place
-from tableside.auth.jwt_header import KID_LENGTH_MAX, TOKEN_BYTES_MAX, read
-from tableside.auth.jwt_verifier import Verifier, verified
-from tableside.auth.key_source import Source
+from tableside.auth import IssuerSettings, KeysMissing, TokenRejected, VerifiedToken
+from tableside.auth.jwks import parse_key_set
+from tableside.auth.jwks_client import KeysLocation
+from tableside.auth.jwt_header import KID_LENGTH_MAX, TOKEN_BYTES_MAX, parse_header
+from tableside.auth.jwt_verifier import Verifier, verify_token
+from tableside.auth.key_source import KeySource
 from tableside.auth.metrics import IssuerMetrics
 
 ID, OTHER = "https://id.example", "https://other.example"
@@ -30,8 +30,8 @@ LEEWAY_S = 30
 def verifier(issuer: str, keys: Sequence[dict[str, Any]] | None, **more: Any) -> Verifier:
     rule = {"claims": {"sub": "*"}, "read": ["*"]}
     data = {"issuer": issuer, "audience": "tableside", "leeway_s": LEEWAY_S, "rules": [rule], **more}
-    source = Source(Place(issuer), 300, lambda: None, IssuerMetrics(CollectorRegistry()))
-    source.keys = None if keys is None else parsed(json.dumps({"keys": keys}).encode())
+    source = KeySource(KeysLocation(issuer), 300, lambda: None, IssuerMetrics(CollectorRegistry()))
+    source.keys = None if keys is None else parse_key_set(json.dumps({"keys": keys}).encode())
     return Verifier(IssuerSettings.model_validate(data), source)
 
 
@@ -46,12 +46,12 @@ VERIFIERS = {
 }
 
 
-def of(token: str | bytes) -> Verified | None:
-    return verified(token.encode() if isinstance(token, str) else token, VERIFIERS)
+def of(token: str | bytes) -> VerifiedToken | None:
+    return verify_token(token.encode() if isinstance(token, str) else token, VERIFIERS)
 
 
 def reason(token: str | bytes) -> str:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(TokenRejected) as refused:
         of(token)
     assert refused.value.__cause__ is None
     return refused.value.reason
@@ -70,7 +70,7 @@ def good(**more: Any) -> dict[str, Any]:
 def test_a_token_is_taken_that_is_signed_by_a_key_of_its_issuer(key: SigningKey, algorithm: str) -> None:
     made = good()
     found = of(key.signed(made, algorithm))
-    assert found == Verified(f"{ID}#someone", ("*",), (), False, made["exp"] + LEEWAY_S)
+    assert found == VerifiedToken(f"{ID}#someone", ("*",), (), False, made["exp"] + LEEWAY_S)
 
 
 @pytest.mark.parametrize("typ", [None, "JWT", "jwt", "at+jwt", "application/at+jwt"])
@@ -205,8 +205,8 @@ def test_what_is_no_token_at_all_is_refused(token: Any) -> None:
 
 
 def test_a_critical_header_is_refused_before_the_signature_is_looked_at() -> None:
-    with pytest.raises(Refused, match="malformed"):
-        read(P256.signed(good(), crit=["exp"], exp=1).encode())
+    with pytest.raises(TokenRejected, match="malformed"):
+        parse_header(P256.signed(good(), crit=["exp"], exp=1).encode())
 
 
 def test_the_length_is_looked_at_first_and_the_longest_is_taken() -> None:
@@ -223,7 +223,7 @@ def test_what_does_not_look_signed_is_not_looked_at(token: str) -> None:
 
 def test_the_reason_says_nothing_of_the_token() -> None:
     for token, expected in HOSTILE.values():
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(TokenRejected) as refused:
             of(token)
         assert str(refused.value) == expected
 
@@ -240,29 +240,31 @@ def test_without_a_name_of_a_key_there_must_be_just_one_that_fits() -> None:
     alone = {ID: [verifier(ID, [one.jwk(), RSA.jwk()])]}
     both = {ID: [verifier(ID, [one.jwk(), two.jwk()])]}
     token = one.signed(good()).encode()
-    assert verified(token, alone) is not None
-    assert verified(P256.signed(good(), kid=None).encode(), {ID: [verifier(ID, [P256.jwk(), RSA.jwk()])]}) is not None
-    with pytest.raises(Refused, match="key"):
-        verified(token, both)
-    with pytest.raises(Refused, match="key"):
-        verified(RSA.signed(good(), kid=None).encode(), both)
+    assert verify_token(token, alone) is not None
+    assert (
+        verify_token(P256.signed(good(), kid=None).encode(), {ID: [verifier(ID, [P256.jwk(), RSA.jwk()])]}) is not None
+    )
+    with pytest.raises(TokenRejected, match="key"):
+        verify_token(token, both)
+    with pytest.raises(TokenRejected, match="key"):
+        verify_token(RSA.signed(good(), kid=None).encode(), both)
 
 
 def test_keys_of_one_name_are_told_apart_by_their_kind() -> None:
     ours, theirs = SigningKey("same", "RSA"), SigningKey("same")
     both = {ID: [verifier(ID, [ours.jwk(), theirs.jwk()])]}
     for key in (ours, theirs):
-        assert verified(key.signed(good()).encode(), both) is not None
+        assert verify_token(key.signed(good()).encode(), both) is not None
     twice = {ID: [verifier(ID, [theirs.jwk(), P256.jwk(kid="same")])]}
-    with pytest.raises(Refused, match="key"):
-        verified(theirs.signed(good()).encode(), twice)
+    with pytest.raises(TokenRejected, match="key"):
+        verify_token(theirs.signed(good()).encode(), twice)
 
 
 def test_a_keys_own_algorithm_is_kept_to() -> None:
     ours = {ID: [verifier(ID, [RSA.jwk(alg="RS512")])]}
-    assert verified(RSA.signed(good(), "RS512").encode(), ours) is not None
-    with pytest.raises(Refused, match="key"):
-        verified(RSA.signed(good(), "RS256").encode(), ours)
+    assert verify_token(RSA.signed(good(), "RS512").encode(), ours) is not None
+    with pytest.raises(TokenRejected, match="key"):
+        verify_token(RSA.signed(good(), "RS256").encode(), ours)
 
 
 def test_a_time_beyond_all_others_is_one() -> None:
@@ -286,7 +288,7 @@ def taken(token: bytes) -> bool:
     """Return whether a token is taken; whatever it is, there is an answer."""
     try:
         return of(token) is not None
-    except (Refused, KeysMissing):
+    except (TokenRejected, KeysMissing):
         return False
 
 

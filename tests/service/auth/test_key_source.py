@@ -12,17 +12,17 @@ from prometheus_client import CollectorRegistry
 from support.issuing import SigningKey
 from support.virtual_time import in_virtual_time, now
 from tableside.auth import IssuerUnavailable
-from tableside.auth.jwks import Keys, parsed
-from tableside.auth.jwks_client import NotFetched, Place
-from tableside.auth.key_source import COOL_S, RETRY_MAX_S, STALE_S, WAIT_S, WAITING_MAX, Source
+from tableside.auth.jwks import PublicKeySet, parse_key_set
+from tableside.auth.jwks_client import FetchFailed, KeysLocation
+from tableside.auth.key_source import FETCH_INTERVAL_MIN_S, RETRY_MAX_S, STALE_MAX_S, WAIT_MAX_S, WAITERS_MAX, KeySource
 from tableside.auth.metrics import IssuerMetrics
 from tableside.core.errors import Overloaded
 
 REFRESH_S = 300.0
 
 
-def keys(*kids: str) -> Keys:
-    return parsed(json.dumps({"keys": [SigningKey(kid).jwk() for kid in kids]}).encode())
+def keys(*kids: str) -> PublicKeySet:
+    return parse_key_set(json.dumps({"keys": [SigningKey(kid).jwk() for kid in kids]}).encode())
 
 
 FIRST, SECOND = keys("first"), keys("first", "second")
@@ -32,18 +32,18 @@ class Asked:
     """An issuer in this process: what it answers, when it was asked, and a source that asks it."""
 
     def __init__(self) -> None:
-        self.answer: Keys | Exception = FIRST
+        self.answer: PublicKeySet | Exception = FIRST
         self.takes_s = 0.0
         self.at: list[float] = []
         self.changes = 0
         self.registry = CollectorRegistry()
         metrics = IssuerMetrics(self.registry)
-        self.source = Source(Place("https://id.example"), REFRESH_S, self.changed, metrics, self.fetch, now)
+        self.source = KeySource(KeysLocation("https://id.example"), REFRESH_S, self.changed, metrics, self.fetch, now)
 
     def changed(self) -> None:
         self.changes += 1
 
-    async def fetch(self, place: Place) -> Keys:
+    async def fetch(self, place: KeysLocation) -> PublicKeySet:
         self.at.append(now())
         await asyncio.sleep(self.takes_s)
         if isinstance(self.answer, Exception):
@@ -55,7 +55,7 @@ class Asked:
 
     async def waiting(self, count: int) -> list[object]:
         """Return what became of so many who wait at once."""
-        return await asyncio.gather(*(self.source.renewed() for _ in range(count)), return_exceptions=True)
+        return await asyncio.gather(*(self.source.refreshed() for _ in range(count)), return_exceptions=True)
 
 
 @asynccontextmanager
@@ -88,14 +88,14 @@ async def test_only_other_keys_are_a_change() -> None:
     async with running() as asked:
         await asyncio.sleep(1)
         assert asked.changes == 1
-        asked.answer = parsed(FIRST.content)
+        asked.answer = parse_key_set(FIRST.content)
         await asyncio.sleep(REFRESH_S)
         assert (asked.changes, asked.source.keys) == (1, FIRST)
         asked.answer = SECOND
         await asyncio.sleep(REFRESH_S)
         assert (asked.changes, asked.source.keys) == (2, SECOND)
         assert asked.metric("tableside_issuer_keys") == 2
-        asked.answer = parsed(b'{"keys": []}')
+        asked.answer = parse_key_set(b'{"keys": []}')
         await asyncio.sleep(REFRESH_S)
         assert (asked.changes, asked.metric("tableside_issuer_keys")) == (3, 0)
 
@@ -110,7 +110,7 @@ async def test_whoever_needs_a_new_key_waits_for_the_next_fetch_and_no_longer() 
         assert (now() - began, asked.source.keys) == (0.5, SECOND)
         assert len(asked.at) == 2
         await asked.waiting(1)
-        assert gaps(asked.at)[-1] == COOL_S
+        assert gaps(asked.at)[-1] == FETCH_INTERVAL_MIN_S
 
 
 @in_virtual_time
@@ -120,10 +120,10 @@ async def test_a_flood_of_names_that_nobody_has_is_a_fetch_every_few_seconds() -
         asked.takes_s = 0.1
         until = now() + 60
         while now() < until:
-            for told in await asked.waiting(WAITING_MAX + 100):
+            for told in await asked.waiting(WAITERS_MAX + 100):
                 assert told is None or isinstance(told, Overloaded)
-        assert len(asked.at) <= 60 / COOL_S + 2
-        assert min(gaps(asked.at)) >= COOL_S
+        assert len(asked.at) <= 60 / FETCH_INTERVAL_MIN_S + 2
+        assert min(gaps(asked.at)) >= FETCH_INTERVAL_MIN_S
 
 
 @in_virtual_time
@@ -135,15 +135,15 @@ async def test_only_so_many_wait_and_the_others_are_told_at_once() -> None:
 
         async def one() -> None:
             try:
-                await asked.source.renewed()
+                await asked.source.refreshed()
             except Overloaded as overloaded:
                 told.append((now(), overloaded.retry_after_s))
 
         began = now()
-        await asyncio.gather(*(one() for _ in range(WAITING_MAX + 7)))
-        assert told == [(began, COOL_S)] * 7
+        await asyncio.gather(*(one() for _ in range(WAITERS_MAX + 7)))
+        assert told == [(began, FETCH_INTERVAL_MIN_S)] * 7
         assert now() == began + 3
-        assert await asked.waiting(WAITING_MAX) == [None] * WAITING_MAX
+        assert await asked.waiting(WAITERS_MAX) == [None] * WAITERS_MAX
 
 
 @in_virtual_time
@@ -159,25 +159,25 @@ async def test_before_the_first_fetch_has_ended_one_waits() -> None:
 @in_virtual_time
 async def test_an_issuer_that_was_never_reached_is_told_at_once_and_tried_again_soon() -> None:
     async with running() as asked:
-        asked.answer = NotFetched("away")
+        asked.answer = FetchFailed("away")
         await asyncio.sleep(1)
         began = now()
         [told] = await asked.waiting(1)
         assert isinstance(told, IssuerUnavailable)
-        assert (told.code, told.retriable, told.retry_after_s) == ("store_unavailable", True, COOL_S)
+        assert (told.code, told.retriable, told.retry_after_s) == ("store_unavailable", True, FETCH_INTERVAL_MIN_S)
         assert now() == began
         assert asked.source.keys is None
         assert asked.metric("tableside_issuer_keys") == 0
         assert asked.metric("tableside_issuer_fetches_total", outcome="failed") == 1
         asked.answer = FIRST
-        await asyncio.sleep(COOL_S)
+        await asyncio.sleep(FETCH_INTERVAL_MIN_S)
         assert asked.source.keys is FIRST
 
 
 @in_virtual_time
 async def test_without_anybody_who_asks_an_issuer_that_is_away_is_tried_less_and_less() -> None:
     async with running() as asked:
-        asked.answer = NotFetched("away")
+        asked.answer = FetchFailed("away")
         await asyncio.sleep(300)
         assert gaps(asked.at) == [5, 10, 20, 40, RETRY_MAX_S, RETRY_MAX_S, RETRY_MAX_S]
 
@@ -186,8 +186,8 @@ async def test_without_anybody_who_asks_an_issuer_that_is_away_is_tried_less_and
 async def test_keys_stay_good_while_the_issuer_is_away_and_not_forever(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as asked:
         await asyncio.sleep(1)
-        asked.answer = NotFetched("away")
-        await asyncio.sleep(STALE_S - 10)
+        asked.answer = FetchFailed("away")
+        await asyncio.sleep(STALE_MAX_S - 10)
         assert (asked.source.keys, asked.changes) == (FIRST, 1)
         await asyncio.sleep(RETRY_MAX_S + 20)
         assert (asked.source.keys, asked.changes) == (None, 2)
@@ -202,7 +202,7 @@ async def test_keys_stay_good_while_the_issuer_is_away_and_not_forever(caplog: p
 async def test_a_new_key_that_cannot_be_looked_for_is_not_refused_but_unavailable() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
-        asked.answer = NotFetched("away")
+        asked.answer = FetchFailed("away")
         assert [type(told) for told in await asked.waiting(2)] == [IssuerUnavailable] * 2
         assert asked.source.keys is FIRST
 
@@ -215,7 +215,7 @@ async def test_one_waits_only_so_long() -> None:
         began = now()
         [told] = await asked.waiting(1)
         assert isinstance(told, IssuerUnavailable)
-        assert now() - began == WAIT_S
+        assert now() - began == WAIT_MAX_S
 
 
 @in_virtual_time
@@ -223,7 +223,7 @@ async def test_who_hangs_up_makes_room() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.takes_s = 1000
-        tasks = [asyncio.create_task(asked.source.renewed()) for _ in range(WAITING_MAX)]
+        tasks = [asyncio.create_task(asked.source.refreshed()) for _ in range(WAITERS_MAX)]
         await asyncio.sleep(0)
         assert [type(told) for told in await asked.waiting(1)] == [Overloaded]
         for task in tasks:
@@ -238,7 +238,7 @@ async def test_a_fault_in_fetching_is_logged_and_does_not_end_it(caplog: pytest.
         asked.answer = ZeroDivisionError("a fault")
         await asyncio.sleep(1)
         asked.answer = FIRST
-        await asyncio.sleep(COOL_S)
+        await asyncio.sleep(FETCH_INTERVAL_MIN_S)
         assert asked.source.keys is FIRST
         assert "ZeroDivisionError" in caplog.text
 

@@ -1,6 +1,6 @@
 """Tokens that were verified are remembered until they expire, and no more than there is room for."""
 
-from tableside.auth.token_cache import Remembered
+from tableside.auth.token_cache import TokenCache
 
 
 class Clock:
@@ -12,8 +12,8 @@ class Clock:
 
 def test_what_was_found_is_found_until_it_expires() -> None:
     clock = Clock()
-    found: Remembered[str] = Remembered(clock)
-    found.keep(b"a", "one", 105)
+    found: TokenCache[str] = TokenCache(clock)
+    found.put(b"a", "one", 105)
     assert (found.get(b"a"), found.get(b"b")) == ("one", None)
     clock.at = 104.9
     assert found.get(b"a") == "one"
@@ -22,17 +22,17 @@ def test_what_was_found_is_found_until_it_expires() -> None:
 
 
 def test_what_was_not_looked_for_the_longest_goes_first() -> None:
-    found: Remembered[str] = Remembered(Clock(), count_max=2)
-    found.keep(b"a", "one", 200)
-    found.keep(b"b", "two", 200)
+    found: TokenCache[str] = TokenCache(Clock(), count_max=2)
+    found.put(b"a", "one", 200)
+    found.put(b"b", "two", 200)
     assert found.get(b"a") == "one"
-    found.keep(b"c", "three", 200)
+    found.put(b"c", "three", 200)
     assert [found.get(digest) for digest in (b"a", b"b", b"c")] == ["one", None, "three"]
     assert len(found) == 2
 
 
 def test_all_of_it_can_be_forgotten() -> None:
-    found: Remembered[str] = Remembered(Clock())
-    found.keep(b"a", "one", 200)
-    found.forget()
+    found: TokenCache[str] = TokenCache(Clock())
+    found.put(b"a", "one", 200)
+    found.clear()
     assert (found.get(b"a"), len(found)) == (None, 0)

@@ -51,7 +51,7 @@ def test_a_new_token_is_known_by_the_entry_that_comes_with_it() -> None:
     [token, line], [other, _] = (one.stdout.splitlines() for one in made)
     entries = yaml.safe_load(line)
     auth = validate({"stores": {"s": {"kind": "memory"}}, "auth": {"tokens": entries}}).auth
-    caller = Auth(auth, CollectorRegistry()).known(token.encode())
+    caller = Auth(auth, CollectorRegistry()).caller_of(token.encode())
     assert caller is not None
     assert (caller.name, caller.admin) == ("etl", False)
     assert caller.may("read", "any")

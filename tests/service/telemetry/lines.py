@@ -36,7 +36,7 @@ class Lines:
 
 @contextmanager
 def logged(**settings: Any) -> Iterator[Lines]:
-    root, names = logging.getLogger(), ("", *logs.SPOKEN)
+    root, names = logging.getLogger(), ("", *logs.TRUSTED_LOGGERS)
     before = root.handlers[:], [logging.getLogger(name).level for name in names]
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     lines = Lines()

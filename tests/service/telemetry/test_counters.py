@@ -68,7 +68,7 @@ def test_what_is_counted_is_with_the_library_once_it_is_settled() -> None:
         sizes.observe(size)
     assert calls._value.get() == 0
     for _ in range(2):
-        registry.settle()
+        registry.flush()
         assert calls._value.get() == 6
         assert sizes._sum.get() == 6
         assert [bucket.get() for bucket in sizes._buckets] == [0, 1, 1, 1]

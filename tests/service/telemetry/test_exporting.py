@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 import tableside
 from service.telemetry.lines import logged
-from tableside.telemetry.span_exporter import TOLD_EVERY_S, Delivery
+from tableside.telemetry.span_exporter import WARNING_INTERVAL_S, ReportingExporter
 
 SPAN = ReadableSpan("request")
 
@@ -36,13 +36,13 @@ def test_failures_are_told_of_at_the_beginning_now_and_then_and_at_the_end(
     failure: SpanExportResult | Exception,
 ) -> None:
     exporter, clock = Exporter(), [0.0]
-    delivery = Delivery(exporter, "https://user:marked-password@collector:4318/v1/traces", lambda: clock[0])
+    delivery = ReportingExporter(exporter, "https://user:marked-password@collector:4318/v1/traces", lambda: clock[0])
     with logged() as lines:
         assert delivery.export([SPAN]) is SpanExportResult.SUCCESS
         exporter.outcome = failure
         for _ in range(100):
             assert delivery.export([SPAN, SPAN]) is SpanExportResult.FAILURE
-        clock[0] = TOLD_EVERY_S
+        clock[0] = WARNING_INTERVAL_S
         delivery.export([SPAN])
         exporter.outcome = SpanExportResult.SUCCESS
         for _ in range(3):
@@ -62,7 +62,7 @@ def test_failures_are_told_of_at_the_beginning_now_and_then_and_at_the_end(
 
 def test_closing_it_closes_what_sends() -> None:
     exporter = Exporter()
-    delivery = Delivery(exporter, "http://collector")
+    delivery = ReportingExporter(exporter, "http://collector")
     assert delivery.force_flush()
     delivery.shutdown()
     assert exporter.closed

@@ -93,10 +93,10 @@ async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
     shown.registry.register(slow)
     slow.goes_on.clear()
     slow.times = 0
-    first = asyncio.create_task(shown.written())
+    first = asyncio.create_task(shown.text_in_thread())
     while not slow.times:
         await asyncio.sleep(0)
-    others = [asyncio.create_task(shown.written()) for _ in range(50)]
+    others = [asyncio.create_task(shown.text_in_thread()) for _ in range(50)]
     others[0].cancel()  # One who hangs up takes nothing from the others.
     await asyncio.sleep(0)
     slow.goes_on.set()
@@ -105,7 +105,7 @@ async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
     assert b"times 2.0" in await others[1]
     assert slow.times == 2
     asked_at = time.monotonic()
-    assert b"times 3.0" in await shown.written()
+    assert b"times 3.0" in await shown.text_in_thread()
     assert time.monotonic() - asked_at >= 0.35  # as long again as the last time, and then what it takes
 
 

@@ -323,8 +323,10 @@ def test_spans_go_on_when_the_collector_is_back(tmp_path: Path, redis_url: str) 
 )
 def test_where_spans_go(file: str | None, variables: dict[str, str], expected: str | None) -> None:
     environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
-    assert trace_export.endpoint(TraceSettings(endpoint=file), environment) == expected
-    assert trace_export.endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
+    assert trace_export.trace_endpoint(TraceSettings(endpoint=file), environment) == expected
+    assert (
+        trace_export.trace_endpoint(TraceSettings(endpoint=file), environment | {"OTEL_SDK_DISABLED": "true"}) is None
+    )
 
 
 def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,5 +334,5 @@ def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.delattr("tableside.telemetry.span_exporter", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(Unsupported, match=r"pip install 'tableside\[traces\]'"):
-        trace_export.opened(TraceSettings(endpoint="http://a"), {})
-    assert trace_export.opened(TraceSettings(), {}) is None
+        trace_export.open_tracing(TraceSettings(endpoint="http://a"), {})
+    assert trace_export.open_tracing(TraceSettings(), {}) is None

@@ -26,7 +26,7 @@ from tableside.policies.bulkhead import Bulkhead
 from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
 from tableside.settings import TableSettings
-from tableside.telemetry.spans import Traces, current_link, waiting
+from tableside.telemetry.spans import Traces, current_link, wait_span
 
 
 class Watch:
@@ -251,12 +251,12 @@ def test_nothing_is_made_outside_of_a_sampled_trace() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     for current in (None, unsampled.tracer.start_span("request")):
         context = contexts.attach(Context())
-        with use_span(current) if current else waiting(None, "nothing"):
+        with use_span(current) if current else wait_span(None, "nothing"):
             before = get_current_span()
-            with watch.traces.span("store call") as span, waiting(watch.traces, "wait"):
+            with watch.traces.span("store call") as span, wait_span(watch.traces, "wait"):
                 assert get_current_span() is before
             assert not span.is_recording()
-            assert watch.traces.begun("wait") is None
+            assert watch.traces.start_span("wait") is None
             assert current_link(watch.traces) is None
         contexts.detach(context)
     assert watch.names == []
@@ -279,6 +279,6 @@ def test_a_wait_may_name_what_it_waits_for() -> None:
     watch = Watch()
     with watch.tracer.start_as_current_span("one", Context()):
         link = current_link(watch.traces)
-    with watch.tracer.start_as_current_span("two", Context()), waiting(watch.traces, "cache wait", [link, None]):
+    with watch.tracer.start_as_current_span("two", Context()), wait_span(watch.traces, "cache wait", [link, None]):
         pass
     assert linked(watch.one("cache wait")) == [identity(watch.one("one"))]

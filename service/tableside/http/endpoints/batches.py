@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ...auth import permitted
+from ...auth import with_refusals
 from ...catalog import Table
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, Outcome, Record, TableSpec
 from ..request_context import caller_of
@@ -31,7 +31,7 @@ async def apply_batch(request: TableRequest) -> Response:
     wait_s, max_age_s = headers.preferences(request).wait_s, headers.max_age_s(request)
     body = await request.read_body()
     batch = _decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query)
-    given = permitted(caller_of(request.scope), name, batch.operations)
+    given = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = limited_to(max_age_s, valid(given))
     request.context.operations = len(batch.operations)
     outcomes: Sequence[Outcome] = await (await _table_for(request, operations)).batch(operations, wait_s)

@@ -86,7 +86,7 @@ PermissionCheck: TypeAlias = Callable[[TableRequest, Caller], None]
 
 def check_any(request: TableRequest, caller: Caller) -> None:
     """Raise Forbidden if the caller has no permission on the table."""
-    caller.check_some(request.table_name)
+    caller.check_any(request.table_name)
 
 
 def check_read(request: TableRequest, caller: Caller) -> None:

@@ -31,7 +31,7 @@ async def list_tables(request: ServiceRequest) -> Response:
     """Describe every table on which the caller has a permission."""
     headers.query(request, ())
     headers.check_accepts(request, JSON)
-    limits, may_some = request.limits, caller_of(request.scope).may_some
+    limits, may_some = request.limits, caller_of(request.scope).may_any
     entries = [entry for entry in request.catalog.entries() if may_some(entry.spec.name)]
     return json_response({"tables": [describe(entry, limits) for entry in entries]})
 
@@ -64,4 +64,4 @@ async def readyz(request: ServiceRequest) -> Response:
 
 async def metrics(request: ServiceRequest) -> Response:
     """Respond with the metrics in Prometheus' text format."""
-    return Response(await request.app.state.exposition.written(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(await request.app.state.exposition.text_in_thread(), headers={"Content-Type": CONTENT_TYPE_LATEST})

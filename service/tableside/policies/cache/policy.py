@@ -16,7 +16,7 @@ from typing import Literal
 
 from ...core import Clock, DeadlineExceeded, Get, Key, Operation, Outcome, Record, Store, TableError, Written, now_ms
 from ...core.store import Policy
-from ...telemetry import Traces, current_link, waiting
+from ...telemetry import Traces, current_link, wait_span
 from .entries import Entries
 from .loads import Load, Loads, young_enough
 from .metrics import CacheMetrics, TableCacheMetrics
@@ -111,7 +111,7 @@ class Cache(Policy):
                 for position, answer in zip(own, await self._call(asked, until), strict=True):
                     outcomes[position] = answer
             for load in loads:
-                with waiting(None if load.ended else self._traces, "cache wait", [load.link]):
+                with wait_span(None if load.ended else self._traces, "cache wait", [load.link]):
                     await load.wait(until)
         finally:
             for load in loads:

@@ -102,7 +102,7 @@ class SharedCalls:
         loop = asyncio.get_running_loop()
         waiter = Waiter(len(operations), until, loop.create_future())
         if self._traces is not None:
-            waiter.span = self._traces.begun("coalesce wait")
+            waiter.span = self._traces.start_span("coalesce wait")
         dispatch_at = self._dispatch_at(loop.time(), until) if self._linger_s else NEXT_ITERATION
         for position, operation in enumerate(operations):
             self._add(operation, dispatch_at, waiter, position)
@@ -224,7 +224,7 @@ class SharedCalls:
         operations = [slot.operation for slot in slots]
         if self._traces is None:
             return await call_store(self._store, operations, call.until)
-        with self._traces.shared("shared call", spans(slots)):
+        with self._traces.shared_span("shared call", spans(slots)):
             return await call_store(self._store, operations, call.until)
 
     def _observe(self, call: SharedCall, operations: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ...core import Operation, Outcome, Store, Throttled, gather_bounded
-from ...telemetry import Traces, waiting
+from ...telemetry import Traces, wait_span
 from .credits import Cost, Credits
 from .metrics import LimitCounters
 
@@ -94,7 +94,7 @@ class Gate:
         started = asyncio.get_running_loop().time()
         if started + credit.wait_s(costs[0]) > until + RETRY_AFTER_MIN_S:
             return 0
-        with waiting(self._traces, "rate limit wait"):
+        with wait_span(self._traces, "rate limit wait"):
             taken = await credit.take(costs, until)
         self._counts.waited(asyncio.get_running_loop().time() - started)
         return taken

@@ -11,7 +11,7 @@ from ...core import DeadlineExceeded, Get, Operation, Outcome, Store, StoreUnava
 from ...core.directions import DIRECTIONS, Direction, all_succeeded, apply_by_direction, count_reads, direction
 from ...core.errors import Overloaded
 from ...core.store import Policy
-from ...telemetry import Traces, waiting
+from ...telemetry import Traces, wait_span
 from .backoff import RetrySchedule
 from .budget import RetryBudget
 from .metrics import Reason, RetryCounters, RetryMetrics
@@ -154,7 +154,7 @@ class Retry(Policy):
         return {at: _hint_s(outcomes[at]) + pauses[direction(operations[at])] for at in positions}
 
     async def _pause(self, seconds: float) -> None:
-        with waiting(self._traces if seconds > 0 else None, "retry pause"):
+        with wait_span(self._traces if seconds > 0 else None, "retry pause"):
             await self._sleep(seconds)
 
     def _give_up(self, operations: Sequence[Operation], before: list[int], after: list[int], reason: Reason) -> None:
