@@ -1,9 +1,10 @@
 """The page of the chart's values: what the chart's own README says, with links as they are among the pages."""
 
 import re
-from pathlib import Path
 
-CHART = Path(__file__).resolve().parent.parent / "helm" / "README.md"
+from ..bootstrap import ROOT
+
+CHART = ROOT / "helm" / "README.md"
 
 NOTE = "This page is `helm/README.md`: `scripts/run python -m scripts.reference` renews it.\n"
 

@@ -1,11 +1,9 @@
 """Which pages are generated, by what, and whether they are up to date."""
 
 from collections.abc import Callable
-from pathlib import Path
 
+from ..bootstrap import ROOT
 from . import chart, command_line, rest, settings
-
-ROOT = Path(__file__).resolve().parent.parent
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/rest.md": rest.page,
