@@ -30,5 +30,5 @@ def test_one_column_is_its_own_key_and_integers_are_64_bits() -> None:
     assert found.keys.type == pa.int64()
     assert found.keys.to_pylist() == [3, 1]
     assert found.positions.to_pylist() == [0, 1, None, 0]
-    assert not found.each_once
-    assert distinct_keys([pa.array(["a", "b"])], ["k"]).each_once
+    assert not found.is_identity
+    assert distinct_keys([pa.array(["a", "b"])], ["k"]).is_identity

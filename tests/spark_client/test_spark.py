@@ -79,7 +79,10 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "b": 2}), "operators"),
         (lambda: table.update(frame, "k", {"$set": {"a": 1}, "$inc": {"a.b": 2}}), "two operators meet"),
         (lambda: table.update(frame, "k", {"$set": {"a": float("nan")}}), "JSON cannot hold nan"),
-        (lambda: table.put(spark.readStream.format("rate").load(), "value", on_error="collect"), "nobody to collect"),
+        (
+            lambda: table.put(spark.readStream.format("rate").load(), "value", on_error="collect"),
+            "cannot collect failures",
+        ),
         (lambda: table.put(frame, "k", delete_when=col("n") > 1), "delete_when needs order_by"),
         (lambda: table.put(frame, "k", order_by=F.desc("n")), "order_by takes columns, ascending"),
         (lambda: table.put(frame, "k", order_by=["k", col("n").asc_nulls_last()]), "order_by takes columns, ascending"),

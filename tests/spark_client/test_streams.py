@@ -315,7 +315,7 @@ def test_a_write_that_can_have_no_sound_token_is_refused(
 
     in_each_batch(spark, events, tmp_path / "1", in_a_thread)
     assert len(errors) == FILES
-    assert "a thread begun in foreachBatch does not know the query" in errors[0]
+    assert "a thread started in foreachBatch does not have the query's id" in errors[0]
     with pytest.raises(TableError):
         stored(service, table.name)
     in_each_batch(spark, events, tmp_path / "2", lambda frame, at: in_a_thread(frame, at, token=("mine", at)))
@@ -386,7 +386,7 @@ def test_a_write_in_a_thread_left_over_from_an_earlier_micro_batch_is_refused(
         refusal = refused_inside(spark, events, tmp_path / "1", write)
     finally:
         frames.put(None)
-    assert "a thread begun in micro-batch 0 writes in micro-batch 1" in refusal
+    assert "a thread started in micro-batch 0 writes in micro-batch 1" in refusal
 
 
 def test_the_query_of_a_checkpoint_is_found_whatever_its_path_is_like(spark: SparkSession, tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_what_no_stream_can_do_is_refused_before_it_starts(
         (lambda: counting.start("c", output_mode="complete"), "write them inside foreachBatch"),
         (lambda: counting.start("c", continuous="1 second"), "no trigger of the kind continuous"),
         (lambda: table.update(stream, "k", counted(), token="t"), "has the token of its query"),
-        (lambda: table.put(stream, "k", on_error="collect"), "nobody to collect"),
+        (lambda: table.put(stream, "k", on_error="collect"), "cannot collect failures"),
         (lambda: table.put(stream, "k", delete_when="n", order_by="n"), "delete_when is bigint"),
         (
             lambda: table.put(stream.withColumnRenamed("k", "Code"), "Code", on_error=table),

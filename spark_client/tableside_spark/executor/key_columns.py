@@ -1,4 +1,4 @@
-"""Key columns on the executor, in Arrow: one column for the wire, each key once. Knows no Spark."""
+"""Key columns in Arrow: one key column per request, and each distinct key once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True, slots=True)
 class DistinctKeys:
-    """The distinct keys of a chunk, and for each row the position of its key, or null where it has none."""
+    """The distinct keys of a chunk, and the position of each row's key among them (null for a row without a key)."""
 
     keys: pa.Array
     positions: pa.Array
-    each_once: bool
-    """Every row has a key and no two the same: positions are 0, 1, 2, …"""
+    is_identity: bool
+    """True if every row has a key and all keys differ: positions are then 0, 1, 2, …"""
 
 
 def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> DistinctKeys:
-    """The distinct keys in `columns`: the column itself for one, a struct with `names` for several.
+    """Return the distinct keys: the column itself for a simple key, structs with `names` for a composite key.
 
     A row with a null in any key column has no key.
     """
@@ -30,7 +30,7 @@ def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> Distinct
 
 
 def key_column(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
-    """The key of every row, for the wire."""
+    """Return the key of every row, in the type of the request."""
     parts = [_wire_type(column) for column in columns]
     return parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, names=list(names))
 
@@ -44,7 +44,7 @@ def _wire_type(column: pa.Array) -> pa.Array:
 
 
 def _combined_codes(encoded: Sequence[pa.DictionaryArray]) -> pa.Array:
-    """One number per row for its combination of parts: positional notation with the parts' counts as bases."""
+    """One integer per row for its combination of parts: positional notation with the dictionaries' sizes as bases."""
     codes = encoded[0].indices.cast(pa.int64())
     for part in encoded[1:]:
         codes = pc.add(pc.multiply(codes, max(len(part.dictionary), 1)), part.indices.cast(pa.int64()))

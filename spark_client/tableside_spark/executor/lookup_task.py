@@ -1,4 +1,4 @@
-"""The join, as it runs on an executor: batches in, the same rows with the value's JSON text out."""
+"""The executor side of a join: adds the value's JSON text to each row of an Arrow batch."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ VALUE_COLUMN = "__tableside_value"
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """One join: which table, which columns hold the key, which rows to keep, how much at once.
+    """Looks up the keys of Arrow batches in a table.
 
-    Where rows name the partition that they are looked up in, it is in `PARTITION`.
+    If the batches have the column `PARTITION`, each key is looked up in that partition. `window` is the maximum
+    number of requests in flight.
     """
 
     connection: Connection
@@ -33,44 +34,44 @@ class LookupTask:
     window: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Look up every row's key. A key that fails for another reason than absence fails the task."""
-        return map_ordered(chunks(batches, self.size), self._joined, self.window)
+        """Look up every row's key. Raises `TableError` for a failure other than an absent record."""
+        return map_ordered(chunks(batches, self.size), self._process_chunk, self.window)
 
-    def _joined(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
+    def _process_chunk(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
         routed = PARTITION in chunk.schema.names
         names = (*self.key_columns, PARTITION) if routed else self.key_columns
         keys = distinct_keys(
             [chunk.column(name) for name in names], (*self.key_names, PARTITION) if routed else self.key_names
         )
-        found = self._found(keys.keys, routed=routed)
-        values = found if keys.each_once else found.take(keys.positions)
+        found = self._fetch(keys.keys, routed=routed)
+        values = found if keys.is_identity else found.take(keys.positions)
         return _joined_rows(chunk.drop_columns(PARTITION) if routed else chunk, values, self.how)
 
-    def _found(self, keys: pa.Array, *, routed: bool) -> pa.Array:
-        """The value's JSON text of each key, null where there is no record."""
+    def _fetch(self, keys: pa.Array, *, routed: bool) -> pa.Array:
+        """Return the value's JSON text for each key, or null if there is no record."""
         if len(keys) == 0:
             return pa.array([], pa.string())
         batch = _routed_gets(keys, self.key_names) if routed else pa.table({"key": keys})
-        answer = shared_client(self.connection).batch(self.table, batch, op="get", fields=self.fields)
-        raise_first_failure(self.table, answer, but="record_not_found")
-        return answer["value"].combine_chunks().cast(pa.string())
+        outcomes = shared_client(self.connection).batch(self.table, batch, op="get", fields=self.fields)
+        raise_first_failure(self.table, outcomes, except_code="record_not_found")
+        return outcomes["value"].combine_chunks().cast(pa.string())
 
 
 def _routed_gets(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
-    """Gets, of structs of a key and its partition."""
+    """Build the gets for structs of a key and its partition."""
     *parts, partitions = keys.flatten()
     return pa.table({"key": key_column(parts, names), "partitions": partition_lists(partitions)})
 
 
-def raise_first_failure(table: str, answer: pa.Table, *, but: str = "") -> None:
-    """Raise the first failure in an answer, other than those of the code `but`."""
-    code = answer["code"]
+def raise_first_failure(table: str, outcomes: pa.Table, *, except_code: str = "") -> None:
+    """Raise the first failure of a batch, ignoring failures with the code `except_code`."""
+    code = outcomes["code"]
     if code.null_count == len(code):
         return
-    failures = answer.filter(pc.fill_null(pc.not_equal(code, but), False))
+    failures = outcomes.filter(pc.fill_null(pc.not_equal(code, except_code), False))
     if len(failures):
         first = failures.slice(0, 1).to_pylist()[0]
-        detail = f"{first['detail']} ({len(failures)} of {len(answer)} operations sent together)"
+        detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"
         raise TableError(table, first["code"], first["status"], detail)
 
 

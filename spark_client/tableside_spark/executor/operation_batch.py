@@ -1,4 +1,4 @@
-"""A chunk of operations as the Arrow batch of a request. Knows the columns of both, and neither HTTP nor Spark."""
+"""Build the Arrow batch of a request from a chunk of operations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,47 +9,50 @@ import pyarrow.compute as pc
 from tableside_spark.executor.key_columns import key_column
 
 ROWS = "__rows"
-"""How many of the caller's rows an operation stands for."""
+"""The number of DataFrame rows that an operation combines."""
 PROBLEM = "__problem"
-"""Why an operation must not be sent, or null."""
+"""The reason why an operation must not be sent, or null."""
 DELETE = "__delete"
-"""Whether a put or an update is a delete, or begins with one."""
+"""True if a put or an update is a delete, or begins with a delete."""
 PARTITION = "__partition"
-"""The one partition of a partitioned table that an operation is for; `NO_PARTITION` is none."""
+"""The partition of a partitioned table for this operation; `NO_PARTITION` if there is none."""
 NO_PARTITION = -1
 RESET = "#reset"
-"""What the writer's name ends with where a delete comes before an update of the same write."""
+"""The suffix of the writer's name for a delete that precedes an update in the same write."""
 
 _PARTITIONS = pa.list_(pa.int32())
 
 
 def internal(name: str) -> str:
-    """The name of one of our own columns beside the caller's."""
+    """Return the name of an internal column. Internal columns begin with `__`."""
     return f"__{name}"
 
 
 class Token(NamedTuple):
-    """Which write of which writer: 1 to 128 characters, 0 to 2^63 - 1."""
+    """Identifies a write: the writer's name (1 to 128 characters) and a sequence number (0 to 2^63 - 1)."""
 
     writer: str
     sequence: int
 
 
 class KeyColumns(NamedTuple):
-    """The key's columns, in the order of the key, and the key's names for them."""
+    """The key columns in the order of the key, and the names of the key's fields."""
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
 
     def values(self, operations: pa.Table) -> pa.Array:
-        """The key of every operation."""
+        """Return the key of every operation."""
         return key_column([operations[name].combine_chunks() for name in self.columns], self.names)
 
 
 def build_batch(
     operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, ttl_s: float | None
 ) -> tuple[pa.Table, str | None]:
-    """The batch, and what all its rows are (`?op=`) where that is one thing."""
+    """Build the batch, and the operation for the parameter `?op=`.
+
+    The latter is None if rows differ; the batch then has the column `op`.
+    """
     count = len(operations)
     columns = {"key": keys.values(operations)}
     columns |= {name: operations[internal(name)] for name in documents}
@@ -65,7 +68,7 @@ def build_batch(
 
 
 def reset_mask(operations: pa.Table, op: str) -> pa.ChunkedArray | None:
-    """Which operations are a delete and an update after it; None where none can be."""
+    """Return a mask of the updates that are preceded by a delete; None if there can be none."""
     if DELETE not in operations.column_names or op != "update":
         return None
     return pc.and_(operations[DELETE], pc.is_valid(operations[internal("update")]))
@@ -76,7 +79,7 @@ def _delete_mask(operations: pa.Table, op: str) -> pa.ChunkedArray:
 
 
 def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Table:
-    """The batch with what each row is, and nothing in a delete that a delete does not take."""
+    """Add the column `op`, and clear the columns that a delete does not accept."""
     for name in ("value", "update", "default", "ttl_s"):
         if name in batch.column_names:
             kept = pc.if_else(deletes, pa.scalar(None, batch.schema.field(name).type), batch[name])
@@ -85,5 +88,5 @@ def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Tabl
 
 
 def partition_lists(indexes: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Lists of one, and of none for nowhere."""
+    """Convert indexes to lists: one element each, and an empty list for `NO_PARTITION`."""
     return pa.array([[] if index == NO_PARTITION else [index] for index in indexes.to_pylist()], _PARTITIONS)

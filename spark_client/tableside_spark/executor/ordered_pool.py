@@ -1,4 +1,4 @@
-"""A bounded number of calls in flight, their results in order. Knows only threads."""
+"""A bounded thread pool whose results are in order."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,11 +11,11 @@ Result = TypeVar("Result")
 
 
 def map_ordered(items: Iterable[Item], call: Callable[[Item], Result], window: int) -> Iterator[Result]:
-    """`call(item)` for every item, at most `window` at a time, results in the items' order.
+    """Yield `call(item)` for every item in order, with at most `window` calls at a time.
 
-    Items are taken only as results are consumed, so no more than `window` of either exist at once. Closing the
-    iterator, or an error, cancels the calls that have not begun. A call has the context, and so the span, that is
-    current where results are taken.
+    Items are consumed only as results are consumed, so that at most `window` items and results exist at once. Closing
+    the iterator, or an error, cancels calls that have not started. A call runs in the context (with its trace span)
+    that is current where the iterator is consumed.
     """
     pool = ThreadPoolExecutor(window, thread_name_prefix="tableside")
     waiting: deque[Future[Result]] = deque()

@@ -1,4 +1,4 @@
-"""Writes, as they run on an executor: batches of operations in, rows that say what became of them out."""
+"""The executor side of a write: sends operations and reports their outcomes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ from tableside_spark.executor.ordered_pool import map_ordered
 CODE = "__code"
 DETAIL = "__detail"
 RETRIABLE = "__retriable"
-"""Whether asking again may help a failed operation."""
+"""True if a retry of the failed operation may succeed."""
 COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried")
-"""The counts of an outcome row, in rows of the caller's frame but for the operations."""
+"""The counts of an outcome row. All but `operations` count rows of the DataFrame."""
 
 _REPLAYED, _RETRIES, _SENT = map(internal, ("is_replayed", "retries", "is_sent"))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """What a write does and where, as the driver and the executors both need it.
+    """The parameters of a write that both the driver and the executors need.
 
-    `documents` are the columns of JSON text that a request has besides the key: `value`, or `update` and `default`.
+    `documents` are the columns of JSON text besides the key: `value`, or `update` and `default`.
     """
 
     connection: Connection
@@ -55,13 +55,14 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """A write as a task runs it: under which token, how many requests at once, and whether a failure ends it.
+    """Sends the operations of a Spark task.
 
-    The incoming batches hold the key columns, `ROWS`, `PROBLEM`, the documents (JSON text), and where there are such
-    `DELETE` and `PARTITION`, one row per operation. The outgoing ones hold `COUNTS`, then the columns `shown` of the
-    incoming, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: a row of counts per chunk, and a row without counts per
-    failure, or, where nothing is `shown`, for all failures that are alike. The names of all but the key columns are
-    `internal`, so that a key column may have any name.
+    Input batches contain the key columns, `ROWS`, `PROBLEM`, the documents (JSON text), and optionally `DELETE` and
+    `PARTITION`, with one row per operation.
+
+    Output batches contain `COUNTS`, the columns `shown` of the input, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: one
+    row of counts per chunk, and one row per failure. If `shown` is empty, equal failures share a row. All names except
+    those of the key columns are `internal`, so that a key column can have any name.
     """
 
     spec: WriteSpec
@@ -71,42 +72,42 @@ class WriteTask:
     window: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Send every operation; with `stop_at_failure`, none after the first failure has been seen."""
-        failing: list[bool] = []
-        return map_ordered(chunks(batches, self.spec.chunk), partial(self._process_chunk, failing), self.window)
+        """Send every operation. With `stop_at_failure`, send none after a failure has occurred."""
+        has_failed: list[bool] = []
+        return map_ordered(chunks(batches, self.spec.chunk), partial(self._process_chunk, has_failed), self.window)
 
-    def _process_chunk(self, failing: list[bool], chunk: pa.RecordBatch) -> pa.RecordBatch:
+    def _process_chunk(self, has_failed: list[bool], chunk: pa.RecordBatch) -> pa.RecordBatch:
         operations = pa.Table.from_batches([chunk])
-        if failing:
+        if has_failed:
             return self._report(_not_sent(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
-        answered = self._with_outcomes(operations)
-        if self.stop_at_failure and answered[CODE].null_count < len(answered):
-            failing.append(True)
-        return self._report(answered.filter(pc.is_valid(answered[CODE])), _counts(answered))
+        outcomes = self._with_outcomes(operations)
+        if self.stop_at_failure and outcomes[CODE].null_count < len(outcomes):
+            has_failed.append(True)
+        return self._report(outcomes.filter(pc.is_valid(outcomes[CODE])), _counts(outcomes))
 
     def _with_outcomes(self, operations: pa.Table) -> pa.Table:
-        """The operations with `CODE`, `DETAIL`, and what else is counted beside each of them."""
-        bad = pc.is_valid(operations[PROBLEM])
-        if not pc.any(bad, min_count=0).as_py():
+        """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""
+        invalid = pc.is_valid(operations[PROBLEM])
+        if not pc.any(invalid, min_count=0).as_py():
             return self._send_after_resets(operations)
-        refused = operations.filter(bad)
-        good = operations.filter(pc.invert(bad))
+        refused = operations.filter(invalid)
+        valid = operations.filter(pc.invert(invalid))
         outcomes = [_not_sent(refused, refused[PROBLEM])]
-        return pa.concat_tables([self._send_after_resets(good), *outcomes]) if len(good) else outcomes[0]
+        return pa.concat_tables([self._send_after_resets(valid), *outcomes]) if len(valid) else outcomes[0]
 
     def _send_after_resets(self, operations: pa.Table) -> pa.Table:
-        """What became of all, those first deleted that begin with a delete: if that fails, their update is not sent."""
-        both = reset_mask(operations, self.spec.op)
-        if both is None or not pc.any(both, min_count=0).as_py():
+        """Send operations, after the deletes that precede updates. If a delete fails, its update is not sent."""
+        resets = reset_mask(operations, self.spec.op)
+        if resets is None or not pc.any(resets, min_count=0).as_py():
             return self._send(operations, self.spec.op, self.spec.documents, self.token)
         token = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
-        deleted = self._send(operations.filter(both).drop_columns(DELETE), "delete", (), token)
+        deleted = self._send(operations.filter(resets).drop_columns(DELETE), "delete", (), token)
         deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(_outcome_names(operations))
-        gone = pc.is_null(deleted[CODE])
+        is_deleted = pc.is_null(deleted[CODE])
         rest = pa.concat_tables(
-            [operations.filter(pc.invert(both)), deleted.filter(gone).select(operations.column_names)]
+            [operations.filter(pc.invert(resets)), deleted.filter(is_deleted).select(operations.column_names)]
         )
-        failed = deleted.filter(pc.invert(gone))
+        failed = deleted.filter(pc.invert(is_deleted))
         sent = [self._send(rest, self.spec.op, self.spec.documents, self.token)] if len(rest) else []
         return pa.concat_tables([*sent, failed])
 
@@ -114,7 +115,7 @@ class WriteTask:
         spec = self.spec
         batch, one_op = build_batch(operations, op, spec.keys, documents, token, spec.ttl_s if op != "delete" else None)
         try:
-            answer = shared_client(spec.connection).batch(
+            response = shared_client(spec.connection).batch(
                 spec.table,
                 batch,
                 op=one_op,
@@ -125,16 +126,16 @@ class WriteTask:
             return _with_outcome(operations, error.code, error.detail, error.retriable, sent=True)
         return _with_outcome(
             operations,
-            answer["code"],
-            answer["detail"],
-            answer["retriable"],
+            response["code"],
+            response["detail"],
+            response["retriable"],
             sent=True,
-            replayed=pc.fill_null(answer["replayed"], False),
-            retries=answer["retries"],
+            replayed=pc.fill_null(response["replayed"], False),
+            retries=response["retries"],
         )
 
     def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
-        """One row of counts, followed by the failures."""
+        """Return one row of counts, followed by the failures."""
         names = [*self.shown, ROWS, CODE, DETAIL, RETRIABLE]
         failures = failures.select(names) if self.shown else _merge_equal_failures(failures)
         zeros = [pa.array([counts.get(name, 0), *([0] * len(failures))], pa.int64()) for name in COUNTS]
@@ -143,9 +144,9 @@ class WriteTask:
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in fields]))
 
 
-def _counts(answered: pa.Table) -> dict[str, int]:
-    rows, ok, sent, replayed = answered[ROWS], pc.is_null(answered[CODE]), answered[_SENT], answered[_REPLAYED]
-    dropped = pc.and_(ok, _is_dropped(answered))
+def _counts(outcomes: pa.Table) -> dict[str, int]:
+    rows, ok, sent, replayed = outcomes[ROWS], pc.is_null(outcomes[CODE]), outcomes[_SENT], outcomes[_REPLAYED]
+    dropped = pc.and_(ok, _is_dropped(outcomes))
     done = pc.and_(ok, pc.invert(dropped))
     return {
         "operations": _total(sent.cast(pa.int64())),
@@ -154,18 +155,18 @@ def _counts(answered: pa.Table) -> dict[str, int]:
         "replayed": _total(rows, pc.and_(done, replayed)),
         "failed": _total(rows, pc.invert(ok)),
         "dropped": _total(rows, dropped),
-        "retried": _total(rows, pc.greater(answered[_RETRIES], 0)),
+        "retried": _total(rows, pc.greater(outcomes[_RETRIES], 0)),
     }
 
 
-def _is_dropped(answered: pa.Table) -> pa.Array | pa.ChunkedArray:
-    if PARTITION not in answered.column_names:
-        return pa.repeat(False, len(answered))
-    return pc.fill_null(pc.equal(answered[PARTITION], NO_PARTITION), False)
+def _is_dropped(outcomes: pa.Table) -> pa.Array | pa.ChunkedArray:
+    if PARTITION not in outcomes.column_names:
+        return pa.repeat(False, len(outcomes))
+    return pc.fill_null(pc.equal(outcomes[PARTITION], NO_PARTITION), False)
 
 
 def _not_sent(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
-    """The operations as failed without having been sent."""
+    """Return the operations as failed without being sent."""
     return _with_outcome(operations, "invalid_operation", "" if details is None else details, False, sent=False)
 
 
@@ -186,7 +187,7 @@ def _with_outcome(
 
 
 def _column(given: Any, kind: pa.DataType, count: int) -> Any:
-    """A column, of one value for all where that is given."""
+    """Return a column; a scalar is repeated."""
     if isinstance(given, pa.Array | pa.ChunkedArray):
         return given.cast(kind)
     return pa.repeat(pa.scalar(given, kind), count)
@@ -197,7 +198,7 @@ def _outcome_names(operations: pa.Table) -> list[str]:
 
 
 def _merge_equal_failures(failures: pa.Table) -> pa.Table:
-    """Failures that are alike as one."""
+    """Combine failures with the same code and detail."""
     grouped = failures.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(ROWS, "sum")])
     return grouped.rename_columns({f"{ROWS}_sum": ROWS})
 

@@ -1,4 +1,4 @@
-"""Facts about a frame and its session, classic or Connect, by the DataFrame API alone."""
+"""Helpers for DataFrames and sessions, classic or Connect, using the DataFrame API only."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ _slots_by_session: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
 
 
 def quoted(name: str) -> Column:
-    """The column of exactly this name, dots and backticks included."""
+    """Return the column with exactly this name, including dots and backticks."""
     escaped = name.replace("`", "``")
     return F.col(f"`{escaped}`")
 
 
 def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
-    """The key columns, present in the frame once each and of a type that a key may have."""
+    """Return the key columns. Raises `ValueError` if one is missing or has a type that is not valid for keys."""
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names:
         raise ValueError("no key column is named")
@@ -35,7 +35,7 @@ def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, 
 
 
 def require_unique_names(names: Sequence[str], frame: DataFrame) -> None:
-    """Refuse columns that could not be told apart by name under the session's rules."""
+    """Raise `ValueError` for names that are equal under the session's case sensitivity."""
     exact = str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     seen: set[str] = set()
     for name in names:
@@ -46,14 +46,16 @@ def require_unique_names(names: Sequence[str], frame: DataFrame) -> None:
 
 
 def type_of(frame: DataFrame, name: str) -> DataType:
-    """The type of a column."""
+    """Return the type of a column."""
     return frame.schema[name].dataType
 
 
 def divide_in_flight(frame: DataFrame, in_flight_max: int) -> tuple[DataFrame, int]:
-    """The frame, in no more partitions than calls are allowed, and the window of each of its tasks.
+    """Divide the requests in flight among the tasks.
 
-    The tasks that can run at once are counted when the frame is prepared; executors that join later add theirs.
+    Returns the DataFrame, coalesced if there are more slots than requests, and the window of each task.
+
+    The number of concurrent tasks is determined when the plan is made. Executors that join later exceed the limit.
     """
     slots = _slot_count(frame)
     window = max(1, in_flight_max // slots)
@@ -61,7 +63,7 @@ def divide_in_flight(frame: DataFrame, in_flight_max: int) -> tuple[DataFrame, i
 
 
 def _slot_count(frame: DataFrame) -> int:
-    """How many tasks the session runs at once."""
+    """The number of tasks that the session runs at once."""
     session = frame.sparkSession
     if not is_remote(frame):
         return max(1, session.sparkContext.defaultParallelism)
@@ -71,7 +73,7 @@ def _slot_count(frame: DataFrame) -> int:
 
 
 def _count_slots_with_job(frame: DataFrame) -> int:
-    """By a small job, where the driver's own figure is out of reach: one range has a partition per slot."""
+    """Count the slots with a small job, for Spark Connect: a range has one partition per slot."""
     partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
     return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1
 
@@ -79,12 +81,12 @@ def _count_slots_with_job(frame: DataFrame) -> int:
 def map_arrow(
     frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """`mapInArrow` for columns of any name: PySpark takes dots and backticks in them for more than a name."""
+    """Call `mapInArrow` with columns of any name. PySpark interprets dots and backticks in names."""
     names = frame.columns
     numbered = frame.toDF(*(f"c{position}" for position in range(len(names))))
     return numbered.mapInArrow(lambda batches: function(batch.rename_columns(names) for batch in batches), schema)
 
 
 def is_remote(frame: DataFrame) -> bool:
-    """Whether the frame belongs to a Spark Connect session."""
+    """Whether the DataFrame belongs to a Spark Connect session."""
     return type(frame).__module__.startswith("pyspark.sql.connect")

@@ -1,4 +1,4 @@
-"""A frame joined with a table: the plan, made on the driver."""
+"""Plan the join of a DataFrame with a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Schema = str | StructType | None
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A join as the caller asked for it."""
+    """The arguments of a join."""
 
     on: str | Sequence[str]
     schema: Schema
@@ -34,37 +34,37 @@ class JoinRequest:
 
 
 def join(
-    connection: Connection, table: str, frame: DataFrame, joining: JoinRequest, in_flight_max: int, size: ChunkSize
+    connection: Connection, table: str, frame: DataFrame, request: JoinRequest, in_flight_max: int, size: ChunkSize
 ) -> DataFrame:
-    """The frame with the value's members beside its columns, or only those of its rows that `how` keeps."""
-    if joining.how not in HOW:
-        raise ValueError(f"how is one of {', '.join(HOW)}, not {joining.how!r}")
-    if joining.on_mismatch not in _MODES:
-        raise ValueError(f"on_mismatch is fail or null, not {joining.on_mismatch!r}")
+    """Return the DataFrame with the members of each row's value; for semi and anti joins, the rows that `how` keeps."""
+    if request.how not in HOW:
+        raise ValueError(f"how is one of {', '.join(HOW)}, not {request.how!r}")
+    if request.on_mismatch not in _MODES:
+        raise ValueError(f"on_mismatch is fail or null, not {request.on_mismatch!r}")
     require_unique_names(frame.columns, frame)
-    columns = check_key_columns(frame, joining.on)
-    known = len(columns) > 1 or joining.partitions is not None
-    facts = fetch_table_schema(connection, table) if known else TableSchema()
-    ordered, names = wire_keys(facts, columns)
-    asked = frame
-    if joining.partitions is not None:
-        asked = TableRouting(table, facts, columns, joining.partitions).with_one_partition(frame)
-    source, window = divide_in_flight(asked, in_flight_max)
-    fields = None if joining.fields is None else tuple(joining.fields)
-    lookup = LookupTask(connection, table, ordered, names, joining.how, fields, size, window)
-    if joining.how in ("left_semi", "left_anti"):
+    columns = check_key_columns(frame, request.on)
+    needs_schema = len(columns) > 1 or request.partitions is not None
+    table_schema = fetch_table_schema(connection, table) if needs_schema else TableSchema()
+    ordered, names = wire_keys(table_schema, columns)
+    routed = frame
+    if request.partitions is not None:
+        routed = TableRouting(table, table_schema, columns, request.partitions).with_one_partition(frame)
+    source, window = divide_in_flight(routed, in_flight_max)
+    fields = None if request.fields is None else tuple(request.fields)
+    lookup = LookupTask(connection, table, ordered, names, request.how, fields, size, window)
+    if request.how in ("left_semi", "left_anti"):
         return map_arrow(source, lookup, frame.schema)
     value = StructField(VALUE_COLUMN, StringType())
     found = map_arrow(source, lookup, StructType([*frame.schema.fields, value]))
-    return _with_members(found, frame.columns, joining)
+    return _with_members(found, frame.columns, request)
 
 
-def _with_members(found: DataFrame, columns: Sequence[str], joining: JoinRequest) -> DataFrame:
+def _with_members(found: DataFrame, columns: Sequence[str], request: JoinRequest) -> DataFrame:
     kept = [quoted(name) for name in columns]
-    if joining.schema is None:
+    if request.schema is None:
         require_unique_names([*columns, "value"], found)
         return found.select(*kept, F.col(VALUE_COLUMN).alias("value"))
-    value = F.from_json(F.col(VALUE_COLUMN), joining.schema, {"mode": _MODES[joining.on_mismatch]})
+    value = F.from_json(F.col(VALUE_COLUMN), request.schema, {"mode": _MODES[request.on_mismatch]})
     parsed = found.withColumn(VALUE_COLUMN, value)
     kind = parsed.schema[VALUE_COLUMN].dataType
     if not isinstance(kind, StructType):

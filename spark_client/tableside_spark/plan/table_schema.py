@@ -1,4 +1,4 @@
-"""What the driver asks the service about a table before it plans: its key fields, and whether it keeps tokens."""
+"""The properties of a table that the plan depends on: key fields, support for tokens, and partitions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tableside_client.errors import TableError
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's key fields (a name of None is an unnamed key), what it can do, and how many partitions it has."""
+    """A table's key fields, its support for tokens, and its number of partitions. An unnamed key has the name None."""
 
     key_names: tuple[str | None, ...] = (None,)
     key_types: tuple[str, ...] = ("string",)
@@ -18,7 +18,10 @@ class TableSchema:
 
 
 def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
-    """The facts; those of a new table where there is none yet, since a first write may make it."""
+    """Fetch the schema of a table.
+
+    For a table that does not exist yet, return the defaults, because the first write may create it.
+    """
     with connection.open() as client:
         try:
             description = client.describe(table)
@@ -35,12 +38,12 @@ def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
     )
 
 
-def wire_keys(facts: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The key columns in the order of the key, and the key's names for them.
+def wire_keys(table_schema: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the key columns in the order of the key, and the names of the key's fields.
 
-    Columns named as the key's fields are matched by name, others by position.
+    Columns are matched by name if their names are those of the key's fields, otherwise by position.
     """
-    names = facts.key_names
+    names = table_schema.key_names
     if len(columns) == 1 or len(names) != len(columns) or None in names:
         return tuple(columns), tuple(columns)
     if set(columns) == set(names):

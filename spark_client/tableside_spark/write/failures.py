@@ -1,4 +1,4 @@
-"""What becomes of failed operations: the write fails, or they go to the caller, to his handler, or to a table."""
+"""Failed operations: as a DataFrame, and as dead letters in a table."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -11,15 +11,15 @@ from tableside_spark.executor.write_task import CODE, DETAIL, RETRIABLE
 from tableside_spark.plan.frames import quoted
 
 OUTCOME_COLUMNS = ("rows", "code", "detail", "retriable")
-"""What stands beside the key and what was sent, in the frame of failed operations."""
+"""The columns after the key and the documents in the DataFrame of failed operations."""
 
 FailureHandler = Callable[[DataFrame, int | None], None]
-"""Takes the failed operations, and the number of the micro-batch in a stream."""
+"""A function of the failed operations and the number of the micro-batch (None for a batch)."""
 
 
 @runtime_checkable
 class DeadLetterTable(Protocol):
-    """The part of a `Table` that stores dead letters."""
+    """The interface of a `Table` that stores dead letters."""
 
     def put(
         self, frame: DataFrame, key: str, /, *, value: str, token: tuple[str, int] | None, at_least_once: bool
@@ -29,15 +29,15 @@ class DeadLetterTable(Protocol):
 
 
 OnError: TypeAlias = Literal["fail", "collect"] | FailureHandler | DeadLetterTable
-"""What happens to failures: the write fails, they are collected, a function takes them, or a table stores them."""
+"""The reaction to failures: fail the write, collect them, call a function, or store them in a table."""
 
 
 def failed_operations(outcomes: DataFrame, keys: Sequence[str], documents: Sequence[str]) -> DataFrame:
-    """The failed operations: the key, what was sent, how many rows it stood for, and why it failed."""
-    routed = [F.col(PARTITION).alias("partition")] if PARTITION in outcomes.columns else []
+    """Return the failed operations: key, documents, number of rows, and the reason of the failure."""
+    partition = [F.col(PARTITION).alias("partition")] if PARTITION in outcomes.columns else []
     return outcomes.where(F.col(CODE).isNotNull()).select(
         *[quoted(key) for key in keys],
-        *routed,
+        *partition,
         *[F.col(internal(name)).alias(name) for name in documents],
         F.col(ROWS).alias("rows"),
         F.col(CODE).alias("code"),
@@ -49,14 +49,14 @@ def failed_operations(outcomes: DataFrame, keys: Sequence[str], documents: Seque
 def put_dead_letters(
     dead_letters: DeadLetterTable, failures: DataFrame, table: str, op: str, keys: Sequence[str], token: Token | None
 ) -> None:
-    """Keep failed operations in a table of dead letters, once, however often the write is repeated.
+    """Store failed operations as dead letters, once, however often the write is repeated.
 
-    The key of one is a digest of all that it says; its value has the names of `failures`, and `table`, `op`, `writer`
-    and `sequence`.
+    The key of a dead letter is a digest of its content. Its value has the columns of `failures`, and `table`, `op`,
+    `writer` and `sequence`.
     """
     columns = [name for name in failures.columns if name not in (*keys, "retriable")]
     writer, sequence = token or (None, None)
-    said: list[Column] = [
+    members: list[Column] = [
         F.lit(table).alias("table"),
         F.lit(op).alias("op"),
         F.to_json(F.struct(*[quoted(key) for key in keys])).alias("key"),
@@ -64,6 +64,6 @@ def put_dead_letters(
         F.lit(writer).cast("string").alias("writer"),
         F.lit(sequence).cast("long").alias("sequence"),
     ]
-    letters = failures.select(F.struct(*said).alias("letter"))
+    letters = failures.select(F.struct(*members).alias("letter"))
     keyed = letters.withColumn("digest", F.sha2(F.to_json("letter", {"ignoreNullFields": "false"}), 256))
     dead_letters.put(keyed.dropDuplicates(["digest"]), "digest", value="letter", token=token, at_least_once=not token)

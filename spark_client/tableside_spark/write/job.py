@@ -1,4 +1,4 @@
-"""Operations sent by the executors, and what became of them counted on the driver."""
+"""Run a write: executors send the operations, and the driver sums up the outcomes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ _DESCRIPTION_PROPERTY = "spark.job.description"
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """A write without its operations and its token: what it does, how much at once, and what happens to failures.
+    """A write without its operations and its token: its parameters, its concurrency, and its reaction to failures.
 
-    `keys` are the key's columns as the caller named them.
+    `keys` are the key columns with the DataFrame's names.
     """
 
     spec: WriteSpec
@@ -34,39 +34,39 @@ class WriteJob:
     totals: WriteTotals
 
 
-def run(write: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None = None) -> WriteSummary:
-    """Send the operations once, and say what became of them; failures that are not taken care of are raised."""
-    began = time.monotonic()
-    with _job_description(operations, write, batch_id):
-        if write.on_error == "fail":
-            return _run_or_fail(write, operations, token, batch_id, began)
-        return _run_with_failures(write, operations, token, batch_id, began)
+def run(job: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None = None) -> WriteSummary:
+    """Send the operations, and return the summary. Raises `TableWriteError` for failures that are not handled."""
+    started_s = time.monotonic()
+    with _job_description(operations, job, batch_id):
+        if job.on_error == "fail":
+            return _run_or_fail(job, operations, token, batch_id, started_s)
+        return _run_with_failures(job, operations, token, batch_id, started_s)
 
 
 def _run_or_fail(
-    write: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None, began: float
+    job: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None, started_s: float
 ) -> WriteSummary:
-    found = _outcomes(write, operations, token, shown=()).collect()
-    summary = _summary(write, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], batch_id, began)
+    found = _outcomes(job, operations, token, shown=()).collect()
+    summary = _summary(job, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], batch_id, started_s)
     if summary.failed:
-        raise _most_frequent_failure(write.spec.table, [row for row in found if row[CODE] is not None], summary)
+        raise _most_frequent_failure(job.spec.table, [row for row in found if row[CODE] is not None], summary)
     return summary
 
 
 def _run_with_failures(
-    write: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None, began: float
+    job: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None, started_s: float
 ) -> WriteSummary:
-    """The outcomes are checkpointed before they are looked at, so that no later look sends anything again."""
+    """Run and handle failures. The outcomes are checkpointed first, so that reading them does not send them again."""
     shown = tuple(operations.columns)
-    outcomes = _outcomes(write, operations, token, shown=shown).localCheckpoint(eager=True)
+    outcomes = _outcomes(job, operations, token, shown=shown).localCheckpoint(eager=True)
     sums = outcomes.agg(*[F.coalesce(F.sum(internal(name)), F.lit(0)).alias(name) for name in COUNTS]).collect()[0]
-    summary = _summary(write, list(sums), batch_id, began)
-    failed = failures.failed_operations(outcomes, write.keys, write.spec.documents)
-    if write.on_error == "collect":
+    summary = _summary(job, list(sums), batch_id, started_s)
+    failed = failures.failed_operations(outcomes, job.keys, job.spec.documents)
+    if job.on_error == "collect":
         return replace(summary, failures=failed)
     if summary.failed:
-        _raise_retriable_failures(write.spec.table, failed, summary)
-        _handle_failures(write, failed, token, batch_id)
+        _raise_retriable_failures(job.spec.table, failed, summary)
+        _handle_failures(job, failed, token, batch_id)
     return summary
 
 
@@ -78,18 +78,18 @@ def _raise_retriable_failures(table: str, failed: DataFrame, summary: WriteSumma
         raise TableWriteError(table, found[0]["code"], found[0]["detail"] or "", int(found[0]["rows"]), summary)
 
 
-def _handle_failures(write: WriteJob, failed: DataFrame, token: Token | None, batch_id: int | None) -> None:
-    if callable(write.on_error):
-        write.on_error(failed.drop("retriable"), batch_id)
-    elif not isinstance(write.on_error, str):
-        failures.put_dead_letters(write.on_error, failed, write.spec.table, write.spec.op, write.keys, token)
+def _handle_failures(job: WriteJob, failed: DataFrame, token: Token | None, batch_id: int | None) -> None:
+    if callable(job.on_error):
+        job.on_error(failed.drop("retriable"), batch_id)
+    elif not isinstance(job.on_error, str):
+        failures.put_dead_letters(job.on_error, failed, job.spec.table, job.spec.op, job.keys, token)
 
 
-def _outcomes(write: WriteJob, operations: DataFrame, token: Token | None, *, shown: tuple[str, ...]) -> DataFrame:
-    source, window = divide_in_flight(operations, write.in_flight_max)
-    wanted = (*write.keys, PARTITION, *map(internal, write.spec.documents))
-    shown = tuple(name for name in shown if name in wanted)
-    task = WriteTask(write.spec, shown, token, stop_at_failure=write.on_error == "fail", window=window)
+def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, shown: tuple[str, ...]) -> DataFrame:
+    source, window = divide_in_flight(operations, job.in_flight_max)
+    allowed = (*job.keys, PARTITION, *map(internal, job.spec.documents))
+    shown = tuple(name for name in shown if name in allowed)
+    task = WriteTask(job.spec, shown, token, stop_at_failure=job.on_error == "fail", window=window)
     schema = StructType(
         [
             *(StructField(internal(name), LongType()) for name in COUNTS),
@@ -103,35 +103,35 @@ def _outcomes(write: WriteJob, operations: DataFrame, token: Token | None, *, sh
     return map_arrow(source, task, schema)
 
 
-def _summary(write: WriteJob, counts: Sequence[int], batch_id: int | None, began: float) -> WriteSummary:
+def _summary(job: WriteJob, counts: Sequence[int], batch_id: int | None, started_s: float) -> WriteSummary:
     numbers: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
-    summary = WriteSummary(**numbers, seconds=time.monotonic() - began, batch_id=batch_id)
-    write.totals.add(summary)
+    summary = WriteSummary(**numbers, seconds=time.monotonic() - started_s, batch_id=batch_id)
+    job.totals.add(summary)
     return summary
 
 
 def _most_frequent_failure(table: str, failed: list[Any], summary: WriteSummary) -> TableWriteError:
-    """The failure that stands for most rows."""
+    """Return the failure of most rows."""
     rows: dict[tuple[str, str], int] = {}
     for row in failed:
-        alike = (row[CODE], row[DETAIL] or "")
-        rows[alike] = rows.get(alike, 0) + row[ROWS]
+        reason = (row[CODE], row[DETAIL] or "")
+        rows[reason] = rows.get(reason, 0) + row[ROWS]
     (code, detail), count = max(rows.items(), key=lambda entry: entry[1])
     return TableWriteError(table, code, detail, count, summary)
 
 
 @contextmanager
-def _job_description(frame: DataFrame, write: WriteJob, batch_id: int | None) -> Iterator[None]:
-    """Have Spark's UI say what the jobs are for, unless the caller has said it."""
+def _job_description(frame: DataFrame, job: WriteJob, batch_id: int | None) -> Iterator[None]:
+    """Set the description of the Spark jobs, unless the caller has set one."""
     if is_remote(frame):
         yield
         return
     context = frame.sparkSession.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION_PROPERTY)
-    if before is None or batch_id is not None:
+    previous = context.getLocalProperty(_DESCRIPTION_PROPERTY)
+    if previous is None or batch_id is not None:
         part = "" if batch_id is None else f", micro-batch {batch_id}"
-        context.setLocalProperty(_DESCRIPTION_PROPERTY, f"tableside: {write.spec.op} {write.spec.table}{part}")
+        context.setLocalProperty(_DESCRIPTION_PROPERTY, f"tableside: {job.spec.op} {job.spec.table}{part}")
     try:
         yield
     finally:
-        context.setLocalProperty(_DESCRIPTION_PROPERTY, before)  # type: ignore[arg-type]  # null removes it
+        context.setLocalProperty(_DESCRIPTION_PROPERTY, previous)  # type: ignore[arg-type]  # null removes it

@@ -1,8 +1,8 @@
-"""Which micro-batch of which streaming query the driver is at, as far as Spark says so.
+"""Find the streaming query and micro-batch of the current thread, as far as Spark provides them.
 
-In classic PySpark, `foreachBatch` runs on a thread that has the query's id and the number of the micro-batch as local
-properties; threads begun there have none, unless they are `pyspark.InheritableThread`s. Through Spark Connect there
-is nothing, but the checkpoint's `metadata` holds the query's id.
+In classic PySpark, `foreachBatch` runs on a thread with the query's id and the number of the micro-batch as local
+properties. Threads started there do not have them, unless they are `pyspark.InheritableThread`s. Spark Connect provides
+neither, but the checkpoint's file `metadata` contains the query's id.
 """
 
 import json
@@ -26,40 +26,38 @@ _QUERIES_MAX = 1_000
 
 
 class UnsoundTokenError(ValueError):
-    """A write of a streaming query that nothing would recognise if the micro-batch ran again."""
+    """A streaming write without a token that would identify it if the micro-batch ran again."""
 
 
 def query_id_of_checkpoint(checkpoint: str, session: SparkSession) -> str:
-    """The id of the query that this checkpoint belongs to, which a restart does not change."""
-    exactly = re.sub(r"([\[\]{}*?\\])", r"\\\1", checkpoint.rstrip("/"))  # Spark reads paths as patterns
-    [row] = session.read.text(f"{exactly}/metadata").collect()
+    """Return the id of a checkpoint's query. It is the same after a restart."""
+    escaped = re.sub(r"([\[\]{}*?\\])", r"\\\1", checkpoint.rstrip("/"))  # Spark interprets paths as glob patterns
+    [row] = session.read.text(f"{escaped}/metadata").collect()
     return str(json.loads(row["value"])["id"])
 
 
 def current_micro_batch(frame: DataFrame) -> tuple[str, Token] | None:
-    """The run and the token of the micro-batch that is being written; None outside of `foreachBatch`.
+    """Return the run's id and the token of the current micro-batch; None outside of `foreachBatch`.
 
-    Raises `UnsoundTokenError` where the frame is one of a streaming query, and nothing says which.
+    Raises `UnsoundTokenError` if the DataFrame belongs to a streaming query that cannot be determined.
     """
     if is_remote(frame):
         if _in_connect_worker():
-            raise UnsoundTokenError(
-                _with_advice("through Spark Connect, foreachBatch does not say which query it is in")
-            )
+            raise UnsoundTokenError(_with_advice("Spark Connect does not provide the query's id in foreachBatch"))
         return None
     context = frame.sparkSession.sparkContext
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is not None and batch is not None:
         return _run_id(frame.sparkSession, str(query)), Token(str(query), int(batch))
     if _is_from_streaming_query(frame):
-        raise UnsoundTokenError(_with_advice("a thread begun in foreachBatch does not know the query"))
+        raise UnsoundTokenError(_with_advice("a thread started in foreachBatch does not have the query's id"))
     return None
 
 
 def _with_advice(why: str) -> str:
     return (
-        f'{why}: give token=("a name that stays", batch_id), write in foreachBatch itself or in a '
-        "pyspark.InheritableThread, or say at_least_once=True"
+        f'{why}: give token=("a stable name", batch_id), write in foreachBatch itself or in a '
+        "pyspark.InheritableThread, or set at_least_once=True"
     )
 
 
@@ -69,19 +67,19 @@ def _in_connect_worker() -> bool:
 
 
 def _is_from_streaming_query(frame: DataFrame) -> bool:
-    """Whether the frame's session is the one that a running query has of its own."""
+    """Whether the DataFrame's session is the private session of a running query."""
     session = frame._jdf.sparkSession()  # noqa: SLF001 - there is no other way to tell
     return any(query.sparkSessionForStream().equals(session) for query in _running_queries(frame.sparkSession))
 
 
 def _run_id(session: SparkSession, query_id: str) -> str:
-    """The run that a query is in; a job group would say it too, but for callers who set their own."""
+    """Return the id of a query's current run. A job group would contain it too, but callers may set their own."""
     runs = [str(query.runId()) for query in _running_queries(session) if str(query.id()) == query_id]
     return runs[0] if runs else query_id
 
 
 def _running_queries(session: SparkSession) -> Iterable[Any]:
-    """The queries that run now, of all sessions; none where a Spark that is not Apache's own does not tell."""
+    """Return the running queries of all sessions; none if a Spark distribution does not provide them."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # classic PySpark alone has it, without types
 
     try:
@@ -94,14 +92,14 @@ def _running_queries(session: SparkSession) -> Iterable[Any]:
 
 @dataclass(slots=True)
 class _RunState:
-    """The micro-batch that a run of a query is at, and the tables that are, or have been, written in it."""
+    """The current micro-batch of a run, and the tables that are being, or have been, written in it."""
 
     batch: int
     tables: set[str] = field(default_factory=set)
 
 
 class WriteLocks:
-    """Sees to it that a micro-batch writes a table once under one token: a second write would be taken for a replay."""
+    """Ensures that a micro-batch writes a table once per token: a second write would be taken for a replay."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _RunState] = {}
@@ -109,7 +107,7 @@ class WriteLocks:
 
     @contextmanager
     def exclusive(self, run: str, token: Token, table: str) -> Iterator[None]:
-        """Write now; a write that fails may be tried again."""
+        """Hold the lock of a table during a write. After a failure, the write may be repeated."""
         self._acquire(run, token, table)
         try:
             yield
@@ -120,23 +118,25 @@ class WriteLocks:
 
     def _acquire(self, run: str, token: Token, table: str) -> None:
         with self._lock:
-            known = self._runs.pop(run, None)
-            if known is not None and token.sequence < known.batch:
-                self._runs[run] = known
+            state = self._runs.pop(run, None)
+            if state is not None and token.sequence < state.batch:
+                self._runs[run] = state
                 raise UnsoundTokenError(
-                    _with_advice(f"a thread begun in micro-batch {token.sequence} writes in micro-batch {known.batch}")
+                    _with_advice(
+                        f"a thread started in micro-batch {token.sequence} writes in micro-batch {state.batch}"
+                    )
                 )
-            at = known if known is not None and known.batch == token.sequence else _RunState(token.sequence)
-            self._runs[run] = at  # the latest is the last
+            current = state if state is not None and state.batch == token.sequence else _RunState(token.sequence)
+            self._runs[run] = current  # the most recently used run is last
             while len(self._runs) > _QUERIES_MAX:
                 del self._runs[next(iter(self._runs))]
-            if table in at.tables:
+            if table in current.tables:
                 raise UnsoundTokenError(
                     f"table {table} is written a second time in micro-batch {token.sequence}: under the same token it "
-                    'would be taken for a replay; give each write its own token=("a name that stays", batch_id)'
+                    'would be taken for a replay; give each write its own token=("a stable name", batch_id)'
                 )
-            at.tables.add(table)
+            current.tables.add(table)
 
 
 WRITE_LOCKS = WriteLocks()
-"""Those of this process."""
+"""The locks of this process."""

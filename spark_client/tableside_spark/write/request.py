@@ -1,4 +1,4 @@
-"""The checked arguments of `Table.put`, `update` and `delete`, and the write that they start."""
+"""The validated arguments of `Table.put`, `update` and `delete`, and the start of the write."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from tableside_spark.write.summary import WriteSummary, WriteTotals
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write as the caller requested it, before its rows are turned into operations."""
+    """A write as requested by the caller, before its rows become operations."""
 
     connection: Connection
     table: str
@@ -40,25 +40,25 @@ class WriteRequest:
     totals: WriteTotals
 
     def __post_init__(self) -> None:
-        """Refuse what no write takes."""
+        """Raise `ValueError` for arguments that are not valid for any write."""
         _require_valid(self.frame, self.token, self.on_error)
-        if own := [key for key in self.keys if key.startswith(internal(""))]:
+        if reserved := [key for key in self.keys if key.startswith(internal(""))]:
             raise ValueError(
-                f"a key column's name does not begin with {internal('')}, as our own do: rename {own[0]!r}"
+                f"the prefix {internal('')} is reserved for internal columns: rename the key column {reserved[0]!r}"
             )
         tokens.require_consistent(self.token, at_least_once=self.at_least_once)
         if self.carries_tokens and not self.table_schema.tokens:
             raise UnsoundTokenError(
-                f"table {self.table} keeps no tokens: a repeated task would write twice; say at_least_once=True"
+                f"table {self.table} keeps no tokens: a repeated task would write twice; set at_least_once=True"
             )
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns, beside the key's, that tell operations apart."""
+        """The column that, in addition to the key, identifies an operation on a partitioned table."""
         return () if self.partitions is None else (PARTITION,)
 
     def rows(self) -> DataFrame:
-        """The frame, with a row for each partition where those are chosen."""
+        """The DataFrame, with one row per partition if partitions are given."""
         if self.partitions is None:
             return self.frame
         return TableRouting(self.table, self.table_schema, self.keys, self.partitions).row_per_partition(self.frame)
@@ -66,27 +66,27 @@ class WriteRequest:
     def result(
         self, prepared: PreparedRows, documents: tuple[str, ...], ttl_s: float | None = None
     ) -> WriteSummary | StreamWrite:
-        """Write a batch frame now; prepare the write of a streaming one."""
-        self._refuse_unclear_failures(documents)
-        write = self._job(documents, ttl_s)
+        """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one."""
+        self._require_distinct_failure_columns(documents)
+        write_job = self._job(documents, ttl_s)
         if self.frame.isStreaming:
-            return StreamWrite(prepared.rows, prepared.grouping, write)
-        turn = self._acquire_token()
-        with turn.hold():
-            return job.run(write, prepared.grouping(prepared.rows), turn.token)
+            return StreamWrite(prepared.rows, prepared.grouping, write_job)
+        lease = self._acquire_token()
+        with lease.hold():
+            return job.run(write_job, prepared.grouping(prepared.rows), lease.token)
 
     @property
     def carries_tokens(self) -> bool:
-        """Whether the operations are to have a token, and so to be one for each key."""
+        """Whether the operations carry a token, which requires one operation per key."""
         if self.op == "put":
             return tokens.puts_carry_tokens(self.frame, self.token, at_least_once=self.at_least_once)
         return not self.at_least_once
 
-    def _refuse_unclear_failures(self, documents: tuple[str, ...]) -> None:
-        """Refuse a key column named as one of those that failures would have beside it."""
+    def _require_distinct_failure_columns(self, documents: tuple[str, ...]) -> None:
+        """Raise `ValueError` if a key column has the name of another column of the failed operations."""
         if self.on_error != "fail":
-            routed = ("partition",) if self.partition_columns else ()
-            require_unique_names([*self.keys, *routed, *documents, *OUTCOME_COLUMNS], self.frame)
+            partition = ("partition",) if self.partition_columns else ()
+            require_unique_names([*self.keys, *partition, *documents, *OUTCOME_COLUMNS], self.frame)
 
     def _acquire_token(self) -> tokens.TokenLease:
         if self.at_least_once:
@@ -100,11 +100,11 @@ class WriteRequest:
 
 
 def _require_valid(frame: DataFrame, token: tokens.TokenArgument, on_error: OnError) -> None:
-    """Refuse columns with one name, an unknown way with failures, and what a stream does not take."""
+    """Raise `ValueError` for duplicate columns, an unknown `on_error`, and arguments that streams do not support."""
     if not (on_error in ("fail", "collect") or callable(on_error) or isinstance(on_error, DeadLetterTable)):
         raise ValueError(f"on_error is fail, collect, a function or a Table, not {on_error!r}")
     if frame.isStreaming and on_error == "collect":
-        raise ValueError("a stream has nobody to collect failures for: on_error is fail, a function or a Table")
+        raise ValueError("a stream cannot collect failures: on_error is fail, a function or a Table")
     if frame.isStreaming and token is not None:
         raise ValueError("a streaming write has the token of its query and micro-batch: token= is for batch frames")
     require_unique_names(frame.columns, frame)

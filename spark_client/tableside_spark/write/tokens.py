@@ -1,4 +1,4 @@
-"""Under which token a frame is written: the caller's, the micro-batch's, or one made for the call."""
+"""The token of a write: given by the caller, from the micro-batch, or generated."""
 
 import uuid
 from collections.abc import Callable
@@ -14,50 +14,52 @@ WRITER_CHARACTERS_MAX = 128 - len(RESET)
 SEQUENCE_MAX = 2**63 - 1
 
 TokenArgument = str | tuple[str, int] | None
-"""A token as callers give it: a writer that writes once, or a writer and a sequence that rises with each write."""
+"""A token argument: a writer's name for a single write, or a writer's name and an increasing sequence number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLease:
-    """The token of one write, and what has to be held while it is written."""
+    """The token of a write, and the lock to hold during the write."""
 
     token: Token | None = None
     hold: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def require_consistent(given: TokenArgument, *, at_least_once: bool) -> None:
-    """Refuse a token where none is wanted."""
+    """Raise `ValueError` for a token together with `at_least_once`."""
     if at_least_once and given is not None:
-        raise ValueError("token= is for writes that count once, at_least_once=True for those that may not")
+        raise ValueError("token= is for writes applied exactly once, at_least_once=True for writes without tokens")
 
 
 def parse_token(given: TokenArgument) -> Token | None:
-    """The token that a caller gave."""
+    """Validate a token argument."""
     if given is None:
         return None
     writer, sequence = (given, 0) if isinstance(given, str) else given
     if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX:
         raise ValueError(f"a token's writer is a string of 1 to {WRITER_CHARACTERS_MAX} characters")
     if writer.endswith(RESET):
-        raise ValueError(f"a token's writer does not end with {RESET}: that is the name of deletes before updates")
+        raise ValueError(
+            f"a token's writer does not end with {RESET}: this suffix is reserved for deletes before updates"
+        )
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= SEQUENCE_MAX:
         raise ValueError(f"a token's sequence is an integer from 0 to {SEQUENCE_MAX}")
     return Token(writer, sequence)
 
 
 def acquire_token(frame: DataFrame, table: str, given: TokenArgument, *, generate: bool) -> TokenLease:
-    """The token of a write of a batch frame: the caller's, else the micro-batch's, else, with `generate`, a new one."""
+    """Return the token of a batch write: the caller's, else the micro-batch's, else, with `generate`, a new one."""
     token = parse_token(given)
     if token is not None:
         return TokenLease(token)
-    if (found := micro_batch.current_micro_batch(frame)) is not None:
-        run, token = found
+    if (micro_batch_token := micro_batch.current_micro_batch(frame)) is not None:
+        run, token = micro_batch_token
         return TokenLease(token, lambda: micro_batch.WRITE_LOCKS.exclusive(run, token, table))
     return TokenLease(Token(f"spark-{uuid.uuid4()}", 0) if generate else None)
 
 
 def puts_carry_tokens(frame: DataFrame, given: TokenArgument, *, at_least_once: bool) -> bool:
-    """Whether the puts of a frame are to have a token, and so to be one for each key."""
+    """Whether the puts of a DataFrame carry a token, which requires one put per key."""
     if at_least_once:
         return False
     return given is not None or frame.isStreaming or micro_batch.current_micro_batch(frame) is not None
