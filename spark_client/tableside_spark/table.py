@@ -178,7 +178,7 @@ class Table:
         from tableside_spark.plan import rows as operations
 
         request = self._request("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
-        writing = operations.WriteOptions(
+        options = operations.WriteOptions(
             request.keys,
             nulls,
             decimals,
@@ -187,7 +187,7 @@ class Table:
             request.partition_columns,
         )
         sent = operations.row_value(frame, request.keys, columns, value)
-        rows = operations.puts(request.rows(), sent, writing, one_per_key=request.carries_tokens)
+        rows = operations.puts(request.rows(), sent, options, one_per_key=request.carries_tokens)
         return request.result(rows, ("value",), ttl_s)
 
     def update(
@@ -251,7 +251,7 @@ class Table:
         from tableside_spark.plan import rows as operations
 
         request = self._request("update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
-        writing = operations.WriteOptions(
+        options = operations.WriteOptions(
             request.keys,
             nulls,
             decimals,
@@ -259,7 +259,7 @@ class Table:
             operations.delete_condition(delete_when, order_by),
             request.partition_columns,
         )
-        rows = operations.updates(request.rows(), update, default, writing, folding=fold)
+        rows = operations.updates(request.rows(), update, default, options, folding=fold)
         return request.result(rows, ("update",) if default is None else ("update", "default"), ttl_s)
 
     def delete(

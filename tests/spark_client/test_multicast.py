@@ -168,7 +168,7 @@ def test_one_partition_and_an_empty_frame(spark: SparkSession) -> None:
         (lambda *_: [4], r"topic flights: partitions are 0 to 3, or -1 alone for all of them; a record is for 4"),
         (lambda *_: [1, -1], r"a record is for 1, -1"),
         (lambda *_: [True], r"topic flights: a partition is an int, not bool"),
-        (lambda *_: 2, r"a partitioner gives a list, BROADCAST, DROP or DEFAULT, not int"),
+        (lambda *_: 2, r"a partitioner returns a list, BROADCAST, DROP or DEFAULT, not int"),
         (lambda topic, *_: {}[topic], r"KeyError: 'flights'"),
         ("array(4)", r"topic flights: partitions are 0 to 3, or -1 alone for all of them; a record is for 4"),
         ("array(1, 4294967296)", r"a record is for 1, 4294967296"),

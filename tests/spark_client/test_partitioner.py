@@ -48,7 +48,7 @@ def travelled(sent: Any) -> Any:
         (["1"], TypeError, "not str"),
         ([0, None], TypeError, "not NoneType"),
         ([DEFAULT], TypeError, "not Routing"),
-        (1, TypeError, "topic flights: a partitioner gives a list, BROADCAST, DROP or DEFAULT, not int"),
+        (1, TypeError, "topic flights: a partitioner returns a list, BROADCAST, DROP or DEFAULT, not int"),
         ("", TypeError, "not str"),
         (b"", TypeError, "not bytes"),
         ({}, TypeError, "not dict"),

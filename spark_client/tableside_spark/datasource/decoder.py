@@ -1,4 +1,4 @@
-"""Pages of a scan as Arrow batches of a declared schema: JSON read by Arrow, without a Python object per row."""
+"""Decode pages of a scan into Arrow batches of a schema, without a Python object per row."""
 
 import io
 from collections.abc import Sequence
@@ -25,17 +25,17 @@ _VALUE_COLUMN = "value"
 
 @dataclass(frozen=True)
 class Decoder:
-    """What a page becomes: columns of the key, and members of the value, in the schema's order."""
+    """Converts a page to the key columns and the members of the value, in the order of the schema."""
 
     target: pa.Schema
     read: pa.Schema
     keys: tuple[str, ...]
     text: bool
-    """The value's JSON text itself is wanted: the schema has `value` as its only other column."""
+    """True if the only column besides the key is `value`, the JSON text."""
 
     @classmethod
     def from_schema(cls, schema: StructType, keys: Sequence[str]) -> Self:
-        """The decoder for a schema; types that Arrow cannot read from JSON are refused."""
+        """Create a decoder. Raises `ValueError` for types that Arrow cannot read from JSON."""
         target = to_arrow_schema(schema, timezone="UTC")
         members = [field for field in schema.fields if field.name not in keys]
         text = [field.name for field in members] == [_VALUE_COLUMN] and pa.types.is_string(
@@ -48,7 +48,7 @@ class Decoder:
         return cls(target, read, tuple(keys), text)
 
     def decode(self, page: pa.Table) -> pa.RecordBatch:
-        """The page as one batch of the schema."""
+        """Decode a page as one batch."""
         columns = dict(zip(self.keys, _key_columns(page["key"].combine_chunks()), strict=True))
         if self.text:
             columns[_VALUE_COLUMN] = page["value"].combine_chunks()
@@ -77,7 +77,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _json_type(kind: pa.DataType) -> Any:
-    """The type Arrow reads from JSON: times as text, decimals as doubles, which are then cast."""
+    """Return the type to read from JSON before the cast: text for times, doubles for decimals."""
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return pa.string()
     if pa.types.is_decimal(kind):
@@ -94,7 +94,7 @@ def _require_readable(name: str, kind: DataType) -> None:
         isinstance(kind, DecimalType) and kind.precision > 15
     ):
         raise ValueError(
-            f"column {name} is {kind.simpleString()}, which this format does not read: "
+            f"column {name} is {kind.simpleString()}, which this data source cannot read: "
             "read without a schema, and use from_json on the column value"
         )
     if isinstance(kind, ArrayType):

@@ -1,7 +1,7 @@
-"""Rows of the data source's writer as puts: Arrow in, keys and JSON text out.
+"""Encode Arrow rows as puts, for the data source's writers.
 
-A data source gets rows where the JVM has let go of them, so their JSON is made here, row by row. `Table.put`
-has the JVM make it, and is faster.
+A data source receives rows as Arrow batches, so their JSON is produced in Python, row by row. `Table.put` produces it
+in the JVM, which is faster.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ from tableside_spark.plan.json_columns import Decimals, require_json_type
 
 @dataclass(frozen=True)
 class Encoder:
-    """Which columns are the key, which the value's members, and which of those are maps."""
+    """The key columns, the members of the value, and the format of decimals."""
 
     keys: tuple[str, ...]
     members: tuple[str, ...]
@@ -29,7 +29,7 @@ class Encoder:
 
     @classmethod
     def from_schema(cls, schema: StructType, keys: Sequence[str], decimals: str) -> Self:
-        """The encoder for a schema; types that JSON cannot hold are refused."""
+        """Create an encoder. Raises `ValueError` for types that JSON cannot represent."""
         missing = [key for key in keys if key not in schema.names]
         if missing:
             raise ValueError(f"the frame has no key column {missing[0]!r}")
@@ -39,7 +39,7 @@ class Encoder:
         return cls(tuple(keys), tuple(field.name for field in members), decimals)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Table:
-        """The rows as puts; a null key, a NaN or an infinity is refused, with its column and count."""
+        """Encode rows as puts. Raises `ValueError` for null keys, NaN and infinities, with the column and the count."""
         for name in self.keys:
             if rows.column(name).null_count:
                 raise ValueError(f"key column {name} is null in {rows.column(name).null_count} rows")
@@ -61,7 +61,7 @@ class Encoder:
                 return value.isoformat()
             case Decimal():
                 return str(value) if self.decimals == "string" else _number(value)
-        raise ValueError(f"JSON cannot hold {type(value).__name__}")
+        raise ValueError(f"JSON cannot represent {type(value).__name__}")
 
 
 def _number(value: Decimal) -> int | float:

@@ -1,4 +1,4 @@
-"""Where the format `tableside` reads and writes, as its options say."""
+"""The options of the data source `tableside`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _STREAM_OPTIONS = {"checkpointlocation", "queryname"}
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Which table of which service, and the names of its key's columns, in order."""
+    """The table of a data source, its connection, its key columns in order, and its schema."""
 
     connection: Connection
     table: str
@@ -35,27 +35,27 @@ class TableOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> TableOptions:
-    """The place the options name; unknown ones, and secrets, are refused."""
-    given = {name.lower(): option for name, option in options.items()}
-    if "token" in given:
+    """Parse the options and fetch the table's schema. Raises `ValueError` for unknown options and for tokens."""
+    values = {name.lower(): option for name, option in options.items()}
+    if "token" in values:
         raise ValueError("a token is no option, since plans and logs show options: use token_file or TABLESIDE_TOKEN")
-    unknown = sorted(set(given) - _TABLE_OPTIONS - _STREAM_OPTIONS)
+    unknown = sorted(set(values) - _TABLE_OPTIONS - _STREAM_OPTIONS)
     if unknown:
         raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_TABLE_OPTIONS))}")
-    table = given.get("table") or given.get("path", "")
+    table = values.get("table") or values.get("path", "")
     if not table:
         raise ValueError("the option table names the table")
-    tls = Tls(given.get("ca_file"), given.get("certificate_file"), given.get("key_file"))
-    connection = Connection(service_url(given.get("url", "")), Credential(path=given.get("token_file")), tls=tls)
+    tls = Tls(values.get("ca_file"), values.get("certificate_file"), values.get("key_file"))
+    connection = Connection(service_url(values.get("url", "")), Credential(path=values.get("token_file")), tls=tls)
     tls.require_https(connection.url)
     facts = fetch_table_schema(connection, table)
-    named = tuple(name.strip() for name in given.get("key", "").split(",") if name.strip())
+    named = tuple(name.strip() for name in values.get("key", "").split(",") if name.strip())
     keys = named or tuple(name or "key" for name in facts.key_names)
     return TableOptions(connection, table, keys, facts)
 
 
 def parse_flag(options: Mapping[str, str], name: str) -> bool:
-    """Whether an option is set to `true`."""
+    """Return whether an option is `true`. The default is false."""
     text = options.get(name, "false").lower()
     if text not in ("true", "false"):
         raise ValueError(f"the option {name} is true or false, not {text!r}")

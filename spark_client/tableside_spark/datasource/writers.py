@@ -1,4 +1,4 @@
-"""What the format `tableside` runs on executors to write: rows as puts."""
+"""The executor side of data source writes: rows become puts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ from tableside_spark.executor.ordered_pool import map_ordered
 from tableside_spark.write.micro_batch import BATCH_ID, QUERY_ID, UnsoundTokenError
 
 CHUNKS_MAX = 2**20
-"""How many chunks of rows a task of a micro-batch sends at most."""
+"""The maximum number of chunks per task of a micro-batch."""
 
 
 @dataclass
 class CommitMessage(WriterCommitMessage):
-    """How many rows a task has written."""
+    """The number of rows written by a task."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class PutSender:
-    """Sends chunks of rows as puts; the first row that fails ends the task."""
+    """Sends chunks of rows as puts. The first failed row ends the task."""
 
     target: TableOptions
     encoder: Any
 
     def send_all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> CommitMessage:
-        """Send a task's rows; each chunk has the token's sequence and its own number added."""
+        """Send the rows of a task. A chunk's sequence is that of `first` plus its number."""
         numbered = enumerate(chunks(rows, ChunkSize()))
         return CommitMessage(sum(map_ordered(numbered, partial(self._put, first), 4)))
 
@@ -56,21 +56,21 @@ class PutSender:
 
 
 class TableWriter(DataSourceArrowWriter):
-    """Puts rows as they come. Repeating a task is harmless: the same rows are put again."""
+    """Writes batches. Repeating a task is harmless: it puts the same rows again."""
 
     def __init__(self, puts: PutSender) -> None:
         self._puts = puts
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send a task's rows; the first that fails ends the task."""
+        """Send the rows of a task. The first failed row ends the task."""
         return self._puts.send_all(iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Puts the rows of micro-batches under the query's token.
+    """Writes micro-batches with the token of the query.
 
-    The sequence is the micro-batch's number times `CHUNKS_MAX`, and the chunk's within its task: of two rows with one
-    key in a task the later one stays, and a task of an earlier micro-batch that is still about changes nothing.
+    The sequence is the number of the micro-batch times `CHUNKS_MAX`, plus the number of the chunk in its task. If a
+    task has several rows with one key, the last one is stored. A late task of an earlier micro-batch changes nothing.
     """
 
     def __init__(self, puts: PutSender, at_least_once: bool) -> None:
@@ -78,7 +78,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._at_least_once = at_least_once
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send a task's rows; the first that fails ends the task."""
+        """Send the rows of a task. The first failed row ends the task."""
         return self._puts.send_all(iterator, None if self._at_least_once else _task_token())
 
 
@@ -87,11 +87,13 @@ def _task_token() -> Token:
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     batch = None if context is None else context.getLocalProperty(BATCH_ID)
     if query is None or batch is None:
-        raise UnsoundTokenError("Spark does not say which query and micro-batch this is: set the option at_least_once")
+        raise UnsoundTokenError(
+            "Spark does not provide the query and micro-batch of this task: set the option at_least_once"
+        )
     return Token(query, int(batch) * CHUNKS_MAX)
 
 
 def _last_put_per_key(puts: pa.Table) -> pa.Table:
-    """The puts, but those that another put of the same chunk and key follows: with one token, the first would stay."""
+    """Keep only the last put of each key in a chunk: with one token, the first one would be stored."""
     last = {repr(key): position for position, key in enumerate(puts["key"].to_pylist())}
     return puts if len(last) == len(puts) else puts.take(sorted(last.values()))

@@ -1,8 +1,7 @@
-"""A partitioner, as it runs on an executor: a batch of keys and values in, their partitions out. Knows no Spark.
+"""The executor side of a partitioner: Arrow columns of keys and values in, a column of partition lists out.
 
-The partitions of a record are a list of integers: none is a drop, a null list (or -1 alone) is a broadcast, a
-null alone is Kafka's choice. A column of such lists may also come from elsewhere; what is said here, the plan
-holds it to.
+A list of partitions is empty for a dropped record, null (or `[-1]`) for a broadcast, and `[null]` for Kafka's choice.
+The plan checks these lists again, because they may also come from a column.
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ PARTITIONS = pa.list_(pa.int32())
 
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
-    """One partitioner at work on one topic, or on one table, whose name then stands for the topic's.
+    """Applies a partitioner to the records of a topic, or of a table, whose name then replaces the topic's.
 
-    `where` is what complaints call it.
+    Error messages begin with `where`.
     """
 
     partitioning: PartitionFunction
@@ -27,24 +26,24 @@ class PartitionTask:
     where: str
 
     def __call__(self, keys: pa.Array, values: pa.Array) -> pa.Array:
-        """The partitions of every record. What the partitioner raises fails the task."""
-        topic, count, ask = self.topic, self.num_partitions, self.partitioning
-        answers = (
-            ask(topic, key, value, count) for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)
+        """Return the partitions of every record. An exception of the partitioner fails the task."""
+        topic, count, call = self.topic, self.num_partitions, self.partitioning
+        results = (
+            call(topic, key, value, count) for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)
         )
-        return pa.array([self._listed(answer) for answer in answers], PARTITIONS)
+        return pa.array([self._listed(result) for result in results], PARTITIONS)
 
-    def _listed(self, answer: Partitions) -> list[int] | list[None] | None:
-        if answer is None or answer is BROADCAST:
+    def _listed(self, result: Partitions) -> list[int] | list[None] | None:
+        if result is None or result is BROADCAST:
             return None
-        if answer is DEFAULT:
+        if result is DEFAULT:
             return [None]
-        if answer is DROP:
+        if result is DROP:
             return []
-        if not isinstance(answer, list | tuple | set | frozenset | range):
-            kind = type(answer).__name__
-            raise TypeError(f"{self.where}: a partitioner gives a list, BROADCAST, DROP or DEFAULT, not {kind}")
-        return [self._checked(partition) for partition in answer]
+        if not isinstance(result, list | tuple | set | frozenset | range):
+            kind = type(result).__name__
+            raise TypeError(f"{self.where}: a partitioner returns a list, BROADCAST, DROP or DEFAULT, not {kind}")
+        return [self._checked(partition) for partition in result]
 
     def _checked(self, partition: object) -> int:
         if isinstance(partition, bool) or not isinstance(partition, int):
@@ -55,5 +54,5 @@ class PartitionTask:
 
 
 def range_error_text(where: str, num_partitions: int) -> str:
-    """The beginning of the complaint about partitions that there are not, which ends with them."""
+    """Return the beginning of the error message for invalid partitions; the caller appends them."""
     return f"{where}: partitions are 0 to {num_partitions - 1}, or -1 alone for all of them; a record is for"

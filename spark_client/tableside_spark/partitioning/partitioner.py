@@ -53,7 +53,7 @@ class StreamPartitioner:
         super().__init_subclass__(**arguments)
         if "partition" in cls.__dict__ and cls.partitions is StreamPartitioner.partitions:
             warnings.warn(
-                f"{cls.__name__} defines partition(): define partitions(), which gives a list",
+                f"{cls.__name__} defines partition(): define partitions(), which returns a list",
                 DeprecationWarning,
                 stacklevel=2,
             )

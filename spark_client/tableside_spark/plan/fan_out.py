@@ -1,11 +1,11 @@
-"""A frame's rows copied to the partitions they are for: the plan, made on the driver."""
+"""Plan the copies of rows for the partitions of a topic or a table."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F  # noqa: N812 - its name broadcast
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullType, ShortType
 
@@ -21,7 +21,7 @@ _INDEX_TYPES = (ByteType, ShortType, IntegerType, LongType, NullType)
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """What has partitions: a topic, or a table whose name then stands for the topic's; `where` is for complaints."""
+    """A topic with its number of partitions, or a table, whose name replaces the topic's. Errors begin with `where`."""
 
     where: str
     topic: str
@@ -30,7 +30,7 @@ class PartitionTarget:
 
 @dataclass(frozen=True, slots=True)
 class MulticastOptions:
-    """A multicast as the caller asked for it."""
+    """The arguments of `multicast`."""
 
     topic: str
     num_partitions: int
@@ -40,15 +40,17 @@ class MulticastOptions:
 
     @property
     def target(self) -> PartitionTarget:
-        """Where the rows go."""
+        """The topic."""
         return PartitionTarget(f"topic {self.topic}", self.topic, self.num_partitions)
 
 
 def multicast_frame(frame: DataFrame, partitions: Any, multicast: MulticastOptions) -> DataFrame:
-    """The frame's columns and `partition`, one row for each copy of a row."""
+    """Return the columns of the DataFrame and `partition`, with one row per copy."""
     require_unique_names([*frame.columns, PARTITION_COLUMN, LISTS_COLUMN], frame)
-    asked = None if isinstance(partitions, Column) else (multicast.key, multicast.value)  # a column is given nothing
-    key, value = (_optional_column(frame, name) for name in asked or (None, None))
+    names = (
+        None if isinstance(partitions, Column) else (multicast.key, multicast.value)
+    )  # a column of lists needs no inputs
+    key, value = (_optional_column(frame, name) for name in names or (None, None))
     checked = with_partition_lists(frame, partitions, key, value, multicast.target)
     kept = [quoted(name) for name in frame.columns]
     return _with_metrics(checked, multicast.observed).select(*kept, F.explode(LISTS_COLUMN).alias(PARTITION_COLUMN))
@@ -57,7 +59,7 @@ def multicast_frame(frame: DataFrame, partitions: Any, multicast: MulticastOptio
 def with_partition_lists(
     frame: DataFrame, partitions: Any, key: Column, value: Column, target: PartitionTarget
 ) -> DataFrame:
-    """The frame with each row's partitions beside it, each once; `[null]` leaves the choice to others."""
+    """Add each row's partitions as a list without duplicates. `[null]` leaves the choice to the caller."""
     lists = partitions if isinstance(partitions, Column) else _partitioner_column(partitions, key, value, target)
     listed = frame.withColumn(LISTS_COLUMN, lists)
     _require_integer_lists(listed)
@@ -65,14 +67,14 @@ def with_partition_lists(
 
 
 def _partitioner_column(partitions: Any, key: Column, value: Column, target: PartitionTarget) -> Column:
-    """The lists, from a partitioner in Python."""
-    placing = PartitionTask(partition_function(partitions), target.topic, target.num_partitions, target.where)
+    """Return the lists of a partitioner in Python."""
+    task = PartitionTask(partition_function(partitions), target.topic, target.num_partitions, target.where)
 
-    def place(keys: pa.Array, values: pa.Array) -> pa.Array:
-        return placing(keys, values)
+    def call_task(keys: pa.Array, values: pa.Array) -> pa.Array:
+        return task(keys, values)
 
-    # A function that is not deterministic is called once for a row, wherever the plan uses what it gave.
-    call = arrow_udf(place, _LIST_TYPE).asNondeterministic()  # type: ignore[call-overload]  # known there: what warns
+    # Spark calls a nondeterministic function distinct per row, even if the plan uses its result several times.
+    call = arrow_udf(call_task, _LIST_TYPE).asNondeterministic()  # type: ignore[call-overload]  # its overloads do not include this
     lists: Column = call(key, value)
     return lists
 
@@ -92,20 +94,20 @@ def _require_integer_lists(listed: DataFrame) -> None:
 
 
 def _normalize_lists(lists: Column, target: PartitionTarget) -> Column:
-    """The list with each partition once, all of them for a broadcast; anything that is no partition fails the row."""
+    """Remove duplicates, and expand broadcasts to all partitions. An invalid partition fails the query."""
     count = target.num_partitions
-    once = F.array_distinct(lists)
-    default = (F.size(once) == 1) & F.get(once, 0).isNull()
-    everywhere = lists.isNull() | ((F.size(once) == 1) & (F.get(once, 0) == -1))
-    wrong = F.exists(once, lambda index: index.isNull() | (index < 0) | (index >= count))
-    complaint = F.concat(
-        F.lit(f"{range_error_text(target.where, count)} "), F.concat_ws(", ", F.transform(once, _index_text))
+    distinct = F.array_distinct(lists)
+    default = (F.size(distinct) == 1) & F.get(distinct, 0).isNull()
+    broadcast = lists.isNull() | ((F.size(distinct) == 1) & (F.get(distinct, 0) == -1))
+    invalid = F.exists(distinct, lambda index: index.isNull() | (index < 0) | (index >= count))
+    message = F.concat(
+        F.lit(f"{range_error_text(target.where, count)} "), F.concat_ws(", ", F.transform(distinct, _index_text))
     )
     return (
-        F.when(everywhere, F.sequence(F.lit(0), F.lit(count - 1)))
+        F.when(broadcast, F.sequence(F.lit(0), F.lit(count - 1)))
         .when(default, F.array(F.lit(None).cast("int")))
-        .when(wrong, F.raise_error(complaint).cast(_LIST_TYPE))
-        .otherwise(once.cast(_LIST_TYPE))
+        .when(invalid, F.raise_error(message).cast(_LIST_TYPE))
+        .otherwise(distinct.cast(_LIST_TYPE))
     )
 
 

@@ -1,6 +1,7 @@
-"""Checked rows as operations: one for each key, its rows folded where that is exact, else a list of what they say.
+"""Group checked rows into operations: one per key, folded if the result is exact, otherwise a list of updates.
 
-Everything here is expressions for the JVM, made from names alone, so that it can be made anew for each micro-batch.
+Everything in this module is a JVM expression made from column names only, so that it can be built again for each
+micro-batch.
 """
 
 from collections.abc import Sequence
@@ -22,50 +23,50 @@ _LAST, _LAST_DELETE, _UPDATES, _ALONE = map(internal, ("last", "last_delete", "u
 
 
 class Grouping(Protocol):
-    """Makes operations of checked rows.
+    """Builds operations from checked rows.
 
-    The rows have the columns that tell operations apart, `PROBLEM`, the documents, and `ORDER` and `DELETE` where
-    there is an order and some rows are deletes. The operations have the first three, `ROWS` and `DELETE` (where it
-    is true and there is an update too, the record is deleted first).
+    The rows have the columns that identify an operation, `PROBLEM`, the documents, and optionally `ORDER` and `DELETE`.
+    The operations have the same columns without `ORDER`, and `ROWS`. If `DELETE` is true and there is an update, the
+    record is deleted before the update.
     """
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """The operations; nothing runs yet."""
+        """Return the operations. This only builds a plan."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EachRow:
-    """Every row is an operation of its own."""
+    """Every row is a separate operation."""
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """The rows, each standing for itself."""
+        """Return the rows, each with a count of 1."""
         return rows.withColumn(ROWS, F.lit(1).cast("long"))
 
 
 @dataclass(frozen=True, slots=True)
 class OnePerKey:
-    """The rows of a key say all the same."""
+    """One operation per key; its rows have equal content."""
 
     keys: tuple[str, ...]
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """One operation for each key."""
+        """Return one operation per key."""
         return _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS))
 
 
 @dataclass(frozen=True, slots=True)
 class LastRowPerKey:
-    """The last row of a key counts: its value, or that it is a delete."""
+    """The last row of a key is used: its value, or a delete."""
 
     keys: tuple[str, ...]
     ordered: bool
     deletes: bool
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """One put or delete for each key."""
+        """Return one put or delete per key."""
         names = [VALUE, *([DELETE] if self.deletes else [])]
-        # Of rows with one place in the order a delete is the last, as it is for updates.
+        # If several rows have the same `order_by` value, a delete is applied last, as it is for updates.
         order = F.struct(ORDER, DELETE) if self.deletes else _order_column(self.ordered)
         last = RowSelection(order).last(F.struct(*names))
         grouped = _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
@@ -74,10 +75,10 @@ class LastRowPerKey:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePerKey:
-    """The updates of a key become one: a document where each of its leaves folds, else a list of documents.
+    """The updates of a key become one update: a folded document, or a list of documents.
 
-    `document` is what folds, or None, where the rows have `UPDATE`, the text of their own. With `deletes`, what comes
-    before the last delete of a key does not count any more.
+    `document` is the document to fold. It is None if the updates are listed; the rows then have the column `UPDATE`
+    with JSON text. With `deletes`, rows before the last delete of a key are ignored.
     """
 
     keys: tuple[str, ...]
@@ -89,17 +90,17 @@ class UpdatePerKey:
     has_default: bool
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """One update for each key, a delete, or both."""
-        taking = RowSelection(_order_column(self.ordered), ~F.col(DELETE) if self.deletes else None)
+        """Return one update, one delete, or both, per key."""
+        selection = RowSelection(_order_column(self.ordered), ~F.col(DELETE) if self.deletes else None)
         kept = _since_last_delete(rows, self.keys) if self.deletes else rows
         if self.document is None:
-            return self._list(kept, taking)
-        return self._fold(kept, taking, self.document)
+            return self._list(kept, selection)
+        return self._fold(kept, selection, self.document)
 
-    def _fold(self, rows: DataFrame, taking: RowSelection, document: Document) -> DataFrame:
-        folded = fold.fold(self.leaves, taking, self.nulls)
+    def _fold(self, rows: DataFrame, selection: RowSelection, document: Document) -> DataFrame:
+        folded = fold.fold(self.leaves, selection, self.nulls)
         aggregates = [aggregate.alias(name) for name, aggregate in folded.aggregates.items()]
-        grouped = _per_key(rows, self.keys).agg(*self._key_aggregates(taking), *aggregates)
+        grouped = _per_key(rows, self.keys).agg(*self._key_aggregates(selection), *aggregates)
         text = json_text(document.struct(folded.values), self.nulls)
         return grouped.select(
             *_columns(self.keys),
@@ -110,17 +111,17 @@ class UpdatePerKey:
             *([DELETE] if self.deletes else []),
         )
 
-    def _list(self, rows: DataFrame, taking: RowSelection) -> DataFrame:
-        text = taking.json_array(F.col(UPDATE)).alias(UPDATE)
-        grouped = _per_key(rows, self.keys).agg(*self._key_aggregates(taking), text)
+    def _list(self, rows: DataFrame, selection: RowSelection) -> DataFrame:
+        text = selection.json_array(F.col(UPDATE)).alias(UPDATE)
+        grouped = _per_key(rows, self.keys).agg(*self._key_aggregates(selection), text)
         kept = grouped.withColumn(UPDATE, self._null_without_updates(F.col(UPDATE)))
         return kept.drop(_UPDATES) if self.deletes else kept
 
-    def _key_aggregates(self, taking: RowSelection) -> list[Column]:
-        """What is known of a key's rows besides the update."""
+    def _key_aggregates(self, selection: RowSelection) -> list[Column]:
+        """The aggregates of a key's rows, apart from the update."""
         count = F.max(ROWS) if self.deletes else F.count(F.lit(1))
-        default = [taking.first(F.col(DEFAULT)).alias(DEFAULT)] if self.has_default else []
-        deletes = [F.bool_or(DELETE).alias(DELETE), taking.count().alias(_UPDATES)] if self.deletes else []
+        default = [selection.first(F.col(DEFAULT)).alias(DEFAULT)] if self.has_default else []
+        deletes = [F.bool_or(DELETE).alias(DELETE), selection.count().alias(_UPDATES)] if self.deletes else []
         return [count.alias(ROWS), *default, *deletes]
 
     def _null_without_updates(self, update: Column) -> Column:
@@ -128,7 +129,7 @@ class UpdatePerKey:
 
 
 def _since_last_delete(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """A key's last delete and what follows it; the delete stands for all the rows before."""
+    """Keep a key's last delete and the rows after it. The count of the delete includes the rows before it."""
     apart, names = _with_group_columns(rows, keys)
     of_key = Window.partitionBy(*_columns(names))
     last = F.max(F.when(F.col(DELETE), F.col(ORDER))).over(of_key)
@@ -143,9 +144,10 @@ def _per_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
 
 
 def _with_group_columns(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    """The rows, and the columns that hold apart what is not one operation.
+    """Return the rows and the columns to group by.
 
-    Rows with a problem do not spoil the others of their key; each that is for no partition is counted by itself.
+    Rows with a problem form their own group, so that they do not affect other rows of the key. Each row without a
+    partition forms its own group, so that it is counted.
     """
     if PARTITION not in keys:
         return rows, [*keys, PROBLEM]

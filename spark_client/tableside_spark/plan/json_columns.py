@@ -1,4 +1,4 @@
-"""Columns as JSON text, made in the JVM: which types JSON can hold, which values, and how they are written."""
+"""JSON text of columns, produced in the JVM: supported types, valid values, and formats."""
 
 import functools
 import operator
@@ -33,7 +33,7 @@ Nulls = Literal["write", "omit"]
 Decimals = Literal["number", "string"]
 
 DECIMAL_DIGITS_MAX = 15
-"""As many decimal digits as every double keeps."""
+"""The number of decimal digits that every double preserves."""
 
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _SCALARS = (
@@ -45,17 +45,17 @@ _OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "dateFormat": "yyyy-MM-dd",
-    "timeZone": "UTC",  # one zone and one width: the texts sort as the instants do
+    "timeZone": "UTC",  # with one time zone and one width, the order of the texts is the order of the times
 }
 
 
 def json_text(struct: Column, nulls: Nulls) -> Column:
-    """The struct as a JSON object: nulls written or left out, at every depth; times in ISO 8601, UTC."""
+    """Return a struct as a JSON object. Nulls are written or omitted at every depth; times are ISO 8601 in UTC."""
     return F.to_json(struct, _OPTIONS | {"ignoreNullFields": str(nulls == "omit").lower()})
 
 
 def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
-    """Refuse, by the name of the column, a type whose values JSON cannot hold without loss."""
+    """Raise `ValueError` for a type whose values JSON cannot represent without loss. The message names the column."""
     match kind:
         case StructType():
             for member in kind.fields:
@@ -70,14 +70,14 @@ def require_json_type(name: str, kind: DataType, decimals: Decimals) -> None:
             if decimals != "string" and kind.precision > DECIMAL_DIGITS_MAX:
                 raise ValueError(
                     f"column {name} is {kind.simpleString()}: a JSON number keeps {DECIMAL_DIGITS_MAX} digits; "
-                    'cast it, or say decimals="string"'
+                    'cast it, or set decimals="string"'
                 )
         case _ if not isinstance(kind, _SCALARS):
-            raise ValueError(f"column {name} is {kind.simpleString()}: JSON cannot hold it; cast it first")
+            raise ValueError(f"column {name} is {kind.simpleString()}: JSON cannot represent it; cast it first")
 
 
 def with_decimals(column: Column, kind: DataType, decimals: Decimals) -> Column:
-    """The column, its decimals turned into strings at every depth where that was asked for."""
+    """Return the column with decimals as strings at every depth, if `decimals` is "string"."""
     texts = _decimals_as_text(kind)
     return column if decimals != "string" or texts == kind else column.cast(texts)
 
@@ -98,7 +98,7 @@ def _decimals_as_text(kind: DataType) -> DataType:
 
 
 def is_not_finite(column: Column, kind: DataType) -> Column | None:
-    """Whether the value holds a NaN or an infinity at any depth; None where its type cannot."""
+    """Return a condition for values with a NaN or an infinity at any depth; None if the type has neither."""
     match kind:
         case FloatType() | DoubleType():
             number = column.cast("double")
@@ -119,7 +119,7 @@ def _any_element(array: Column, kind: DataType) -> Column | None:
 
 
 def _not_null(condition: Column | None) -> Column:
-    """The condition where it holds; what is null is not so."""
+    """Return the condition, with null as false."""
     return F.lit(False) if condition is None else F.coalesce(condition, F.lit(False))
 
 
@@ -129,6 +129,6 @@ def _any_of(conditions: Sequence[Column | None]) -> Column | None:
 
 
 def first_problem(checks: Sequence[tuple[Column | None, str]]) -> Column:
-    """The text of the first check that holds of the row, or null."""
+    """Return the text of the first condition that is true for the row, or null."""
     texts = [F.when(condition, F.lit(text)) for condition, text in checks if condition is not None]
     return F.coalesce(*texts, F.lit(None).cast("string"))

@@ -1,7 +1,7 @@
-"""Rows for partitions of a table: one row for each partition that a row is for, made on the driver's side of the plan.
+"""Route rows to the partitions of a table: one row per partition.
 
-A table's partitions are known before rows are grouped: of several rows with one key, those for one partition become
-one operation there. So the default is chosen here, as the service would choose it.
+The partitions must be known before rows are grouped, because the rows with one key become one operation per partition.
+The default partition is therefore computed here, in the same way as in the service.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from tableside_spark.plan.table_schema import TableSchema, wire_keys
 
 @dataclass(frozen=True, slots=True)
 class TableRouting:
-    """The partitions of a table, and which of its rows go where."""
+    """Routes the rows of a DataFrame to the partitions of a table."""
 
     table: str
     table_schema: TableSchema
@@ -30,22 +30,22 @@ class TableRouting:
     partitions: Any
 
     def row_per_partition(self, frame: DataFrame) -> DataFrame:
-        """The frame with a row for each partition that a row is for, named in `PARTITION`; `NO_PARTITION` for none."""
+        """Return one row per partition, which is in the column `PARTITION`, or `NO_PARTITION` for none."""
         require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
         lists = F.when(F.size(LISTS_COLUMN) == 0, F.array(F.lit(NO_PARTITION))).otherwise(F.col(LISTS_COLUMN))
         kept = [quoted(name) for name in frame.columns]
         return self._with_lists(frame).select(*kept, F.explode(lists).alias(PARTITION))
 
     def with_one_partition(self, frame: DataFrame) -> DataFrame:
-        """The frame with the one partition that each row is for; a row for none or several fails, and is named."""
+        """Add the single partition of each row. A row with none or several fails the query; the error names its key."""
         require_unique_names([*frame.columns, PARTITION, LISTS_COLUMN], frame)
         key = F.to_json(F.struct(*map(quoted, self.keys)))
         lists = F.col(LISTS_COLUMN)
-        complaint = F.concat(
+        message = F.concat(
             F.lit(f"table {self.table}: a lookup is in exactly one partition; the row with the key "),
             key, F.lit(" is for "), F.size(lists).cast("string"),
         )  # fmt: skip
-        one = F.when(F.size(lists) == 1, F.get(lists, 0)).otherwise(F.raise_error(complaint).cast("int"))
+        one = F.when(F.size(lists) == 1, F.get(lists, 0)).otherwise(F.raise_error(message).cast("int"))
         return self._with_lists(frame).withColumn(PARTITION, one).drop(LISTS_COLUMN)
 
     def _with_lists(self, frame: DataFrame) -> DataFrame:
@@ -59,23 +59,23 @@ class TableRouting:
         return listed.withColumn(LISTS_COLUMN, chosen)
 
     def _key(self) -> Column:
-        """The key as a partitioner is given it: the column, or all of a composite key's."""
+        """The key that a partitioner receives: a column, or a struct for a composite key."""
         return quoted(self.keys[0]) if len(self.keys) == 1 else F.struct(*map(quoted, self.keys))
 
     def _value(self, frame: DataFrame) -> Column:
-        """What else a partitioner is given: the other columns."""
+        """The value that a partitioner receives: the other columns."""
         names = _others(frame.columns, self.keys)
         return F.struct(*map(quoted, names)) if names else F.lit(None).cast("string")
 
     def _default(self, count: int) -> Column:
-        """Where the service puts what says nothing: by the text of the key, or of a composite key's first part."""
+        """The service's default partition: by the text of the key, or of the first part of a composite key."""
 
-        def place(texts: pa.Array) -> pa.Array:
-            # A row without a key is refused later on.
+        def default_partitions(texts: pa.Array) -> pa.Array:
+            # A row without a key is refused later.
             return pa.array([default_partition(text or "", count) for text in texts.to_pylist()], pa.int32())
 
         first = wire_keys(self.table_schema, self.keys)[0][0]
-        call = arrow_udf(place, "int")  # type: ignore[call-overload]  # known there: what warns
+        call = arrow_udf(default_partitions, "int")  # type: ignore[call-overload]  # its overloads do not include this
         chosen: Column = call(quoted(first).cast("string"))
         return chosen
 

@@ -1,7 +1,7 @@
-"""A caller's frame as checked rows: key columns, order, a problem or none, JSON documents.
+"""Turn a DataFrame into checked rows: key columns, order, a problem or null, and JSON documents.
 
-Everything here is expressions for the JVM over the caller's own frame, batch or streaming; nothing is sent, and
-nothing runs yet. `grouping` makes operations of the rows.
+Everything in this module is a JVM expression over the caller's DataFrame, batch or streaming. It only builds a plan.
+`grouping` turns the rows into operations.
 """
 
 import re
@@ -48,10 +48,10 @@ _Check = tuple[Column | None, str]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How rows become operations.
+    """The options of a write that determine how rows become operations.
 
-    `keys` are the key's columns, `apart` our own that tell operations on one key apart. What is done with nulls and
-    with decimals; the rows' order; which of them are deletes.
+    `keys` are the key columns. `partition_columns` are the internal columns that, in addition to the key, identify an
+    operation.
     """
 
     keys: tuple[str, ...]
@@ -73,79 +73,79 @@ class WriteOptions:
 
     @property
     def operation_keys(self) -> tuple[str, ...]:
-        """The columns that tell operations apart."""
+        """The columns that identify an operation."""
         return (*self.keys, *self.partition_columns)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRows:
-    """The checked rows, and what makes operations of them."""
+    """The checked rows, and the function that groups them into operations."""
 
     rows: DataFrame
     grouping: Grouping
 
 
-def puts(frame: DataFrame, value: Column, writing: WriteOptions, *, one_per_key: bool) -> PreparedRows:
-    """One put per row; with an order, or where it is asked for, one per key, with the value of its last row."""
-    rows = _select_inputs(frame, {VALUE: value}, writing)
-    text, check = _document(rows, VALUE, "value", writing)
+def puts(frame: DataFrame, value: Column, options: WriteOptions, *, one_per_key: bool) -> PreparedRows:
+    """Prepare one put per row; with an order, or `one_per_key`, one put per key with the value of its last row."""
+    rows = _select_inputs(frame, {VALUE: value}, options)
+    text, check = _document(rows, VALUE, "value", options)
     missing = (quoted(VALUE).isNull(), "the value is null")
-    ready = _check_rows(rows, [text.alias(VALUE)], [missing, *check], writing)
-    if not (writing.ordered or one_per_key):
+    ready = _check_rows(rows, [text.alias(VALUE)], [missing, *check], options)
+    if not (options.ordered or one_per_key):
         return PreparedRows(ready, EachRow())
-    return PreparedRows(ready, LastRowPerKey(writing.operation_keys, writing.ordered, writing.deletes))
+    return PreparedRows(ready, LastRowPerKey(options.operation_keys, options.ordered, options.deletes))
 
 
-def deletes(frame: DataFrame, writing: WriteOptions) -> PreparedRows:
-    """One delete per key."""
+def deletes(frame: DataFrame, options: WriteOptions) -> PreparedRows:
+    """Prepare one delete per key."""
     return PreparedRows(
-        _check_rows(_select_inputs(frame, {}, writing), [], [], writing), OnePerKey(writing.operation_keys)
+        _check_rows(_select_inputs(frame, {}, options), [], [], options), OnePerKey(options.operation_keys)
     )
 
 
-def updates(frame: DataFrame, update: Any, default: Any, writing: WriteOptions, *, folding: bool) -> PreparedRows:
-    """One update per key: its rows folded where that is exact and wanted, else a list of their updates."""
+def updates(frame: DataFrame, update: Any, default: Any, options: WriteOptions, *, folding: bool) -> PreparedRows:
+    """Prepare one update per key, folded if `folding` is set and the result is exact, otherwise as a list."""
     documents = _documents(update)
     leaves = [leaf for document in documents for leaf in document.leaves]
     columns = {_leaf_name(position): leaf.column for position, leaf in enumerate(leaves)}
     if default is not None:
         columns[DEFAULT] = value_column(default)
     row_leaves, ready = _check_leaves(
-        _select_inputs(frame, columns, writing), leaves, writing, has_default=default is not None
+        _select_inputs(frame, columns, options), leaves, options, has_default=default is not None
     )
     folds = folding and len(documents) == 1 and bool(documents[0].template) and all(map(fold.is_foldable, row_leaves))
-    rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, writing))
+    rows = ready if folds else ready.withColumn(UPDATE, _row_text(documents, row_leaves, options))
     grouping = UpdatePerKey(
-        writing.operation_keys,
+        options.operation_keys,
         documents[0] if folds else None,
         tuple(row_leaves),
-        writing.nulls,
-        writing.ordered,
-        writing.deletes,
+        options.nulls,
+        options.ordered,
+        options.deletes,
         default is not None,
     )
     return PreparedRows(rows, grouping)
 
 
 def row_value(frame: DataFrame, keys: Sequence[str], columns: Sequence[str] | None, value: str | None) -> Column:
-    """The value of a put: one column where it is named, else a struct of `columns`, else of all but the key's."""
+    """Return the value of a put: the column `value`, or a struct of `columns`, or of all columns except the key."""
     if value is not None:
         if columns is not None:
-            raise ValueError("value= names one column, columns= several: give one of them")
+            raise ValueError("value= and columns= cannot be combined")
         return quoted(value)
     names = [name for name in frame.columns if name not in keys] if columns is None else list(columns)
     return F.struct(*[quoted(name).alias(name) for name in names])
 
 
 def delete_condition(delete_when: Column | str | None, order_by: OrderBy) -> Column | None:
-    """The condition under which a row is a delete."""
+    """Return the condition of deletes. Raises `ValueError` without an order."""
     if delete_when is not None and order_by is None:
-        raise ValueError("delete_when needs order_by: which of a key's rows is the last decides what is left of it")
+        raise ValueError("delete_when needs order_by: the result depends on which row of a key is the last")
     return quoted(delete_when) if isinstance(delete_when, str) else delete_when
 
 
 def _documents(update: Any) -> list[Document]:
-    """The parts of an update; one whose template is empty is a single leaf that is the whole document."""
+    """Return the documents of an update. A document with an empty template is a single leaf: the whole document."""
     if isinstance(update, Column):
         return [Document({}, [Leaf("", "update", update)])]
     if isinstance(update, Mapping):
@@ -156,28 +156,28 @@ def _documents(update: Any) -> list[Document]:
 
 
 def _check_leaves(
-    rows: DataFrame, leaves: Sequence[Leaf], writing: WriteOptions, *, has_default: bool
+    rows: DataFrame, leaves: Sequence[Leaf], options: WriteOptions, *, has_default: bool
 ) -> tuple[list[RowLeaf], DataFrame]:
-    """The leaves with their types, and the rows with a problem or none, decimals and default as they are sent."""
+    """Return the leaves with their types, and the rows with problems, converted decimals, and the default as JSON."""
     types = {member.name: member.dataType for member in rows.schema.fields}
     checks: list[_Check] = []
     columns: list[Column] = []
     for position, leaf in enumerate(leaves):
         name = _leaf_name(position)
-        require_json_type(leaf.label, types[name], writing.decimals)
-        _require_numeric_order(leaf, types[name], writing.decimals)
+        require_json_type(leaf.label, types[name], options.decimals)
+        _require_numeric_order(leaf, types[name], options.decimals)
         checks += _finite_checks(F.col(name), types[name], leaf.label)
         if leaf.operator == "":
             checks.append((F.col(name).isNull(), "the update is null"))
-            # Between the brackets of a list, an empty text would be a list of nothing.
+            # In a list of updates, an empty text would disappear.
             if isinstance(types[name], StringType):
                 checks.append((F.trim(name) == "", "the update is an empty text"))
-        columns.append(with_decimals(F.col(name), types[name], writing.decimals).alias(name))
+        columns.append(with_decimals(F.col(name), types[name], options.decimals).alias(name))
     if has_default:
-        text, check = _document(rows, DEFAULT, "default", writing)
+        text, check = _document(rows, DEFAULT, "default", options)
         columns.append(text.alias(DEFAULT))
         checks += check
-    ready = _check_rows(rows, columns, checks, writing)
+    ready = _check_rows(rows, columns, checks, options)
     sent = {member.name: member.dataType for member in ready.schema.fields}
     row_leaves = [RowLeaf(leaf, _leaf_name(at), sent[_leaf_name(at)]) for at, leaf in enumerate(leaves)]
     for row_leaf in row_leaves:
@@ -187,94 +187,94 @@ def _check_leaves(
 
 def _require_numeric_order(leaf: Leaf, kind: DataType, decimals: Decimals) -> None:
     if decimals == "string" and leaf.operator in ("$min", "$max") and isinstance(kind, DecimalType):
-        raise ValueError(f"{leaf.label} does not take {kind.simpleString()} as a string: 9 would be above 10")
+        raise ValueError(f"{leaf.label} does not accept {kind.simpleString()} as a string: 9 would be above 10")
 
 
-def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], writing: WriteOptions) -> Column:
-    """The update of one row, as the elements of a JSON array: documents with commas between."""
+def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options: WriteOptions) -> Column:
+    """Return the update of one row as the elements of a JSON array: documents separated by commas."""
     texts: list[Column] = []
     start = 0
     for document in documents:
         own = leaves[start : start + len(document.leaves)]
         start += len(own)
         if document.template or not own:
-            operands = [fold.operand_in_row(part.leaf, F.col(part.name), writing.nulls) for part in own]
-            texts.append(json_text(document.struct(operands), writing.nulls))
+            operands = [fold.operand_in_row(part.leaf, F.col(part.name), options.nulls) for part in own]
+            texts.append(json_text(document.struct(operands), options.nulls))
         else:
-            texts.append(_elements(_text(F.col(own[0].name), own[0].kind, "update", writing)))
+            texts.append(_elements(_text(F.col(own[0].name), own[0].kind, "update", options)))
     return F.nullif(F.concat_ws(",", *texts), F.lit(""))
 
 
 def _elements(text: Column) -> Column:
-    """The update, or, of an array of updates, what stands in it; null where that is nothing."""
+    """Return an update, or the elements of an array of updates; null for an empty array."""
     trimmed = F.trim(text)
     inner = F.nullif(F.trim(trimmed.substr(F.lit(2), F.length(trimmed) - 2)), F.lit(""))
     return F.when(F.startswith(trimmed, F.lit("[")), inner).otherwise(text)
 
 
-def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], writing: WriteOptions) -> DataFrame:
-    """The columns that tell operations apart, the given ones under their internal names, and the order in one."""
+def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: WriteOptions) -> DataFrame:
+    """Select the columns that identify an operation, the given columns, and the order as one column."""
     given = [column.alias(name) for name, column in columns.items()]
-    order = [_order_struct(writing.order_by).alias(ORDER)] if writing.ordered else []
-    kept = [_without_collation(frame, name) for name in writing.operation_keys]
-    return frame.select(*kept, *given, *order, *_delete_column(frame, writing))
+    order = [_order_struct(options.order_by).alias(ORDER)] if options.ordered else []
+    identifying = [_without_collation(frame, name) for name in options.operation_keys]
+    return frame.select(*identifying, *given, *order, *_delete_column(frame, options))
 
 
 def _without_collation(frame: DataFrame, name: str) -> Column:
-    """The column; a text without its collation, under which different keys could be taken for one."""
+    """Return a column; strings lose their collation, which could make different keys equal."""
     column = quoted(name)
     return column.cast("string").alias(name) if isinstance(type_of(frame, name), StringType) else column
 
 
-def _delete_column(frame: DataFrame, writing: WriteOptions) -> list[Column]:
-    """Whether a row is a delete; a condition that is null is not so."""
-    if writing.delete_when is None:
+def _delete_column(frame: DataFrame, options: WriteOptions) -> list[Column]:
+    """Return the column `DELETE`, if there is a condition. Null counts as false."""
+    if options.delete_when is None:
         return []
-    kind = frame.select(writing.delete_when.alias(DELETE)).schema[DELETE].dataType
+    kind = frame.select(options.delete_when.alias(DELETE)).schema[DELETE].dataType
     if not isinstance(kind, BooleanType):
-        raise ValueError(f"delete_when is {kind.simpleString()}: it has to be a condition")
-    return [F.coalesce(writing.delete_when, F.lit(False)).alias(DELETE)]
+        raise ValueError(f"delete_when is {kind.simpleString()}: it must be a condition")
+    return [F.coalesce(options.delete_when, F.lit(False)).alias(DELETE)]
 
 
 def _check_rows(
-    rows: DataFrame, columns: Sequence[Column], checks: Sequence[_Check], writing: WriteOptions
+    rows: DataFrame, columns: Sequence[Column], checks: Sequence[_Check], options: WriteOptions
 ) -> DataFrame:
-    """The rows as they are grouped: checked, and with their documents."""
-    kept = [name for name in (ORDER, DELETE) if name in rows.columns]
-    wrong = first_problem(
-        [*_null_key_checks(writing.keys), *[(_except_deletes(check, writing), text) for check, text in checks]]
+    """Return the rows ready for grouping: with their problems and documents."""
+    markers = [name for name in (ORDER, DELETE) if name in rows.columns]
+    problem = first_problem(
+        [*_null_key_checks(options.keys), *[(_except_deletes(check, options), text) for check, text in checks]]
     )
-    return rows.select(*map(quoted, writing.operation_keys), *kept, wrong.alias(PROBLEM), *columns)
+    return rows.select(*map(quoted, options.operation_keys), *markers, problem.alias(PROBLEM), *columns)
 
 
-def _except_deletes(condition: Column | None, writing: WriteOptions) -> Column | None:
-    """The condition, of rows that are no deletes: what else those hold is not looked at."""
-    return condition if condition is None or not writing.deletes else ~F.col(DELETE) & condition
+def _except_deletes(condition: Column | None, options: WriteOptions) -> Column | None:
+    """Restrict a condition to rows that are not deletes: the other columns of deletes are not checked."""
+    return condition if condition is None or not options.deletes else ~F.col(DELETE) & condition
 
 
-def _document(rows: DataFrame, name: str, label: str, writing: WriteOptions) -> tuple[Column, list[_Check]]:
-    """A document column as JSON text, and what may be wrong with it."""
+def _document(rows: DataFrame, name: str, label: str, options: WriteOptions) -> tuple[Column, list[_Check]]:
+    """Return a document column as JSON text, and its checks."""
     kind = rows.schema[name].dataType
     members = kind.fields if isinstance(kind, StructType) else []
     for member in members:
-        require_json_type(member.name, member.dataType, writing.decimals)
+        require_json_type(member.name, member.dataType, options.decimals)
     if not members:
-        require_json_type(label, kind, writing.decimals)
+        require_json_type(label, kind, options.decimals)
     checks = [
         check
         for member in members
         for check in _finite_checks(F.col(name).getField(member.name), member.dataType, member.name)
     ]
     checks = checks or _finite_checks(F.col(name), kind, label)
-    return _text(with_decimals(F.col(name), kind, writing.decimals), kind, label, writing), checks
+    return _text(with_decimals(F.col(name), kind, options.decimals), kind, label, options), checks
 
 
-def _text(column: Column, kind: DataType, label: str, writing: WriteOptions) -> Column:
+def _text(column: Column, kind: DataType, label: str, options: WriteOptions) -> Column:
     if isinstance(kind, StringType):
         return column
     if isinstance(kind, StructType | MapType):
-        return json_text(column, writing.nulls)
-    raise ValueError(f"the {label} is {kind.simpleString()}: it has to be a struct, a map or JSON text")
+        return json_text(column, options.nulls)
+    raise ValueError(f"the {label} is {kind.simpleString()}: it must be a struct, a map or JSON text")
 
 
 def _finite_checks(column: Column, kind: DataType, label: str) -> list[_Check]:
@@ -288,7 +288,7 @@ def _null_key_checks(keys: Sequence[str]) -> list[_Check]:
 def _order_struct(order_by: OrderBy) -> Column:
     given = [order_by] if isinstance(order_by, str | Column) else list(order_by or [])
     if any(_DIRECTED.search(str(part)) for part in given if isinstance(part, Column)):
-        raise ValueError("order_by takes columns, ascending: order by the negative of one for its descending order")
+        raise ValueError("order_by takes columns in ascending order: for descending order, negate the column")
     columns = [quoted(part) if isinstance(part, str) else part for part in given]
     return F.struct(*[column.alias(f"by_{position}") for position, column in enumerate(columns)])
 

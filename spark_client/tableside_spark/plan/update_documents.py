@@ -1,7 +1,4 @@
-"""Update and default documents with columns in them: read once on the driver, written per row in the JVM.
-
-Knows the shapes of the update language, not how rows are folded.
-"""
+"""Update and default documents with columns: parsed once on the driver, evaluated per row in the JVM."""
 
 import datetime as dt
 import json
@@ -22,7 +19,7 @@ _SCALARS = (str, bool, int, float, dt.date, Decimal)
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One value of a document that differs from row to row: under which operator, named how in messages."""
+    """A value of a document that differs between rows: its operator, its label in messages, and its column."""
 
     operator: str
     label: str
@@ -31,23 +28,23 @@ class Leaf:
 
 
 Template = dict[str, Any]
-"""A document whose values are templates, positions of leaves (int), or columns that are the same in every row."""
+"""A document whose values are templates, positions of leaves (int), or constant columns."""
 
 
 @dataclass(slots=True)
 class Document:
-    """An update document taken apart: its shape, and the leaves in it."""
+    """A parsed update document: its structure and its leaves."""
 
     template: Template
     leaves: list[Leaf] = field(default_factory=list)
 
     def struct(self, columns: Sequence[Column]) -> Column:
-        """The document as a struct column, with `columns` in the places of the leaves."""
+        """Return the document as a struct column, with `columns` in place of the leaves."""
         return _struct(self.template, columns)
 
 
 def read_update(update: Mapping[str, Any]) -> Document:
-    """Take an operator document or a merge patch apart; a mixture, or an unknown operator, is refused."""
+    """Parse an operator document or a merge patch. Raises `ValueError` for a mixture or an unknown operator."""
     if not any(name.startswith("$") for name in update):
         document = Document({})
         document.template.update(_merge_template(document, update, ()))
@@ -59,7 +56,7 @@ def read_update(update: Mapping[str, Any]) -> Document:
 
 
 def value_column(value: Any) -> Column:
-    """A column that holds the value: a column as it is, a mapping as a struct, a list as an array, a literal."""
+    """Return a value as a column: columns are unchanged, mappings become structs, lists become arrays."""
     match value:
         case Column():
             return value
@@ -71,7 +68,7 @@ def value_column(value: Any) -> Column:
             return _list_column(value)
         case _ if isinstance(value, _SCALARS):
             return _literal(value)
-    raise ValueError(f"a document holds columns and JSON values, not {type(value).__name__}")
+    raise ValueError(f"a document contains columns and JSON values, not {type(value).__name__}")
 
 
 def _read_operators(update: Mapping[str, Any]) -> Document:
@@ -95,7 +92,7 @@ def _operand(document: Document, operator: str, path: str, operand: Any) -> Any:
     label = f"{operator} {path}"
     if operator in ("$push", "$addToSet") and isinstance(operand, Mapping) and "$each" in operand:
         if len(operand) > 1:
-            raise ValueError(f"{label}: nothing stands beside $each")
+            raise ValueError(f"{label}: $each must be the only member")
         return _add_leaf(document, Leaf(operator, label, value_column(operand["$each"]), each=True))
     return _add_leaf(document, Leaf(operator, label, value_column(operand)))
 
@@ -129,19 +126,19 @@ def _struct(template: Template, columns: Sequence[Column]) -> Column:
 def _require_disjoint_paths(paths: Sequence[str]) -> None:
     for path, following in zip(sorted(paths), sorted(paths)[1:], strict=False):
         if following == path or following.startswith(f"{path}."):
-            raise ValueError(f"two operators meet on the path {path!r}")
+            raise ValueError(f"two operators use the path {path!r}")
 
 
 def _literal(value: Any) -> Column:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"JSON cannot hold {value}")
+        raise ValueError(f"JSON cannot represent {value}")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{value} is beyond 64 bits")
+        raise ValueError(f"{value} exceeds 64 bits")
     return F.lit(value)
 
 
 def _list_column(values: Sequence[Any]) -> Column:
-    """An array where the elements share a type, else a variant, so that no element changes its type."""
+    """Return an array if the elements have one type, otherwise a variant, so that no element changes its type."""
     alike = len({type(value) for value in values}) == 1 and isinstance(values[0], str | bool | int | float)
     if alike or any(isinstance(value, Column) for value in values):
         return F.array(*[value_column(value) for value in values])

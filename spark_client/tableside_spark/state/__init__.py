@@ -1,6 +1,7 @@
-"""The state of Structured Streaming queries in a table: how a session is told, and what a table then holds.
+"""The state of Structured Streaming queries in a table: session settings, inspection, export and deletion.
 
-Importing this needs no Spark. The provider itself is Java: a jar in this package, for Spark's driver and executors.
+Importing this package does not require Spark. The state store provider is written in Java: a jar in this package, for
+Spark's driver and executors.
 """
 
 from tableside_spark.state.delete import Progress

@@ -1,6 +1,6 @@
-"""The command line: what a table keeps of queries' state, and what a session has to be told.
+"""The command line for query state: list, show, delete, jar and settings.
 
-Exit code 0 for success, 1 for what failed, 2 for wrong usage.
+Exit codes: 0 for success, 1 for a failure, 2 for wrong usage.
 """
 
 import argparse
@@ -28,12 +28,12 @@ FILES = ("token_file", "ca_file", "certificate_file", "key_file")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do as the words say, and return the exit code."""
+    """Run the command, and return the exit code."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    verb: Callable[[argparse.Namespace], int] = given.verb
+    args = parser.parse_args(arguments)
+    verb: Callable[[argparse.Namespace], int] = args.verb
     try:
-        return verb(given)
+        return verb(args)
     except (TableError, QueryNotFound, JarNotFound, CredentialError, TlsFileError) as error:
         print(f"tableside_spark.state: {error}", file=sys.stderr)
         return FAILED
@@ -46,29 +46,33 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     place = argparse.ArgumentParser(add_help=False)
     place.add_argument("--url", default=os.environ.get(URL_VARIABLE, URL), help=f"the service [{URL_VARIABLE}]")
-    place.add_argument("--table", required=True, help="the table that keeps the state")
+    place.add_argument("--table", required=True, help="the table with the state")
     for name in FILES:
         place.add_argument(_option(name), metavar="FILE")
 
-    def verb(name: str, does: Callable[[argparse.Namespace], int], text: str, *, at: bool) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=text, description=text, parents=[place] if at else [])
-        made.set_defaults(verb=does)
-        return made
+    def verb(
+        name: str, command: Callable[[argparse.Namespace], int], text: str, *, at: bool
+    ) -> argparse.ArgumentParser:
+        subparser = verbs.add_parser(name, help=text, description=text, parents=[place] if at else [])
+        subparser.set_defaults(verb=command)
+        return subparser
 
     verb("list", _list, "List the queries whose state is in a table.", at=True)
-    show = verb("show", _show, "Show what there is of a query's state.", at=True)
+    show = verb("show", _show, "Show a query's state.", at=True)
     show.add_argument("query", metavar="QUERY")
-    show.add_argument("--versions", action="store_true", help="each version, in place of their number")
+    show.add_argument("--versions", action="store_true", help="list each version instead of the number of versions")
     delete = verb("delete", _delete, "Remove all of a query's state. The query must not run.", at=True)
     delete.add_argument("query", metavar="QUERY")
     delete.add_argument("--yes", action="store_true", help="do not ask")
-    scan = "also scan for what a writer that was believed dead left; by default where that reads nothing else"
+    scan = "also scan for records of writers considered dead; default: if the scan reads only the query's records"
     delete.add_argument("--scan", action=argparse.BooleanOptionalAction, default=None, help=scan)
-    verb("jar", _jar, "Print where the jar of the state store is.", at=False)
-    told = verb("settings", _settings, "Print a session's settings, as spark-defaults.conf has them.", at=True)
-    told.add_argument("--memory", choices=["all", "bounded"])
+    verb("jar", _jar, "Print the path of the state store's jar.", at=False)
+    settings_parser = verb(
+        "settings", _settings, "Print a session's settings in the format of spark-defaults.conf.", at=True
+    )
+    settings_parser.add_argument("--memory", choices=["all", "bounded"])
     for name in BOUNDS:
-        told.add_argument(_option(name), type=int if name.endswith("_max") else float, metavar="N")
+        settings_parser.add_argument(_option(name), type=int if name.endswith("_max") else float, metavar="N")
     return parser
 
 
@@ -76,8 +80,8 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _list(given: argparse.Namespace) -> int:
-    with _state(given) as state:
+def _list(args: argparse.Namespace) -> int:
+    with _state(args) as state:
         for query in state.queries():
             partitions = sum(store.partitions for store in query.stores)
             _print(
@@ -86,13 +90,13 @@ def _list(given: argparse.Namespace) -> int:
     return 0
 
 
-def _show(given: argparse.Namespace) -> int:
-    with _state(given) as state:
-        query = state.query(given.query)
+def _show(args: argparse.Namespace) -> int:
+    with _state(args) as state:
+        query = state.query(args.query)
         _print("query", query.id)
         _print("checkpoint", query.checkpoint)
         _print("created", query.created)
-        show = _show_versions if given.versions else _show_places
+        show = _show_versions if args.versions else _show_places
         show(query, [state.contents(place) for place in query.places()])
     return 0
 
@@ -117,8 +121,8 @@ def _show_versions(query: Query, all_contents: Sequence[Contents]) -> None:
             _print(*_columns(contents.place), version.number, *_version(version), version.uid)
         for snapshot in contents.snapshots:
             sizes = (snapshot.records, snapshot.bytes, snapshot.chunks, "-", snapshot.time)
-            said = sizes if snapshot.finished else ("unfinished",)
-            _print(*_columns(contents.place), f"snapshot of {snapshot.number}", *said, snapshot.name)
+            columns = sizes if snapshot.finished else ("unfinished",)
+            _print(*_columns(contents.place), f"snapshot of {snapshot.number}", *columns, snapshot.name)
 
 
 def _version(version: Version) -> tuple[object, ...]:
@@ -127,45 +131,45 @@ def _version(version: Version) -> tuple[object, ...]:
     return version.records, version.bytes, version.chunks, version.base, version.time
 
 
-def _delete(given: argparse.Namespace) -> int:
-    with _state(given) as state:
-        query = state.query(given.query)
-        if not (given.yes or _agreed(query)):
+def _delete(args: argparse.Namespace) -> int:
+    with _state(args) as state:
+        query = state.query(args.query)
+        if not (args.yes or _confirmed(query)):
             print("nothing was removed", file=sys.stderr)
             return FAILED
-        removed = state.delete(query.id, _tell, scan=given.scan)
+        removed = state.delete(query.id, _print_progress, scan=args.scan)
     print(f"{query.id}: {removed} records removed")
     return 0
 
 
-def _agreed(query: Query) -> bool:
+def _confirmed(query: Query) -> bool:
     if not sys.stdin.isatty():
-        raise ValueError("delete asks first, and nobody is there to answer: say --yes")
-    asked = f"Remove the state of query {query.id}, whose checkpoint is {query.checkpoint}? [y/N] "
-    return input(asked).strip().lower() in ("y", "yes")
+        raise ValueError("delete asks for confirmation, and there is no terminal: use --yes")
+    question = f"Remove the state of query {query.id}, whose checkpoint is {query.checkpoint}? [y/N] "
+    return input(question).strip().lower() in ("y", "yes")
 
 
-def _tell(progress: Progress) -> None:
+def _print_progress(progress: Progress) -> None:
     print(f"{progress.place or 'the query'}: {progress.removed} records removed", file=sys.stderr)
 
 
-def _jar(given: argparse.Namespace) -> int:
+def _jar(args: argparse.Namespace) -> int:
     print(jar_path())
     return 0
 
 
-def _settings(given: argparse.Namespace) -> int:
-    options: Options = {name: getattr(given, name) for name in Options.__annotations__}  # type: ignore[assignment]
-    for name, value in settings(given.url, given.table, **options).items():
+def _settings(args: argparse.Namespace) -> int:
+    options: Options = {name: getattr(args, name) for name in Options.__annotations__}  # type: ignore[assignment]
+    for name, value in settings(args.url, args.table, **options).items():
         print(f"{name} {value}")
     return 0
 
 
 @contextmanager
-def _state(given: argparse.Namespace) -> Iterator[State]:
-    files = {name: getattr(given, name) for name in FILES}
+def _state(args: argparse.Namespace) -> Iterator[State]:
+    files = {name: getattr(args, name) for name in FILES}
     files["token_file"] = files["token_file"] or os.environ.get(TOKEN_FILE_VARIABLE) or None
-    with TableClient(given.url, **files) as client, State(client, given.table) as state:
+    with TableClient(args.url, **files) as client, State(client, args.table) as state:
         yield state
 
 

@@ -1,4 +1,4 @@
-"""What a table keeps of a query's state, as values."""
+"""Values that describe the state of a query in a table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tableside_spark.state.key_layout import Place
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One of the stores of an operator; joins have several. `partitions` is how many it has at least."""
+    """A state store of an operator; joins have several. `partitions` is the minimum number of its partitions."""
 
     operator: int
     name: str
@@ -18,9 +18,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query by its identity, which is in its checkpoint. `created` is RFC 3339.
+    """A query, identified by the id in its checkpoint. `created` is RFC 3339.
 
-    One that is half removed has stores that have nothing any more, or neither stores nor a checkpoint.
+    A partly removed query may have stores without records, or neither stores nor a checkpoint.
     """
 
     id: str
@@ -30,18 +30,18 @@ class Query:
 
     @property
     def operators(self) -> tuple[int, ...]:
-        """The operators that keep state, by the numbers that Spark gives them."""
+        """The numbers of the operators with state, as Spark assigns them."""
         return tuple(sorted({store.operator for store in self.stores}))
 
     def places(self) -> Iterator[Place]:
-        """Every store of every partition."""
+        """Yield every store of every partition."""
         for store in self.stores:
             for partition in range(store.partitions):
                 yield Place(self.id, store.operator, partition, store.name)
 
     @classmethod
     def from_record(cls, query: str, described: Mapping[str, Any]) -> Self:
-        """Read the record that describes a query."""
+        """Read a query's description record."""
         stores = [
             Store(int(operator), name, int(store["partitions"]))
             for operator, named in described.get("operators", {}).items()
@@ -53,11 +53,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An attempt to commit a version of a place, `finished` if it can be loaded.
+    """An attempt to commit a version of a place. It can be loaded if `finished` is true.
 
-    Of one that is not, there is a number and an identity only: it is under way, or came to nothing, and cleaning
-    removes what there is of it. `format` is that of the checkpoint, `bytes` and `chunks` are those of the delta as
-    stored, `base` is the version of the snapshot that it begins with, None for the empty state.
+    An unfinished attempt has a number and a uid only: it is in progress or has failed, and maintenance removes its
+    records. `format` is the checkpoint format, `bytes` and `chunks` are the stored size of the delta, and `base` is the
+    version of the snapshot that the version starts from, None for the empty state.
     """
 
     number: int
@@ -72,7 +72,7 @@ class Version:
 
     @classmethod
     def from_record(cls, manifest: Mapping[str, Any], checkpoint_format: int) -> Self:
-        """Read a manifest."""
+        """Read a manifest record."""
         base = manifest["base"]
         return cls(
             manifest["version"],
@@ -89,7 +89,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A whole version as one piece, which loading can begin with. Members are as those of `Version`."""
+    """A complete version in one piece, from which loading can start. Members are as in `Version`."""
 
     number: int
     name: str
@@ -102,7 +102,7 @@ class Snapshot:
 
     @classmethod
     def from_record(cls, name: str, described: Mapping[str, Any]) -> Self:
-        """Read what describes a snapshot."""
+        """Read a snapshot's description record."""
         return cls(
             described["version"],
             name,
@@ -117,7 +117,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What there is of one place, in rising order of versions. Below `floor` all has been removed."""
+    """The versions and snapshots of a place in ascending order. Everything below `floor` has been removed."""
 
     place: Place
     floor: int
@@ -126,21 +126,21 @@ class Contents:
 
     @property
     def latest(self) -> Version | None:
-        """The newest version that can be loaded: of several with its number, any."""
+        """The newest version that can be loaded; any of them if there are several."""
         return next((version for version in reversed(self.versions) if version.finished), None)
 
     @property
     def unfinished(self) -> int:
-        """How many attempts are under way, or came to nothing."""
+        """The number of attempts that are in progress or have failed."""
         versions = sum(not version.finished for version in self.versions)
         return versions + sum(not snapshot.finished for snapshot in self.snapshots)
 
     @property
     def delta_bytes(self) -> int:
-        """What the deltas take, compressed; not counted are unfinished ones, and base64 and the store's own."""
+        """The compressed size of the deltas, without unfinished ones, base64 encoding and the store's overhead."""
         return sum(version.bytes for version in self.versions)
 
     @property
     def snapshot_bytes(self) -> int:
-        """What the snapshots take, likewise."""
+        """The compressed size of the snapshots, like `delta_bytes`."""
         return sum(snapshot.bytes for snapshot in self.snapshots)

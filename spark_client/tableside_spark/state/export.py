@@ -1,4 +1,4 @@
-"""A version of a query's state as a frame: Spark's own reader, told where the state is."""
+"""Read a version of a query's state as a DataFrame, with Spark's own reader."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -15,14 +15,27 @@ def export(
     store_name: str | None = None,
     join_side: Literal["left", "right"] | None = None,
 ) -> "DataFrame":
-    """Return the state of an operator as it was after a batch, the newest if none is named.
+    """Return the state of an operator after a batch.
 
-    Columns are `partition_id`, `key` and `value`. The session is one that `configure` made for this table; which
-    provider wrote the state, and in which format, Spark reads in the query's checkpoint. Of a join, name a side, or
-    one of its stores. The last versions are there, as many as `spark.sql.streaming.minBatchesToRetain` says.
+    The session must be configured for the table with `configure`. Spark reads the provider and the format of the state
+    from the query's checkpoint. As many versions exist as `spark.sql.streaming.minBatchesToRetain` keeps.
+
+    Args:
+        spark: The session.
+        checkpoint: The checkpoint directory of the query.
+        batch_id: The number of the batch. Default: the newest.
+        operator_id: The number of the operator.
+        store_name: For a join, the store to read.
+        join_side: For a join, the side to read, in place of `store_name`.
+
+    Returns:
+        A DataFrame with the columns `partition_id`, `key` and `value`.
+
+    Raises:
+        ValueError: Both `store_name` and `join_side` are given.
     """
     if store_name is not None and join_side is not None:
-        raise ValueError("a side of a join is read, or one of its stores: not both")
+        raise ValueError("store_name and join_side cannot be combined")
     options = {"batchId": batch_id, "operatorId": operator_id, "storeName": store_name, "joinSide": join_side}
     reader = spark.read.format("statestore")
     for name, value in options.items():

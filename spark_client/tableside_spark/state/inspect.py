@@ -1,4 +1,4 @@
-"""Look at what a table keeps of queries' state. Reads records one by one, so it works on every store."""
+"""Inspect the query state in a table. It reads records by key, so it works with every store."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Self
 
 from tableside_client.client import TableClient
 from tableside_spark.state import key_layout, run_attempts
-from tableside_spark.state.delete import Progress, Tell, delete_query
+from tableside_spark.state.delete import Progress, ReportProgress, delete_query
 from tableside_spark.state.description import Contents, Query, Snapshot, Version
 from tableside_spark.state.key_layout import Key, Place
 from tableside_spark.state.records import Records
@@ -16,16 +16,17 @@ MANIFEST_FIELDS = ("version", "uid", "time", "records", "bytes", "chunks", "base
 
 
 class QueryNotFound(LookupError):
-    """The table has nothing of a query of that identity."""
+    """The table has no state of this query."""
 
     def __init__(self, table: str, query: str) -> None:
-        super().__init__(f"table {table} keeps nothing of a query {query}")
+        super().__init__(f"table {table} has no state of query {query}")
 
 
 class State:
-    """What one table keeps. `service` is a client, or an address, for which one is opened and closed with this.
+    """The query state in one table.
 
-    Queries may run meanwhile: what is read is then as of several moments.
+    If `service` is an address, a client is opened, and `close` closes it. Queries may run at the same time; the results
+    are then not from a single moment.
     """
 
     def __init__(self, service: TableClient | str, table: str) -> None:
@@ -43,26 +44,26 @@ class State:
         self.close()
 
     def close(self) -> None:
-        """Close the client, if it was opened here."""
+        """Close the client if this object opened it."""
         if self._own is not None:
             self._own.close()
 
     def queries(self) -> list[Query]:
-        """Return the queries whose state is in the table, ordered by identity."""
+        """Return the queries with state in the table, ordered by id."""
         named = [found for found in self._records.get(key_layout.registrations()) if found is not None]
         return [self._query(query) for query in sorted(query for record in named for query in record)]
 
     def query(self, query: str) -> Query:
-        """Return a query. `QueryNotFound` where the table has nothing of it."""
-        registered, described = self._records.get([key_layout.registration(query), key_layout.description(query)])
-        if described is None and query not in (registered or {}):
+        """Return a query. Raises `QueryNotFound` if the table has no state of it."""
+        registered, description = self._records.get([key_layout.registration(query), key_layout.description(query)])
+        if description is None and query not in (registered or {}):
             raise QueryNotFound(self._table, query)
-        return Query.from_record(query, described or {})
+        return Query.from_record(query, description or {})
 
     def contents(self, place: Place) -> Contents:
-        """Return what there is of a store of a partition."""
-        [noted] = self._records.get([place.floor])
-        floor = run_attempts.floor_version(noted)
+        """Return the versions and snapshots of a place."""
+        [floor_record] = self._records.get([place.floor])
+        floor = run_attempts.floor_version(floor_record)
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
         for block in run_attempts.attempt_blocks(self._records, place, floor):
@@ -70,21 +71,28 @@ class State:
             snapshots += self._snapshots(place, block.attempts)
         return Contents(place, floor, tuple(versions), tuple(snapshots))
 
-    def delete(self, query: str, tell: Tell | None = None, *, scan: bool | None = None) -> int:
-        """Remove all records of a query, and return how many were found.
+    def delete(self, query: str, tell: ReportProgress | None = None, *, scan: bool | None = None) -> int:
+        """Remove all records of a query, and return their number.
 
-        The query must not run. Cut off, it can be called again and goes on. `tell` gets a `Progress` after each
-        request that removes anything. `scan` says whether each place is also scanned, for what a writer that was
-        believed dead left below the floor; if not given, where the table reads a place without reading others.
+        The query must not run. An interrupted deletion can be repeated.
+
+        Args:
+            query: The query's id.
+            tell: A function that receives a `Progress` after each request that removed records.
+            scan: Also scan each place for records below the floor, left by writers that were considered dead. Default:
+                if the table can scan a place without reading others.
+
+        Raises:
+            QueryNotFound: The table has no state of this query.
         """
         return delete_query(self._records, self.query(query), tell or _ignore_progress, scan=scan)
 
     def _query(self, query: str) -> Query:
-        [described] = self._records.get([key_layout.description(query)])
-        return Query.from_record(query, described or {})
+        [description] = self._records.get([key_layout.description(query)])
+        return Query.from_record(query, description or {})
 
     def _versions(self, place: Place, block: list[VersionAttempts]) -> Iterator[Version]:
-        """Pair each attempt with its manifest: its own, or, in checkpoint format 1, the one that all share."""
+        """Pair each attempt with its manifest: its own, or, in checkpoint format 1, the shared one."""
         keys = [key for attempt in block for key in _manifests(place, attempt)]
         found = dict(zip(keys, self._records.get(keys, MANIFEST_FIELDS), strict=True))
         for attempt in block:
@@ -100,9 +108,11 @@ class State:
     def _snapshots(self, place: Place, block: list[VersionAttempts]) -> Iterator[Snapshot]:
         named = [(attempt.version, name) for attempt in block for name in attempt.snapshots]
         found = self._records.get([place.snapshot(*each) for each in named])
-        for (version, name), described in zip(named, found, strict=True):
+        for (version, name), description in zip(named, found, strict=True):
             yield (
-                Snapshot(version, name, finished=False) if described is None else Snapshot.from_record(name, described)
+                Snapshot(version, name, finished=False)
+                if description is None
+                else Snapshot.from_record(name, description)
             )
 
 
@@ -111,4 +121,4 @@ def _manifests(place: Place, attempt: VersionAttempts) -> list[Key]:
 
 
 def _ignore_progress(progress: Progress) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""

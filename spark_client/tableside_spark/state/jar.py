@@ -1,4 +1,4 @@
-"""Where the jar of the state store is, which is a file of this package."""
+"""The path of the state store's jar, which is a file of this package."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ JAR = "tableside-state.jar"
 
 
 class JarNotFound(FileNotFoundError):
-    """An installation without the jar of the state store."""
+    """The installation does not contain the jar of the state store."""
 
 
 def jar_path() -> str:
-    """Return the path of the jar, for `spark.jars`. `JarNotFound` says what to do where there is none."""
+    """Return the path of the jar, for `spark.jars`. Raises `JarNotFound`, with instructions, if there is none."""
     jar = Path(__file__).with_name(JAR)
     if not jar.is_file():
         raise JarNotFound(
-            f"the jar of the state store is not in this installation ({jar}), which was built where there was no JDK: "
-            "install a wheel that was released, or run scripts/jar in a clone of the project and install from there"
+            f"the jar of the state store is not in this installation ({jar}), because it was built without a JDK: "
+            "install a released wheel, or run scripts/jar in a clone of the project and install from there"
         )
     return str(jar)

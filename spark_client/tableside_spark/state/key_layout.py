@@ -1,6 +1,6 @@
-"""Where a table keeps the state of queries: the keys of its records. The provider's Java writes them. Pure.
+"""The keys of state records in a table. The Java provider writes them.
 
-A key is a place, which holds what belongs together, and an item of it.
+A key consists of a place, which groups related records, and an item in it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 GROUP_CHUNKS = 16
-"""Chunks that a writer sends together: none comes after a group that is absent as a whole."""
+"""The number of chunks that a writer sends together. No chunk exists after a group that is entirely absent."""
 
 REGISTRATIONS = "queries"
 QUERY_ID_DIGITS = "0123456789abcdef"
-"""The last characters that the identity of a query can have."""
+"""The possible last characters of a query's id."""
 
 
 REQUEST_RECORDS_MAX = 200
@@ -28,7 +28,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """One store of one partition of one of a query's operators. As text it is `query/operator/partition/store`."""
+    """A store of one partition of an operator of a query. Its text is `query/operator/partition/store`."""
 
     query: str
     operator: int
@@ -40,23 +40,23 @@ class Place:
 
     @property
     def floor(self) -> Key:
-        """Says below which version all has been removed."""
+        """The record of the floor: all versions below it have been removed."""
         return self._at("floor")
 
     def attempts(self, version: int) -> Key:
-        """Names all who began to write a version, or a snapshot of it."""
+        """The record of all attempts to write a version, or a snapshot of it."""
         return self._at(f"attempts/{_number(version)}")
 
     def manifest(self, version: int, uid: str | None = None) -> Key:
-        """Makes a version visible; those of checkpoint format 2 have the identity of the commit in their key."""
+        """The manifest, which makes a version visible. In checkpoint format 2, its key contains the commit's uid."""
         return self._at(f"version/{_number(version)}" + ("" if uid is None else f"/{uid}"))
 
     def snapshot(self, version: int, name: str) -> Key:
-        """Describes a snapshot of a version."""
+        """The description of a snapshot of a version."""
         return self._at(snapshot_chunks(version, name))
 
     def chunk(self, chunks: str, index: int) -> Key:
-        """Holds a part of a delta or a snapshot."""
+        """A chunk of a delta or a snapshot."""
         return self._at(f"{chunks}/{index:06d}")
 
     def _at(self, item: str) -> Key:
@@ -64,37 +64,37 @@ class Place:
 
 
 def delta_chunks(version: int, uid: str) -> str:
-    """What the items of a delta's chunks begin with."""
+    """The prefix of the items of a delta's chunks."""
     return f"delta/{_number(version)}/{uid}"
 
 
 def snapshot_chunks(version: int, name: str) -> str:
-    """What the items of a snapshot's chunks begin with."""
+    """The prefix of the items of a snapshot's chunks."""
     return f"snapshot/{_number(version)}/{name}"
 
 
 def registrations() -> list[Key]:
-    """Return the keys of the records that name the queries of a table."""
+    """Return the keys of the records that register the queries of a table."""
     return [Key(REGISTRATIONS, item) for item in QUERY_ID_DIGITS]
 
 
 def registration(query: str) -> Key:
-    """Names a query, among others."""
+    """The record that registers a query, together with others."""
     return Key(REGISTRATIONS, query[-1])
 
 
 def description(query: str) -> Key:
-    """Describes a query."""
+    """The description of a query."""
     return Key(query, "query")
 
 
 def runs(query: str) -> Key:
-    """Holds the order of a query's runs, which checkpoint format 1 needs."""
+    """The record of the order of a query's runs, which checkpoint format 1 requires."""
     return Key(query, "runs")
 
 
 def request_parts(keys: Iterable[Key]) -> Iterator[list[Key]]:
-    """Yield keys in their order, as many at a time as go into one request."""
+    """Yield keys in order, in lists that fit in one request."""
     left = iter(keys)
     while part := list(islice(left, REQUEST_RECORDS_MAX)):
         yield part

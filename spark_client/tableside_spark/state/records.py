@@ -1,4 +1,4 @@
-"""Records of a table by place and item, whichever way the table writes its keys. Knows nothing of what they mean."""
+"""Read, write and scan records by place and item, for tables with simple and composite keys."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from tableside_client.errors import TableError
 from tableside_spark.state.key_layout import Key, request_parts
 
 KEYS_ONLY = ("uid",)
-"""A member that is short, or absent: scans that need no values ask for it."""
+"""A member that is short or absent, for scans that need only keys."""
 
 
 class Records:
-    """The records of one table. Requests are bounded, and asked again as the client does."""
+    """The records of one table. Requests are limited in size, and retried by the client."""
 
     def __init__(self, client: TableClient, table: str) -> None:
         self._client = client
@@ -23,29 +23,29 @@ class Records:
         self._names: list[str] = []
 
     def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
-        """Return the value of each key in its order, of `fields` only; None where there is no record."""
+        """Return the value of each key in order, limited to `fields`; None if there is no record."""
         return [value for part in request_parts(keys) for value in self._get(part, fields)]
 
     def delete(self, keys: Sequence[Key]) -> None:
-        """Remove records, in the order of the keys as far as requests go; that there is none is no failure."""
+        """Remove records, request by request in the order of the keys. Absent records are not an error."""
         for part in request_parts(keys):
-            answer = self._client.batch(self._table, pa.table({"key": self._column(part)}), op="delete")
-            for row in answer.select(["status", "code", "detail"]).to_pylist():
-                self._refuse(row)
+            response = self._client.batch(self._table, pa.table({"key": self._column(part)}), op="delete")
+            for row in response.select(["status", "code", "detail"]).to_pylist():
+                self._raise_if_failed(row)
 
     def update(self, key: Key, update: Mapping[str, Any]) -> None:
-        """Apply an update that changes nothing when it is applied again, to `{}` where there is no record."""
+        """Apply an idempotent update, starting from `{}` if there is no record."""
         column = self._column([key])
         operation = pa.table({"key": column, "update": [json.dumps(update)], "default": ["{}"]})
-        answer = self._client.batch(self._table, operation, op="update", at_least_once=True)
-        self._refuse(answer.select(["status", "code", "detail"]).to_pylist()[0])
+        response = self._client.batch(self._table, operation, op="update", at_least_once=True)
+        self._raise_if_failed(response.select(["status", "code", "detail"]).to_pylist()[0])
 
     def scans_in_order(self) -> bool:
-        """Tell whether the table reads one place without reading others, as far as it says."""
+        """Return whether the table can scan one place without reading others."""
         return bool(self._described()["capabilities"].get("sorted_scan"))
 
     def scan(self, place: str) -> Iterator[list[Key]]:
-        """Yield the keys of a place, some at a time."""
+        """Yield the keys of a place in lists."""
         if len(self._key_names()) == 2:
             pages = self._client.scan(self._table, fields=KEYS_ONLY, partition=place)
         else:
@@ -54,15 +54,15 @@ class Records:
             yield from request_parts(_key(place, key) for key in page["key"].to_pylist())
 
     def _get(self, keys: Sequence[Key], fields: Sequence[str] | None) -> Iterator[dict[str, Any] | None]:
-        answer = self._client.batch(self._table, pa.table({"key": self._column(keys)}), op="get", fields=fields)
-        for row in answer.select(["status", "code", "detail", "value"]).to_pylist():
+        response = self._client.batch(self._table, pa.table({"key": self._column(keys)}), op="get", fields=fields)
+        for row in response.select(["status", "code", "detail", "value"]).to_pylist():
             if row["code"] == "record_not_found":
                 yield None
             else:
-                self._refuse(row)
+                self._raise_if_failed(row)
                 yield json.loads(row["value"])
 
-    def _refuse(self, row: Mapping[str, Any]) -> None:
+    def _raise_if_failed(self, row: Mapping[str, Any]) -> None:
         if row["code"] is not None:
             raise TableError(self._table, row["code"], row["status"], row["detail"])
 
@@ -77,7 +77,7 @@ class Records:
         if not self._names:
             fields = self._described()["key"]
             if len(fields) > 2 or any(field["type"] != "string" for field in fields):
-                raise TableError(self._table, "unfit_table", 200, "no table for state: its keys are no strings")
+                raise TableError(self._table, "unfit_table", 200, "no table for state: its keys are not strings")
             self._names = [field["name"] or "key" for field in fields]
         return self._names
 

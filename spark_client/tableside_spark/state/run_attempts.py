@@ -1,4 +1,4 @@
-"""Who has begun to write which version of a place: found from the lowest version that there may be, by gets alone."""
+"""Find the attempts to write versions of a place, from its lowest version upwards, with gets only."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ VERSIONS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class VersionAttempts:
-    """The identities of all attempts at one version, and the names of those at snapshots of it."""
+    """The uids of all attempts at a version, and the names of all attempts at its snapshots."""
 
     version: int
     uids: tuple[str, ...]
@@ -21,27 +21,27 @@ class VersionAttempts:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The attempts at the versions below `end`, from where the block before ended. `goes_on`: there may be more."""
+    """The attempts at the versions from the end of the previous block up to `end` (exclusive)."""
 
     attempts: list[VersionAttempts]
     end: int
 
     @property
     def may_continue(self) -> bool:
-        """Whether the block is full to its end."""
+        """Whether the last version of the block has attempts, so that there may be more blocks."""
         return self.attempts[-1].version == self.end - 1
 
 
 def floor_version(floor: Mapping[str, Any] | None) -> int:
-    """The lowest version of which there may be something, of a place whose floor is noted so."""
+    """Return the lowest version that may exist, given the floor record of a place."""
     return 1 if floor is None else int(floor["version"])
 
 
 def attempt_blocks(records: Records, place: Place, start: int) -> Iterator[Block]:
-    """Yield all attempts from a version on, those at some versions at a time.
+    """Yield all attempts from a version on, in blocks of versions.
 
-    Every version that was begun follows one that was, so they end where a block is not full to its end. Who removes
-    them goes upwards, and notes a floor before going on to the next block.
+    Versions are started without gaps, so the last block is the first one that is not full. A deletion proceeds upwards,
+    and stores the floor before the next block.
     """
     while True:
         versions = range(start, start + VERSIONS_AT_ONCE)

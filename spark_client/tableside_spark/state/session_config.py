@@ -1,4 +1,4 @@
-"""The settings with which a session keeps the state of its queries in a table. Knows no Spark but their names."""
+"""The settings of a session that stores the state of its queries in a table."""
 
 import re
 from collections.abc import Mapping
@@ -26,18 +26,29 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "in_flight_max": (1, 64),
     "deltas_max": (1, 10_000),
 }
-"""What each number may be: the same bounds as the provider's."""
+"""The valid range of each number, as in the provider."""
 
 
 class Options(TypedDict, total=False):
-    """What a session may be told of its state store beside where the table is; the provider chooses what is not given.
+    """The options of the state store. The provider has defaults for all of them.
 
-    Files are looked for on the driver and on every executor; a token is in one, or in TABLESIDE_TOKEN there, and never
-    in a setting. With `memory="bounded"` an executor has at most `memory_records_max` values, of `memory_bytes_max`
-    bytes, of each store of a partition in memory, copies of others in `disk_bytes_max` bytes on its local disk, and
-    fetches the rest; keys are always in memory. `timeout_s` bounds one attempt at a request, `deadline_s` a call
-    with all of its attempts, `chunk_bytes_max` a record's data, `request_bytes_max` a request, `in_flight_max` the
-    requests of one call at a time, `deltas_max` how many deltas there may be until a commit writes a snapshot itself.
+    Files are read on the driver and on every executor. The token is in a file or in the variable `TABLESIDE_TOKEN`,
+    never in a setting.
+
+    Attributes:
+        token_file: A file with the bearer token.
+        ca_file: PEM file of the authorities that may sign the service's certificate.
+        certificate_file: PEM file of the client's certificate.
+        key_file: PEM file of the certificate's key.
+        memory: `"all"` keeps all values in memory. `"bounded"` limits them per store and partition, and fetches the
+            others when needed. Keys are always in memory.
+        memory_records_max: The maximum number of values in memory, with `memory="bounded"`. memory_bytes_max: The
+        maximum size of values in memory, with `memory="bounded"`. disk_bytes_max: The maximum size of copies of other
+        values on the executor's local disk, with `memory="bounded"`. timeout_s: The timeout of one attempt at a
+        request, in seconds. deadline_s: The deadline of a call with all its attempts, in seconds. chunk_bytes_max: The
+        maximum size of the data in one record. request_bytes_max: The maximum size of a request. in_flight_max: The
+        maximum number of concurrent requests of one call. deltas_max: The maximum number of deltas before a commit
+        writes a snapshot itself.
     """
 
     token_file: str
@@ -57,9 +68,16 @@ class Options(TypedDict, total=False):
 
 
 def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]:
-    """Return the settings of a session that keeps its queries' state in a table, as `spark-submit --conf` takes them.
+    """Return the Spark settings of a session that stores its queries' state in a table, as for `spark-submit --conf`.
 
-    `ValueError` lists everything that is wrong with what is given; `JarNotFound` says how to get the jar.
+    Args:
+        url: The address of the service.
+        table: The name of the table.
+        **options: See `Options`.
+
+    Raises:
+        ValueError: Arguments are not valid; the message lists all of them.
+        JarNotFound: The installation does not contain the jar.
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if unknown := given.keys() - Options.__annotations__.keys():
@@ -77,10 +95,15 @@ def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]
 def configure(
     builder: "SparkSession.Builder", url: str, table: str, **options: Unpack[Options]
 ) -> "SparkSession.Builder":
-    """Give `settings` to the builder of a session, and return it: new queries then keep their state in the table.
+    """Add the settings to a session builder, so that new queries store their state in the table.
 
-    The jar is added to those that the builder has. A query that has a checkpoint already goes on with the provider that
-    it began with. The jar is loaded when Spark's context starts: a session beside one that runs does not get it.
+    The jar is added to the builder's other jars. It is loaded when the Spark context starts; a second session of a
+    running context does not load it. Queries with an existing checkpoint keep their provider.
+
+    The arguments and errors are as in `settings`.
+
+    Returns:
+        The builder.
     """
     chosen = settings(url, table, **options)
     present = str(builder._options.get("spark.jars") or "")  # noqa: SLF001 - a builder does not say what it was given

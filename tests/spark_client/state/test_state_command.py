@@ -18,7 +18,7 @@ pytestmark = pytest.mark.server
 
 RUN = "runpy.run_module('tableside_spark.state', run_name='__main__')"
 SAY = "except SystemExit as end: print(end.code, 'pyspark' in sys.modules)"
-NOTHING = "table pair keeps nothing of a query nothing"
+NOTHING = "table pair has no state of query nothing"
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_a_query_is_known_by_its_checkpoints_path_too(client: TableClient) -> No
 
 @pytest.mark.parametrize("query", ["00000000-0000-4000-8000-000000000000", "nothing"])
 def test_a_query_that_is_not_there_is_not_found(state: State, query: str) -> None:
-    with pytest.raises(QueryNotFound, match=f"keeps nothing of a query {query}"):
+    with pytest.raises(QueryNotFound, match=f"has no state of query {query}"):
         state.query(query)
     with pytest.raises(QueryNotFound):
         state.delete(query)
