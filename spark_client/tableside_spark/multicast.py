@@ -57,7 +57,7 @@ def multicast(
     from tableside_spark.plan.fan_out import MulticastOptions, multicast_frame
 
     if not isinstance(topic, str):
-        raise TypeError(f"topic is the name of one, not {type(topic).__name__}")
+        raise TypeError(f"topic must be a string, not {type(topic).__name__}")
     name = f"multicast_{topic}" if observed is None else observed
     return multicast_frame(frame, partitions, MulticastOptions(topic, _count(num_partitions), key, value, name))
 

@@ -85,8 +85,11 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
         ),
         (lambda: table.put(frame, "k", delete_when=col("n") > 1), "delete_when needs order_by"),
         (lambda: table.put(frame, "k", order_by=F.desc("n")), "order_by takes columns in ascending order"),
-        (lambda: table.put(frame, "k", order_by=["k", col("n").asc_nulls_last()]), "order_by takes columns in ascending order"),
-        (lambda: table.put(frame.withColumnRenamed("k", "__rows"), "__rows"), "does not begin with __"),
+        (
+            lambda: table.put(frame, "k", order_by=["k", col("n").asc_nulls_last()]),
+            "order_by takes columns in ascending order",
+        ),
+        (lambda: table.put(frame.withColumnRenamed("k", "__rows"), "__rows"), "the prefix __ is reserved"),
         (lambda: table.update(frame, "k", {"a": 1}, token="t", at_least_once=True), "token= is for"),
         (lambda: table.update(frame, "k", {"a": 1}, token="t#reset"), "does not end with #reset"),
         (

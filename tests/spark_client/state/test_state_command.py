@@ -96,7 +96,7 @@ def test_where_nobody_can_be_asked_nothing_is_removed(
     with pytest.raises(SystemExit) as ended:
         main(["delete", written.query, "--table", "pair"])
     assert ended.value.code == 2
-    assert "say --yes" in capsys.readouterr().err
+    assert "use --yes" in capsys.readouterr().err
     assert len(State(client, "pair").query(written.query).stores) == 3
 
 
