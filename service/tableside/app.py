@@ -1,4 +1,4 @@
-"""The application: opens the catalog, closes it, installs the routes and the one error handler."""
+"""Creates the application: routes, error handler and middleware, and the lifespan that opens the catalog."""
 
 import asyncio
 import os
@@ -37,8 +37,8 @@ from .http.console import routes as console_routes
 from .settings import Fault, LimitSettings, Settings, SettingsError
 from .telemetry import Exposition, logs, trace_export
 
-SAMPLE_S = 1.0
-"""How often each of several workers shows the others what it has counted, and sets its gauges."""
+SAMPLE_INTERVAL_S = 1.0
+"""The interval at which each worker process publishes its counters and updates its gauges."""
 
 
 def create_app(
@@ -49,11 +49,11 @@ def create_app(
     *,
     local: bool = False,
 ) -> FastAPI:
-    """Return the service for these settings. Its stores are opened when it starts and closed when it stops.
+    """Return the application for these settings. It opens the stores at startup and closes them at shutdown.
 
-    `workers` is how many processes serve together, and share what a table may do in a second. `file` is where the
-    settings are from: when it changes, what can be changed is, while it serves. `accepted` is where it is kept as
-    it was last applied, for workers that join later. A `local` service is only asked by this machine's own names.
+    `workers` is the number of worker processes, which share the rate limits of tables. `file` is the configuration
+    file: the service reloads the reloadable settings when it changes. `accepted` is the file with the last applied
+    configuration, for workers that start later. A `local` service accepts only host names of this machine.
     """
     exposition = Exposition()
     in_flight = _in_flight(settings.limits, exposition)
@@ -74,13 +74,13 @@ def create_app(
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
         exposition.on_sample(catalog.sample)
-        works = [_every(SAMPLE_S, exposition.sample)] if exposition.directory else []
+        background_tasks = [_run_every(SAMPLE_INTERVAL_S, exposition.sample)] if exposition.directory else []
         if file is not None:
-            works.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
+            background_tasks.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
         if pages is not None:
-            works.append(pages.run())
-        works.append(auth.run())
-        tasks = [asyncio.create_task(work) for work in works]
+            background_tasks.append(pages.run())
+        background_tasks.append(auth.run())
+        tasks = [asyncio.create_task(work) for work in background_tasks]
         try:
             yield
         finally:
@@ -94,8 +94,8 @@ def create_app(
             exposition.flush()
 
     async def change(changed: Settings) -> None:
-        if (why := changed.workers_fault(workers)) is not None:
-            raise SettingsError([Fault("", why)])
+        if (fault := changed.workers_fault(workers)) is not None:
+            raise SettingsError([Fault("", fault)])
         await app.state.catalog.change(changed)
         if changed.logs != app.state.settings.logs:
             logs.configure(changed.logs)
@@ -121,16 +121,16 @@ def create_app(
     app.router.routes.extend(served)
     app.add_exception_handler(HTTPException, _http_error)
     app.openapi = lambda: openapi.document(__version__)  # type: ignore[method-assign]  # FastAPI's documented way
-    # Outside the framework's own layers, which are then only asked for what is not the service's.
+    # Outside the framework's own middleware, which then only handles requests for other paths.
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
-    inner = openapi.Guarded(app.build_middleware_stack())
+    inner = openapi.ContentSecurityPolicy(app.build_middleware_stack())
     middleware = RequestMiddleware(inner, served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = middleware
     return app
 
 
-async def _every(seconds: float, work: Callable[[], None]) -> None:
+async def _run_every(seconds: float, work: Callable[[], None]) -> None:
     while True:
         work()
         await asyncio.sleep(seconds)
@@ -151,13 +151,13 @@ def _in_flight(limits: LimitSettings, exposition: Exposition) -> InFlight:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Answer what the framework refuses: mostly a path or a method that there is not."""
+    """Turn an error of the framework into a problem: mostly an unknown path or method."""
     assert isinstance(error, HTTPException)
     given = dict(error.headers or {})
     if error.status_code == 404:
         return problem_response(NotFound("no such path"), given)
     if error.status_code == 405:
-        return problem_response(MethodNotAllowed("the path does not take this method"), given)
+        return problem_response(MethodNotAllowed("the path does not support this method"), given)
     if error.status_code < 500:
         return problem_response(MalformedRequest("the request cannot be read"), given)
-    return problem_response(Internal("a fault of the service"), given)
+    return problem_response(Internal("an internal error of the service"), given)

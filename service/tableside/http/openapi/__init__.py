@@ -1,11 +1,11 @@
-"""The OpenAPI document: all that the service takes and answers over HTTP, for people, clients and tests.
+"""The OpenAPI document: all requests and responses of the service, for readers, clients and tests.
 
-It is written by hand, since the routes take the bare request; a test holds it against the routes.
-`schemas` are the bodies, `parts` the parameters, headers and answers that operations share, and `records`, `batches`,
-`scans` and `probes` the paths. `pages` is what the pages that show it are sent with.
+It is written by hand, because the endpoints take the bare request. A test compares it with the routes.
+`schemas` and `value_schemas` describe bodies; `parts` has the parameters, headers and responses that operations share;
+`records`, `batches`, `scans` and `probes` have the paths. `pages` adds security headers to the pages at /docs.
 """
 
 from .document import document
-from .pages import Guarded
+from .pages import ContentSecurityPolicy
 
-__all__ = ["Guarded", "document"]
+__all__ = ["ContentSecurityPolicy", "document"]

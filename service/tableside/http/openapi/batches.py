@@ -1,6 +1,6 @@
-"""The path of batches, as JSON and as Arrow."""
+"""The path of batches, in JSON and Arrow."""
 
-from .parts import ARROW, JSON, OF_A_TABLE, Described, answer, parameters, refusals, schema
+from .parts import ARROW, JSON, TABLE_ERRORS, Fragment, error_responses, parameters, response, schema
 
 _ARROW_ROWS = """\
 An Arrow IPC stream; its buffers may be compressed with lz4 or zstd. One row is one operation, and a null means that
@@ -19,7 +19,7 @@ the column is not given for that row. Columns:
 | `partitions` | list or large_list of integers | as the member in JSON: null and [-1] are all, [null] is the default |
 """
 
-_ARROW_ANSWERS = """\
+_ARROW_RESULTS = """\
 An Arrow IPC stream in answer to one, a row per operation, in order: `status` uint16, `value` binary (JSON text, or
 null), `etag` utf8, `code` utf8, `detail` utf8, `retriable` bool, `applied` utf8, `replayed` bool; and, where a record
 in the answer expires, `expires_at` utf8. Of a partitioned table there are two more, the last: `partitions`, a list of
@@ -28,11 +28,11 @@ structs of `partition` int32, the eight columns above and, where one of them exp
 """
 
 
-def _of_arrow(name: str, description: str, schema: Described) -> Described:
+def _arrow_parameter(name: str, description: str, schema: Fragment) -> Fragment:
     return {"name": name, "in": "query", "description": f"For Arrow only. {description}", "schema": schema}
 
 
-_POST: Described = {
+_POST: Fragment = {
     "operationId": "batch",
     "summary": "Do many operations",
     "description": "Each operation succeeds or fails by itself: the status of the whole is 200 though some failed, and "
@@ -42,10 +42,10 @@ _POST: Described = {
     f"As `{ARROW}`, the body is: {_ARROW_ROWS}",
     "tags": ["batches"],
     "parameters": [
-        _of_arrow("op", "What every row is.", {"enum": ["get", "put", "update", "delete"]}),
-        _of_arrow("writer", "The writer of the tokens.", {"type": "string", "minLength": 1, "maxLength": 128}),
-        _of_arrow("return", "Whether writes are answered with the value.", {"type": "boolean"}),
-        _of_arrow("fields", "Names of the top-level members of every value answered.", {"type": "string"}),
+        _arrow_parameter("op", "What every row is.", {"enum": ["get", "put", "update", "delete"]}),
+        _arrow_parameter("writer", "The writer of the tokens.", {"type": "string", "minLength": 1, "maxLength": 128}),
+        _arrow_parameter("return", "Whether writes are answered with the value.", {"type": "boolean"}),
+        _arrow_parameter("fields", "Names of the top-level members of every value answered.", {"type": "string"}),
         *parameters("Cache-Control", "Prefer"),
     ],
     "requestBody": {
@@ -56,15 +56,15 @@ _POST: Described = {
         },
     },
     "responses": {
-        "200": answer(
+        "200": response(
             "One result per operation, in its order.",
             content={
                 JSON: {"schema": schema("Results")},
-                ARROW: {"schema": {"type": "string", "format": "binary", "description": _ARROW_ANSWERS}},
+                ARROW: {"schema": {"type": "string", "format": "binary", "description": _ARROW_RESULTS}},
             },
         ),
-        **refusals(*OF_A_TABLE, "not_acceptable", "unsupported_media_type", "too_large"),
+        **error_responses(*TABLE_ERRORS, "not_acceptable", "unsupported_media_type", "too_large"),
     },
 }
 
-PATHS: Described = {"/v1/tables/{table}/batch": {"parameters": parameters("table"), "post": _POST}}
+PATHS: Fragment = {"/v1/tables/{table}/batch": {"parameters": parameters("table"), "post": _POST}}

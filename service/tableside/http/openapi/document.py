@@ -1,7 +1,7 @@
-"""The document as a whole."""
+"""Assembles the whole document."""
 
 from . import batches, probes, records, scans
-from .parts import COMMON_PARAMETERS, HEADERS, PARAMETERS, Described
+from .parts import COMMON_PARAMETERS, HEADERS, PARAMETERS, Fragment
 from .schemas import SCHEMAS
 
 _ABOUT = """\
@@ -9,25 +9,25 @@ Random access by key to tables that live elsewhere.
 
 A **table** is a named set of **records**; a record is a key and a value, which is a JSON object. An **operation**
 (get, put, update, delete) works on one record; a **batch** is many operations sent together, each of which succeeds
-or fails by itself. Every answer with a status of 400 or more is an RFC 9457 problem.
+or fails by itself. Every response with a status of 400 or more is an RFC 9457 problem.
 
 A key in a path is percent-encoded, one segment per part: `a%2Fb` is the key `a/b`, and the key
 `["user-1", "2026-11-20"]` of a table with a composite key is `user-1/2026-11-20`. The keys `.` and `..` are sent in a
 batch, since clients resolve them away.
 
-Where the service asks who calls, a request carries a bearer token, which may allow reading some tables and writing
-others. What is not allowed is `forbidden`, as a whole or, in a batch, as the result of that operation.
+If the service requires authentication, a request carries a bearer token, which may allow reading some tables and
+writing others. A request without permission is `forbidden`; in a batch, only the result of that operation is.
 """
 
 _SECURITY_SCHEMES = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token that the service's configuration knows; without `auth` there, none is asked for.",
+        "description": "A token that the configuration accepts. Without `auth` there, no token is required.",
     }
 }
-_SECURITY: list[Described] = [{}, {"bearer": []}]
-"""Whether a token is needed is the configuration's to say."""
+_SECURITY: list[Fragment] = [{}, {"bearer": []}]
+"""Whether a token is required depends on the configuration."""
 
 _TAGS = [
     {"name": "records", "description": "One record at a time."},
@@ -38,7 +38,7 @@ _TAGS = [
 ]
 
 
-def document(version: str) -> Described:
+def document(version: str) -> Fragment:
     """Return the OpenAPI document of the service."""
     paths = {**records.PATHS, **batches.PATHS, **scans.PATHS, **probes.PATHS}
     return {
@@ -62,5 +62,5 @@ def document(version: str) -> Described:
     }
 
 
-def _with_common_parameters(item: Described) -> Described:
+def _with_common_parameters(item: Fragment) -> Fragment:
     return {**item, "parameters": [*item.get("parameters", []), *COMMON_PARAMETERS]}

@@ -1,4 +1,4 @@
-"""What the pages of the documentation are sent with: they run their own scripts, load their own files, and no more."""
+"""The Content-Security-Policy of the documentation pages: it allows only their own scripts and files."""
 
 import base64
 import hashlib
@@ -11,14 +11,14 @@ PATHS = ("/docs", "/docs/oauth2-redirect")
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
-class Guarded:
-    """Wraps the framework's application, for the sake of these pages alone."""
+class ContentSecurityPolicy:
+    """ASGI middleware that adds a Content-Security-Policy to the documentation pages."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add to a page what a browser is to allow it."""
+        """Call the application, and add the policy if the request is for a documentation page."""
         if scope["type"] != "http" or scope["path"] not in PATHS:
             await self._app(scope, receive, send)
             return
@@ -38,7 +38,7 @@ class Guarded:
 
 
 def policy(page: bytes) -> str:
-    """Return what a page may do: its scripts are those that stand in it now, and files from here."""
+    """Return the policy of a page. It allows the page's inline scripts, by their digest, and files of this service."""
     digests = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _SCRIPT.findall(page)]
     scripts = " ".join(["'self'", *(f"'sha256-{digest}'" for digest in digests)])
     return (

@@ -1,4 +1,4 @@
-"""Parameters, headers and answers that several operations share."""
+"""Parameters, headers and responses that several operations share."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -9,8 +9,8 @@ from ...settings import NAME
 from ..wire import problems
 from ..wire.operation_members import WRITER_CHARACTERS_MAX
 
-Described: TypeAlias = dict[str, Any]
-"""A piece of the document: JSON as it will stand there."""
+Fragment: TypeAlias = dict[str, Any]
+"""A part of the document, as JSON."""
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -20,8 +20,8 @@ _ETAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
 _ETAG_EXAMPLE = '"18798f0c2a51e3d4"'
 
 
-def _parameter(name: str, where: str, description: str, schema: Described, example: object = None) -> Described:
-    found: Described = {"name": name, "in": where, "description": description, "schema": schema}
+def _parameter(name: str, where: str, description: str, schema: Fragment, example: object = None) -> Fragment:
+    found: Fragment = {"name": name, "in": where, "description": description, "schema": schema}
     if where == "path":
         found["required"] = True
     if example is not None:
@@ -31,7 +31,7 @@ def _parameter(name: str, where: str, description: str, schema: Described, examp
 
 _TTL = {"anyOf": [{"const": -1}, {"exclusiveMinimum": 0}], "type": "number"}
 
-PARAMETERS: Described = {
+PARAMETERS: Fragment = {
     "table": _parameter("table", "path", "The table's name.", {"type": "string", "pattern": NAME}, "profiles"),
     "key": _parameter(
         "key",
@@ -43,7 +43,7 @@ PARAMETERS: Described = {
     "fields": _parameter(
         "fields",
         "query",
-        "Names of top-level members, with commas between them: only these are answered.",
+        "Names of top-level members, with commas between them: only these are returned.",
         {"type": "string"},
         "name,visits",
     ),
@@ -58,8 +58,8 @@ PARAMETERS: Described = {
     "partitions": _parameter(
         "partitions",
         "query",
-        "Of a partitioned table: the indexes of the partitions that it goes to, with commas between them; `all`; "
-        "`default`, as without it: where the key is placed; or nothing, for nowhere. A get asks exactly one.",
+        "For a partitioned table: the comma-separated indexes of the target partitions; `all`; `default`, the "
+        "partition of the key, which is the default; or nothing, for no partition. A get needs exactly one.",
         {"type": "string", "pattern": r"^(all|default|-1|[0-9]{1,3}(,[0-9]{1,3})*)?$"},
         "0,2",
     ),
@@ -67,14 +67,14 @@ PARAMETERS: Described = {
         "If-Match",
         "header",
         "Etags in quotes, with commas between them: the write is done only if the record is in one of these versions. "
-        "`*` is any version. On an absent record the answer is 412.",
+        "`*` is any version. For an absent record the response is 412.",
         {"type": "string", "pattern": _ETAGS},
         _ETAG_EXAMPLE,
     ),
     "If-None-Match": _parameter(
         "If-None-Match",
         "header",
-        "Etags in quotes, or `*`: if the record is in one of these versions the answer is 304 and has no body.",
+        "Etags in quotes, or `*`: if the record has one of these versions, the response is 304 without a body.",
         {"type": "string", "pattern": _ETAGS},
         _ETAG_EXAMPLE,
     ),
@@ -84,16 +84,16 @@ PARAMETERS: Described = {
     "Prefer": _parameter(
         "Prefer",
         "header",
-        "RFC 7240. `return=representation` asks for the value after a write. `wait=S` is the caller's deadline in "
-        "seconds: past it the answer is 504. What is not known is passed over.",
+        "RFC 7240. `return=representation` asks for the value after a write. `wait=S` is the client's deadline in "
+        "seconds: after it the response is 504. Unknown preferences are ignored.",
         {"type": "string"},
         "return=representation, wait=10",
     ),
     "Cache-Control": _parameter(
         "Cache-Control",
         "header",
-        "RFC 9111, for a table that has a cache. `no-cache`: the store is asked, and the cache refreshed. `max-age=N`: "
-        "an answer from the cache is at most N seconds old. Other directives are passed over. In a batch it holds for "
+        "RFC 9111, for a table that has a cache. `no-cache` reads from the store and refreshes the cache. `max-age=N`: "
+        "an answer from the cache is at most N seconds old. Other directives are ignored. In a batch it applies to "
         "every get.",
         {"type": "string"},
         "max-age=5",
@@ -109,21 +109,21 @@ PARAMETERS: Described = {
     "X-Request-Id": _parameter(
         "X-Request-Id",
         "header",
-        "Names the request in logs; echoed, or made where there is none of 1 to 128 visible ASCII characters.",
+        "Identifies the request in logs, and is returned. Generated unless it has 1 to 128 visible ASCII characters.",
         {"type": "string"},
     ),
     "traceparent": _parameter(
         "traceparent",
         "header",
-        "W3C Trace Context; passed over where it is not legal.",
+        "W3C Trace Context; ignored if it is invalid.",
         {"type": "string"},
         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     ),
 }
 
-HEADERS: Described = {
+HEADERS: Fragment = {
     "X-Request-Id": {
-        "description": "The request's id: the caller's, or one made here.",
+        "description": "The request's id: the client's, or a generated one.",
         "required": True,
         "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
@@ -140,7 +140,7 @@ HEADERS: Described = {
         "example": _ETAG_EXAMPLE,
     },
     "Tableside-Expires-At": {
-        "description": "When the record expires (RFC 3339, UTC); not there if it does not.",
+        "description": "When the record expires (RFC 3339, UTC); absent if it does not.",
         "schema": {"type": "string", "format": "date-time"},
         "example": "2030-01-01T00:00:00.000Z",
     },
@@ -150,16 +150,16 @@ HEADERS: Described = {
         "example": 3,
     },
     "Tableside-Replayed": {
-        "description": "The token had been seen: nothing was applied now.",
+        "description": "The token is a repetition: nothing was applied now.",
         "schema": {"const": "true"},
     },
     "Tableside-Partitions": {
-        "description": "Of a partitioned table: the indexes of the partitions that it went to.",
+        "description": "For a partitioned table: the indexes of the partitions that the operation was sent to.",
         "schema": {"type": "string", "pattern": "^[0-9]{1,3}(,[0-9]{1,3})*$"},
         "example": "0,2",
     },
     "Tableside-Dropped": {
-        "description": "It was for no partition of the table: acknowledged, and written nowhere.",
+        "description": "The write named no partition of the table: it was acknowledged, and not written.",
         "schema": {"const": "true"},
     },
     "Preference-Applied": {
@@ -167,22 +167,22 @@ HEADERS: Described = {
         "schema": {"const": "return=representation"},
     },
     "Tableside-Cursor": {
-        "description": "Where the next page begins; not there after the last one.",
+        "description": "The cursor of the next page; absent on the last page.",
         "schema": {"type": "string", "minLength": 1},
     },
     "Retry-After": {
-        "description": "Seconds to wait before asking again.",
+        "description": "Seconds to wait before a retry.",
         "required": True,
         "schema": {"type": "integer", "minimum": 1},
         "example": 1,
     },
     "Retry-After-If-Known": {
-        "description": "Seconds to wait before asking again, where that is known.",
+        "description": "Seconds to wait before a retry, if known.",
         "schema": {"type": "integer", "minimum": 1},
         "example": 1,
     },
     "WWW-Authenticate": {
-        "description": "How to say who asks.",
+        "description": "The authentication scheme.",
         "required": True,
         "schema": {"const": "Bearer"},
     },
@@ -195,7 +195,7 @@ HEADERS: Described = {
 }
 
 
-def parameters(*names: str) -> list[Described]:
+def parameters(*names: str) -> list[Fragment]:
     """Return references to parameters."""
     return [{"$ref": f"#/components/parameters/{name}"} for name in names]
 
@@ -203,26 +203,26 @@ def parameters(*names: str) -> list[Described]:
 COMMON_PARAMETERS = parameters("X-Request-Id", "traceparent")
 
 
-def schema(name: str) -> Described:
+def schema(name: str) -> Fragment:
     """Return a reference to a schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def headers(*names: str, required: Sequence[str] = ()) -> Described:
-    """Return references to headers, and to the one that every answer has."""
+def headers(*names: str, required: Sequence[str] = ()) -> Fragment:
+    """Return references to headers, including X-Request-Id, which every response has."""
     found = {name.partition("-If-")[0]: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {**found, "X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
 
 
-def answer(description: str, *header_names: str, content: Described | None = None, **more: Any) -> Described:
-    """Return one answer."""
+def response(description: str, *header_names: str, content: Fragment | None = None, **more: Any) -> Fragment:
+    """Return the description of one response."""
     found = {"description": description, "headers": headers(*header_names), **more}
     return found if content is None else {**found, "content": content}
 
 
-OF_THE_SERVICE = ("overloaded", "internal")
-OF_A_TABLE = (
-    *OF_THE_SERVICE,
+SERVICE_ERRORS = ("overloaded", "internal")
+TABLE_ERRORS = (
+    *SERVICE_ERRORS,
     "malformed_request",
     "unauthenticated",
     "forbidden",
@@ -234,39 +234,39 @@ OF_A_TABLE = (
     "deadline_exceeded",
 )
 
-_WHY = {
+_ERROR_DESCRIPTIONS = {
     "malformed_request": "a parser refuses the request, or the whole of it has the wrong shape",
-    "unauthenticated": "the service asks for a bearer token, and none that it knows was given",
-    "forbidden": "the caller has no right to do that",
+    "unauthenticated": "the service requires a bearer token, and the request has none that is valid",
+    "forbidden": "the caller does not have permission",
     "record_not_found": "there is no such record",
     "table_not_found": "there is no such table",
     "not_found": "there is no such path",
-    "method_not_allowed": "the path does not take this method",
-    "not_acceptable": "the caller accepts none of the media types that there are",
-    "contended": "others changed the record each time; nothing was applied",
-    "precondition_failed": "the record is not in the version, or not in the state, that was asked for",
+    "method_not_allowed": "the path does not support this method",
+    "not_acceptable": "the client accepts none of the available media types",
+    "contended": "other writers kept changing the record; nothing was applied",
+    "precondition_failed": "the record does not have the required version or state",
     "too_large": "a limit in bytes or in number is exceeded",
-    "unsupported_media_type": "the body is in a media type, or an encoding, that is not read here",
-    "invalid_operation": "it can be read, but is no legal key, value, update or operation",
+    "unsupported_media_type": "the media type or encoding of the body is not supported",
+    "invalid_operation": "it is well-formed, but not a valid key, value, update or operation",
     "throttled": "a limit of the service or of the store is reached",
-    "internal": "a fault of the service",
+    "internal": "an internal error of the service",
     "unsupported": "the store or the table lacks the capability that the detail names",
-    "record_unreadable": "what the store holds is not the service's, and no JSON object",
-    "overloaded": "the service has too much to do, or is about to stop",
-    "store_unavailable": "the store could not be asked, or did not answer",
-    "deadline_exceeded": "the time given for the operation was over",
+    "record_unreadable": "the data in the store was not written by the service, and is not a JSON object",
+    "overloaded": "the service is overloaded or shutting down",
+    "store_unavailable": "the store could not be reached, or did not answer",
+    "deadline_exceeded": "the deadline of the operation passed",
 }
 
 
-def refusals(*codes: str) -> Described:
-    """Return the answers by which an operation ends with one of these codes, by status."""
+def error_responses(*codes: str) -> Fragment:
+    """Return the responses for these error codes, by status."""
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(problems.STATUS[code], []).append(code)
-    return {str(status): _refusal(status, by_status[status]) for status in sorted(by_status)}
+    return {str(status): _error_response(status, by_status[status]) for status in sorted(by_status)}
 
 
-_WITH_REFUSALS = {
+_ERROR_HEADERS = {
     401: ("WWW-Authenticate",),
     409: ("Retry-After-If-Known",),
     429: ("Retry-After",),
@@ -274,15 +274,15 @@ _WITH_REFUSALS = {
 }
 
 
-def _refusal(status: int, codes: Sequence[str]) -> Described:
+def _error_response(status: int, codes: Sequence[str]) -> Fragment:
     fixed = {"properties": {"code": {"enum": list(codes)}, "status": {"const": status}}}
-    return answer(
-        "; ".join(f"`{code}`: {_WHY[code]}" for code in codes),
-        *_WITH_REFUSALS.get(status, ()),
+    return response(
+        "; ".join(f"`{code}`: {_ERROR_DESCRIPTIONS[code]}" for code in codes),
+        *_ERROR_HEADERS.get(status, ()),
         content={problems.MEDIA_TYPE: {"schema": {"allOf": [schema("Problem"), fixed]}}},
     )
 
 
-def example_problem() -> Described:
-    """Return a problem as it is answered."""
+def example_problem() -> Fragment:
+    """Return an example of a problem."""
     return dict(problems.problem(MalformedRequest("not JSON: invalid at byte 5")))

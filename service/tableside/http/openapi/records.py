@@ -1,33 +1,33 @@
 """The paths of single records."""
 
-from .parts import JSON, MERGE_PATCH, OF_A_TABLE, Described, answer, parameters, refusals, schema
+from .parts import JSON, MERGE_PATCH, TABLE_ERRORS, Fragment, error_responses, parameters, response, schema
 
-_OF_A_WRITE = (*OF_A_TABLE, "precondition_failed", "contended", "record_unreadable", "not_acceptable", "too_large")
+_WRITE_ERRORS = (*TABLE_ERRORS, "precondition_failed", "contended", "record_unreadable", "not_acceptable", "too_large")
 
-_OF_A_BARE_WRITE = ("Tableside-Replayed", "Tableside-Partitions", "Tableside-Dropped")
+_WRITE_HEADERS = ("Tableside-Replayed", "Tableside-Partitions", "Tableside-Dropped")
 
 _SAME_RECORD = {"table": "$request.path.table", "key": "$request.path.key"}
 
 
-def _link(operation: str, description: str, **parameters: str) -> Described:
+def _link(operation: str, description: str, **parameters: str) -> Fragment:
     return {"operationId": operation, "description": description, "parameters": {**_SAME_RECORD, **parameters}}
 
 
 _ETAG = "$response.header.ETag"
 
-_AFTER_A_WRITE: Described = {
+_AFTER_A_WRITE: Fragment = {
     "read": _link("get_record", "Read what was written."),
     "look": _link("head_record", "Ask for its version."),
     "replace": _link("put_record", "Replace this version.", **{"header.If-Match": _ETAG}),
     "update": _link("patch_record", "Change this version.", **{"header.If-Match": _ETAG}),
     "delete": _link("delete_record", "Delete this version.", **{"header.If-Match": _ETAG}),
 }
-_AFTER_A_READ: Described = {
+_AFTER_A_READ: Fragment = {
     "revalidate": _link("get_record", "Ask whether it changed.", **{"header.If-None-Match": _ETAG}),
     "replace": _link("put_record", "Replace this version.", **{"header.If-Match": _ETAG}),
     "delete": _link("delete_record", "Delete this version.", **{"header.If-Match": _ETAG}),
 }
-_AFTER_A_DELETE: Described = {
+_AFTER_A_DELETE: Fragment = {
     "make": _link("put_record", "Make it anew.", **{"header.If-None-Match": "*"}),
     "repeat": _link("delete_record", "Delete what is absent, which is fine."),
 }
@@ -35,14 +35,14 @@ _AFTER_A_DELETE: Described = {
 _VALUE = {JSON: {"schema": schema("Value")}}
 
 
-def _read(operation: str, summary: str, content: Described | None) -> Described:
+def _read(operation: str, summary: str, content: Fragment | None) -> Fragment:
     return {
         "operationId": operation,
         "summary": summary,
         "tags": ["records"],
         "parameters": parameters("fields", "partitions", "If-None-Match", "Cache-Control", "Prefer"),
         "responses": {
-            "200": answer(
+            "200": response(
                 "The record.",
                 "ETag",
                 "Tableside-Expires-At",
@@ -51,16 +51,16 @@ def _read(operation: str, summary: str, content: Described | None) -> Described:
                 content=content,
                 links=_AFTER_A_READ,
             ),
-            "304": answer(
+            "304": response(
                 "The caller has this version.", "ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions"
             ),
-            **_refusals(content, "record_not_found"),
+            **_read_errors(content, "record_not_found"),
         },
     }
 
 
-def _refusals(content: Described | None, *codes: str) -> Described:
-    found = refusals(*OF_A_TABLE, "not_acceptable", "record_unreadable", *codes)
+def _read_errors(content: Fragment | None, *codes: str) -> Fragment:
+    found = error_responses(*TABLE_ERRORS, "not_acceptable", "record_unreadable", *codes)
     if content is None:  # The answer to a HEAD has no body.
         found = {status: {name: one[name] for name in one if name != "content"} for status, one in found.items()}
     return found
@@ -69,7 +69,7 @@ def _refusals(content: Described | None, *codes: str) -> Described:
 _GET = _read("get_record", "Get a record's value", _VALUE)
 _HEAD = _read("head_record", "Get a record's version and expiry", None)
 
-_PUT: Described = {
+_PUT: Fragment = {
     "operationId": "put_record",
     "summary": "Make a record's value exactly the body",
     "tags": ["records"],
@@ -79,7 +79,7 @@ _PUT: Described = {
         "content": {JSON: {"schema": schema("Value"), "example": {"name": "Ada", "visits": 1}}},
     },
     "responses": {
-        "200": answer(
+        "200": response(
             "Written; the value was asked for.",
             "ETag",
             "Tableside-Expires-At",
@@ -89,7 +89,7 @@ _PUT: Described = {
             content=_VALUE,
             links=_AFTER_A_WRITE,
         ),
-        "201": answer(
+        "201": response(
             "`If-None-Match: *` made it. The body is the value if that was asked for, else there is none.",
             "ETag-If-Present",
             "Tableside-Expires-At",
@@ -97,13 +97,13 @@ _PUT: Described = {
             "Preference-Applied",
             links=_AFTER_A_WRITE,
         ),
-        "204": answer("Written.", "ETag-If-Present", *_OF_A_BARE_WRITE, links=_AFTER_A_WRITE),
-        **refusals(*_OF_A_WRITE, "unsupported_media_type"),
+        "204": response("Written.", "ETag-If-Present", *_WRITE_HEADERS, links=_AFTER_A_WRITE),
+        **error_responses(*_WRITE_ERRORS, "unsupported_media_type"),
     },
 }
 
-_PATCH_RESPONSES: Described = {
-    "200": answer(
+_PATCH_RESPONSES: Fragment = {
+    "200": response(
         "Changed; the value was asked for.",
         "ETag",
         "Tableside-Expires-At",
@@ -113,7 +113,7 @@ _PATCH_RESPONSES: Described = {
         content=_VALUE,
         links=_AFTER_A_WRITE,
     ),
-    "201": answer(
+    "201": response(
         "The default was used: the record was absent. The body is the value if that was asked for, else there is none.",
         "ETag-If-Present",
         "Tableside-Expires-At",
@@ -121,12 +121,12 @@ _PATCH_RESPONSES: Described = {
         "Preference-Applied",
         links=_AFTER_A_WRITE,
     ),
-    "204": answer("Changed.", "ETag-If-Present", *_OF_A_BARE_WRITE, links=_AFTER_A_WRITE),
-    **refusals(*_OF_A_WRITE, "record_not_found", "unsupported_media_type"),
+    "204": response("Changed.", "ETag-If-Present", *_WRITE_HEADERS, links=_AFTER_A_WRITE),
+    **error_responses(*_WRITE_ERRORS, "record_not_found", "unsupported_media_type"),
 }
 _PATCH_RESPONSES["415"]["headers"]["Accept-Patch"] = {"$ref": "#/components/headers/Accept-Patch"}
 
-_PATCH: Described = {
+_PATCH: Fragment = {
     "operationId": "patch_record",
     "summary": "Change a record, starting from a default where there is none",
     "description": f"As `{MERGE_PATCH}` the body is a merge patch, and there is no default. As `{JSON}` it is an "
@@ -146,23 +146,23 @@ _PATCH: Described = {
     "responses": _PATCH_RESPONSES,
 }
 
-_DELETE: Described = {
+_DELETE: Fragment = {
     "operationId": "delete_record",
     "summary": "Make a record absent",
     "tags": ["records"],
     "parameters": parameters("partitions", "If-Match", "Prefer", "Tableside-Token"),
     "responses": {
-        "204": answer(
+        "204": response(
             "It is absent. The etag is there only where a replay found a later record.",
             "ETag-If-Present",
-            *_OF_A_BARE_WRITE,
+            *_WRITE_HEADERS,
             links=_AFTER_A_DELETE,
         ),
-        **refusals(*OF_A_TABLE, "precondition_failed", "contended", "record_unreadable"),
+        **error_responses(*TABLE_ERRORS, "precondition_failed", "contended", "record_unreadable"),
     },
 }
 
-PATHS: Described = {
+PATHS: Fragment = {
     "/v1/tables/{table}/records/{key}": {
         "parameters": parameters("table", "key"),
         "get": _GET,

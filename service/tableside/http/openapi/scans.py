@@ -1,19 +1,19 @@
 """The paths that read a whole table."""
 
-from .parts import ARROW, JSON, OF_A_TABLE, Described, answer, parameters, refusals, schema
+from .parts import ARROW, JSON, TABLE_ERRORS, Fragment, error_responses, parameters, response, schema
 
 INTEGER_MAX = 10**18 - 1
-"""The greatest of so many digits as are read; what is above a page's own limit counts as that limit."""
+"""The largest number that the service parses. Numbers above a page's limit count as the limit."""
 
 
-def _query(name: str, description: str, schema: Described) -> Described:
+def _query(name: str, description: str, schema: Fragment) -> Fragment:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
-_SCAN: Described = {
+_SCAN: Fragment = {
     "operationId": "scan",
     "summary": "Read records, in pages",
-    "description": "A record that is present throughout is answered at least once, perhaps twice. A page may be short "
+    "description": "A record that is present throughout is returned at least once, possibly twice. A page may be short "
     "or empty: only a cursor that is null ends the scan.",
     "tags": ["scans"],
     "parameters": [
@@ -36,7 +36,7 @@ _SCAN: Described = {
         *parameters("fields", "Prefer"),
     ],
     "responses": {
-        "200": answer(
+        "200": response(
             "A page. As Arrow it has the columns `key`, `value`, `etag`, where a record expires `expires_at`, and "
             "of a partitioned table, as the last, `partition` int32; the cursor stands in the schema's metadata and in "
             "a header.",
@@ -54,11 +54,11 @@ _SCAN: Described = {
                 }
             },
         ),
-        **refusals(*OF_A_TABLE, "not_acceptable", "record_unreadable"),
+        **error_responses(*TABLE_ERRORS, "not_acceptable", "record_unreadable"),
     },
 }
 
-_SPLITS: Described = {
+_SPLITS: Fragment = {
     "operationId": "splits",
     "summary": "Divide a table for parallel readers",
     "description": "The parts are disjoint and together cover the table.",
@@ -72,7 +72,7 @@ _SPLITS: Described = {
         *parameters("Prefer"),
     ],
     "responses": {
-        "200": answer(
+        "200": response(
             "The parts, each to be given to a scan as `split`.",
             content={JSON: {"schema": schema("Splits")}},
             links={
@@ -83,11 +83,11 @@ _SPLITS: Described = {
                 }
             },
         ),
-        **refusals(*OF_A_TABLE, "not_acceptable"),
+        **error_responses(*TABLE_ERRORS, "not_acceptable"),
     },
 }
 
-PATHS: Described = {
+PATHS: Fragment = {
     "/v1/tables/{table}/records": {"parameters": parameters("table"), "get": _SCAN},
     "/v1/tables/{table}/splits": {"parameters": parameters("table"), "get": _SPLITS},
 }

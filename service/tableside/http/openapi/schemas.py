@@ -1,165 +1,52 @@
-"""The bodies of requests and answers, as JSON schemas (the dialect of OpenAPI 3.1)."""
+"""JSON schemas of the bodies of requests and responses (the dialect of OpenAPI 3.1)."""
 
-from ...core import INTEGER_MAX, INTEGER_MIN
-from ...core.keys import STRING_BYTES_MAX
-from ...core.values import DEPTH_MAX, RESERVED_PREFIX
 from ..wire import problems
-from ..wire.operation_members import FIELDS_MAX, WRITER_CHARACTERS_MAX
-from .parts import Described, example_problem, schema
-
-_ETAG: Described = {"type": "string", "minLength": 1, "examples": ["18798f0c2a51e3d4"]}
-_EXPIRES_AT: Described = {
-    "type": "string",
-    "format": "date-time",
-    "description": "When the record expires; not there if it does not.",
-}
-_STRING_PART: Described = {"type": "string", "minLength": 1, "maxLength": STRING_BYTES_MAX}
-_INTEGER: Described = {"type": "integer", "minimum": INTEGER_MIN, "maximum": INTEGER_MAX}
-_PART: Described = {"anyOf": [_STRING_PART, _INTEGER]}
-
-
-def _optional(found: Described) -> Described:
-    """Allow null, which is as if the member were not given."""
-    return {"anyOf": [found, {"type": "null"}]}
-
-
-def _object(required: list[str], properties: Described, **more: object) -> Described:
-    return {
-        "type": "object",
-        "required": required,
-        "properties": properties,
-        "additionalProperties": False,
-        **more,
-    }
-
-
-_KEY: Described = {
-    "description": f"A string of 1 to {STRING_BYTES_MAX:,} bytes of UTF-8, an integer of 64 bits, or, for a table with "
-    "a composite key, an array of these.",
-    "anyOf": [_STRING_PART, _INTEGER, {"type": "array", "items": _PART, "minItems": 2, "maxItems": 8}],
-    "examples": ["user-1", 42, ["user-1", "2026-11-20"]],
-}
-
-_VALUE: Described = {
-    "description": f"A JSON object, nested at most {DEPTH_MAX} deep. A number equal to an integer within 64 bits is "
-    "that integer, any other is a finite double. Refused: integers beyond 64 bits, U+0000, lone surrogates, empty "
-    f"member names, and top-level names that begin with {RESERVED_PREFIX}.",
-    "type": "object",
-    "propertyNames": {"minLength": 1, "not": {"pattern": f"^{RESERVED_PREFIX}"}},
-    "examples": [{"name": "Ada", "visits": 1}],
-}
-
-
-def _of_paths(example: Described, **more: object) -> Described:
-    return {"type": "object", "propertyNames": {"minLength": 1}, "examples": [example], **more}
-
-
-_OPERATORS: Described = {
-    "description": "Operators with MongoDB's meanings. A path is a member name, or names with dots between them; it "
-    "addresses objects only. No path may be another one's parent.",
-    "type": "object",
-    "minProperties": 1,
-    "additionalProperties": False,
-    "properties": {
-        "$set": _of_paths({"address.city": "Bern"}),
-        "$unset": {
-            "anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "object"}],
-            "examples": [["nickname"]],
-        },
-        "$inc": _of_paths({"visits": 1}, additionalProperties={"type": "number"}),
-        "$min": _of_paths({"first": "2026-11-20"}, additionalProperties={"type": ["number", "string"]}),
-        "$max": _of_paths({"last": "2026-11-20"}, additionalProperties={"type": ["number", "string"]}),
-        "$push": _of_paths(
-            {"log": {"$each": [1, 2]}},
-            description='Adds one element, or all of `{"$each": […]}`, to the end of an array.',
-        ),
-        "$addToSet": _of_paths(
-            {"tags": "new"}, description="As `$push`, without the elements that the array has already."
-        ),
-    },
-    "examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}],
-}
-
-_MERGE_PATCH: Described = {
-    "description": "RFC 7396: members replace, objects merge, null removes.",
-    "type": "object",
-    "propertyNames": {"minLength": 1, "not": {"pattern": rf"^({RESERVED_PREFIX}|\$)"}},
-    "examples": [{"name": "Ada Lovelace", "nickname": None}],
-}
-
-_UPDATE: Described = {
-    "description": "What to change: a merge patch, operators, or an array of these, applied in order as one step.",
-    "anyOf": [
-        schema("MergePatch"),
-        schema("Operators"),
-        {"type": "array", "items": {"anyOf": [schema("MergePatch"), schema("Operators")]}},
-    ],
-}
-
-_TTL_S: Described = {
-    "description": "Seconds until the record expires; -1 is never, null is as if not given.",
-    "anyOf": [{"const": -1}, {"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
-}
-
-_TOKEN: Described = _object(
-    ["writer", "sequence"],
-    {
-        "writer": {"type": "string", "minLength": 1, "maxLength": WRITER_CHARACTERS_MAX},
-        "sequence": {"type": "integer", "minimum": 0, "maximum": INTEGER_MAX},
-    },
-    description="Names a write of a writer: one whose sequence is not above the writer's last on this record is "
-    "acknowledged as replayed, and not applied.",
-    examples=[{"writer": "w", "sequence": 7}],
+from .parts import Fragment, example_problem, schema
+from .value_schemas import (
+    ETAG,
+    EXPIRES_AT,
+    FIELDS,
+    KEY,
+    MERGE_PATCH,
+    OPERATORS,
+    PARTITIONS,
+    TOKEN,
+    TTL_S,
+    UPDATE,
+    VALUE,
+    closed_object,
+    optional,
 )
 
-_FIELDS: Described = {
-    "description": "Only these top-level members are answered.",
-    "type": "array",
-    "items": {"type": "string", "minLength": 1},
-    "maxItems": FIELDS_MAX,
-}
 
-
-_PARTITIONS: Described = {
-    "description": "Of a partitioned table: the indexes of the partitions that it goes to, each once; none is nowhere. "
-    "`all`, null and [-1] are all of them; `default` and [null] are as if it were not given: where the key is placed.",
-    "anyOf": [
-        {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        {"type": "array", "items": {"enum": [-1, None]}, "minItems": 1, "maxItems": 1},
-        {"enum": ["all", "default", None]},
-    ],
-    "examples": [[0, 2], [], "all"],
-}
-
-
-def _operation(op: str, required: list[str], properties: Described, description: str) -> Described:
+def _operation(op: str, required: list[str], properties: Fragment, description: str) -> Fragment:
     key_and_fields = {
         "op": {"const": op},
         "key": schema("Key"),
-        "fields": _optional(_FIELDS),
+        "fields": optional(FIELDS),
         "partitions": schema("Partitions"),
     }
-    return _object(["op", "key", *required], {**key_and_fields, **properties}, description=description)
+    return closed_object(["op", "key", *required], {**key_and_fields, **properties}, description=description)
 
 
-_CONDITION: Described = {
-    "if_match": _optional({**_ETAG, "description": "Only if the record is in this version; `*` is any."})
+_CONDITION: Fragment = {
+    "if_match": optional({**ETAG, "description": "Only if the record is in this version; `*` is any."})
 }
-_COMMON: Described = {**_CONDITION, "token": _optional(schema("Token")), "return": _optional({"type": "boolean"})}
+_COMMON: Fragment = {**_CONDITION, "token": optional(schema("Token")), "return": optional({"type": "boolean"})}
 
-_OPERATIONS: Described = {
-    "Get": _operation("get", [], {}, "Ask for a record."),
+_OPERATIONS: Fragment = {
+    "Get": _operation("get", [], {}, "Read a record."),
     "Put": {
         **_operation(
             "put",
             ["value"],
             {
                 "value": schema("Value"),
-                "if_absent": _optional({"type": "boolean", "description": "Only if there is no such record."}),
+                "if_absent": optional({"type": "boolean", "description": "Only if there is no such record."}),
                 "ttl_s": schema("TtlS"),
                 **_COMMON,
             },
-            "Make the record's value exactly this one.",
+            "Replace the record's value.",
         ),
         "not": {
             "required": ["if_match", "if_absent"],
@@ -169,13 +56,13 @@ _OPERATIONS: Described = {
     "Update": _operation(
         "update",
         ["update"],
-        {"update": schema("UpdateDocument"), "default": _optional(schema("Value")), "ttl_s": schema("TtlS"), **_COMMON},
-        "Change a record, starting from the default where there is none.",
+        {"update": schema("UpdateDocument"), "default": optional(schema("Value")), "ttl_s": schema("TtlS"), **_COMMON},
+        "Update a record, or the default if there is no record.",
     ),
-    "Delete": _operation("delete", [], _COMMON, "Make the record absent; fine if it is."),
+    "Delete": _operation("delete", [], _COMMON, "Delete the record; succeeds if it is absent."),
 }
 
-_BATCH: Described = _object(
+_BATCH: Fragment = closed_object(
     ["operations"],
     {
         "operations": {
@@ -196,46 +83,46 @@ _BATCH: Described = _object(
     ],
 )
 
-_TOLD: Described = {
-    "status": {"description": "What the single request would have answered.", "type": "integer"},
+_RESULT_MEMBERS: Fragment = {
+    "status": {"description": "The status that the single request would have.", "type": "integer"},
     "value": schema("Value"),
-    "etag": _ETAG,
-    "expires_at": _EXPIRES_AT,
+    "etag": ETAG,
+    "expires_at": EXPIRES_AT,
     "replayed": {"const": True},
     "error": schema("Problem"),
 }
 
-_FAILED_OR_NOT: Described = {
+_STATUS_MATCHES_ERROR: Fragment = {
     "if": {"required": ["error"]},
     "then": {"properties": {"status": {"minimum": 400, "maximum": 599}}},
     "else": {"properties": {"status": {"enum": [200, 201, 204]}}},
 }
 
-_OF_PARTITIONS: Described = {
-    "description": "Of a write to a partitioned table: what became of it in each partition that it went to, by index.",
+_PARTITION_RESULTS: Fragment = {
+    "description": "For a write to a partitioned table: the result in each target partition, by index.",
     "type": "array",
     "items": schema("PartitionResult"),
 }
 
-_RESULT: Described = _object(
+_RESULT: Fragment = closed_object(
     ["status"],
     {
-        **_TOLD,
-        "partitions": _OF_PARTITIONS,
-        "dropped": {"description": "It was for no partition.", "const": True},
+        **_RESULT_MEMBERS,
+        "partitions": _PARTITION_RESULTS,
+        "dropped": {"description": "The write named no partition.", "const": True},
     },
-    description="What became of one operation. Where it went to several partitions, etag and value are only theirs.",
-    **_FAILED_OR_NOT,
+    description="The result of one operation. With several partitions, only their results have an etag and a value.",
+    **_STATUS_MATCHES_ERROR,
 )
 
-_PARTITION_RESULT: Described = _object(
+_PARTITION_RESULT: Fragment = closed_object(
     ["partition", "status"],
-    {"partition": {"type": "integer", "minimum": 0}, **_TOLD},
-    description="What became of a write in one partition.",
-    **_FAILED_OR_NOT,
+    {"partition": {"type": "integer", "minimum": 0}, **_RESULT_MEMBERS},
+    description="The result of a write in one partition.",
+    **_STATUS_MATCHES_ERROR,
 )
 
-_PROBLEM: Described = {
+_PROBLEM: Fragment = {
     "description": "RFC 9457 problem details.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "code", "retriable", "applied"],
@@ -245,30 +132,30 @@ _PROBLEM: Described = {
         "status": {"type": "integer", "enum": sorted(set(problems.STATUS.values()))},
         "detail": {"type": "string"},
         "code": {"type": "string", "enum": sorted(problems.STATUS)},
-        "retriable": {"description": "Whether asking again may help.", "type": "boolean"},
-        "applied": {"description": "Whether a write may have happened.", "enum": ["no", "unknown"]},
-        "retry_after_s": {"description": "How long to wait first, where known.", "type": "number", "minimum": 0},
-        "partitions": _OF_PARTITIONS,
+        "retriable": {"description": "Whether a retry may succeed.", "type": "boolean"},
+        "applied": {"description": "Whether a write may have been applied.", "enum": ["no", "unknown"]},
+        "retry_after_s": {"description": "How long to wait before a retry, if known.", "type": "number", "minimum": 0},
+        "partitions": _PARTITION_RESULTS,
     },
     "examples": [example_problem()],
 }
 
-_TABLE: Described = {
+_TABLE: Fragment = {
     "type": "object",
     "required": ["name", "store", "key", "capabilities", "limits", "policies"],
     "properties": {
         "name": {"type": "string"},
-        "store": _object(["name", "kind"], {"name": {"type": "string"}, "kind": {"type": "string"}}),
+        "store": closed_object(["name", "kind"], {"name": {"type": "string"}, "kind": {"type": "string"}}),
         "key": {
             "description": "The parts of a key, in order; the name is null where the configuration names none.",
             "type": "array",
             "minItems": 1,
-            "items": _object(
+            "items": closed_object(
                 ["name", "type"], {"name": {"type": ["string", "null"]}, "type": {"enum": ["string", "integer"]}}
             ),
         },
         "capabilities": {
-            "description": "What the table can do; in a list, empty until its store could first be asked.",
+            "description": "The capabilities of the table; in a list, empty until its store was first reached.",
             "type": "object",
             "additionalProperties": {"type": "boolean"},
         },
@@ -278,26 +165,26 @@ _TABLE: Described = {
     },
 }
 
-_WHERE: Described = {
+_PARTITION_MEMBER: Fragment = {
     "partition": {"description": "Where it is, of a partitioned table.", "type": "integer", "minimum": 0}
 }
 
-_RECORD: Described = _object(
+_RECORD: Fragment = closed_object(
     ["key", "value", "etag"],
-    {"key": schema("Key"), "value": schema("Value"), "etag": _ETAG, "expires_at": _EXPIRES_AT, **_WHERE},
+    {"key": schema("Key"), "value": schema("Value"), "etag": ETAG, "expires_at": EXPIRES_AT, **_PARTITION_MEMBER},
 )
 
-SCHEMAS: Described = {
-    "Key": _KEY,
-    "Value": _VALUE,
-    "MergePatch": _MERGE_PATCH,
-    "Operators": _OPERATORS,
-    "UpdateDocument": _UPDATE,
-    "TtlS": _TTL_S,
-    "Token": _TOKEN,
-    "UpdateRequest": _object(
+SCHEMAS: Fragment = {
+    "Key": KEY,
+    "Value": VALUE,
+    "MergePatch": MERGE_PATCH,
+    "Operators": OPERATORS,
+    "UpdateDocument": UPDATE,
+    "TtlS": TTL_S,
+    "Token": TOKEN,
+    "UpdateRequest": closed_object(
         ["update"],
-        {"update": schema("UpdateDocument"), "default": _optional(schema("Value")), "ttl_s": schema("TtlS")},
+        {"update": schema("UpdateDocument"), "default": optional(schema("Value")), "ttl_s": schema("TtlS")},
         examples=[{"update": {"$inc": {"visits": 1}}, "default": {"visits": 0}}],
     ),
     **_OPERATIONS,
@@ -309,34 +196,37 @@ SCHEMAS: Described = {
         },
     },
     "Batch": _BATCH,
-    "Partitions": _PARTITIONS,
+    "Partitions": PARTITIONS,
     "Result": _RESULT,
     "PartitionResult": _PARTITION_RESULT,
-    "Results": _object(
+    "Results": closed_object(
         ["results"],
         {"results": {"description": "One per operation, in its order.", "type": "array", "items": schema("Result")}},
     ),
     "Problem": _PROBLEM,
     "Table": _TABLE,
-    "Tables": _object(["tables"], {"tables": {"type": "array", "items": schema("Table")}}),
+    "Tables": closed_object(["tables"], {"tables": {"type": "array", "items": schema("Table")}}),
     "Record": _RECORD,
-    "Page": _object(
+    "Page": closed_object(
         ["records", "cursor"],
         {
             "records": {"type": "array", "items": schema("Record")},
-            "cursor": {"description": "Where the next page begins; null ends.", "type": ["string", "null"]},
+            "cursor": {
+                "description": "The cursor of the next page; null on the last page.",
+                "type": ["string", "null"],
+            },
         },
     ),
-    "Splits": _object(
+    "Splits": closed_object(
         ["splits"], {"splits": {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}}}
     ),
-    "Readiness": _object(
+    "Readiness": closed_object(
         ["status", "stores"],
         {
             "status": {"const": "ready"},
             "stores": {
                 "type": "object",
-                "additionalProperties": _object(
+                "additionalProperties": closed_object(
                     ["ready", "detail"], {"ready": {"type": "boolean"}, "detail": {"type": ["string", "null"]}}
                 ),
             },
