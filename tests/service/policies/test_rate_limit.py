@@ -310,7 +310,7 @@ async def test_never_more_than_the_burst_and_the_rate_pass_whoever_comes_when() 
     assert sum(count for _, count in passed) >= sent - refused > 0
     assert refused > 0
     assert isinstance(policy._read, Bucket)
-    assert policy._read._wanted == 0
+    assert policy._read._queued_cost == 0
 
 
 @in_virtual_time

@@ -206,7 +206,7 @@ async def test_over_any_time_no_more_is_paid_than_the_rate_and_the_burst_or_one_
         assert sum(cost for _, cost in paid[first : last + 1]) <= 40 + largest + 200 * between_s + 2.1
     assert {type(outcome) for outcome in outcomes} == {Written, Throttled}
     assert isinstance(policy._write, Bucket)
-    assert policy._write._wanted == 0
+    assert policy._write._queued_cost == 0
     await asyncio.sleep(10)
     assert policy._write.full
 

@@ -320,7 +320,7 @@ async def test_user_and_password_are_used_and_never_told(
             assert fallbacks(registry, table) == away
             assert password not in repr(credit)
             await credit.close()
-    assert "cannot be asked" in caplog.text
+    assert "is unreachable" in caplog.text
     assert "geheim" not in caplog.text
     assert "verkehrt" not in caplog.text
 

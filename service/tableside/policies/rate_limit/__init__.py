@@ -1,12 +1,13 @@
-"""Bounds how many operations of a table reach its store in a second, reads and writes apart.
+"""Rate limits: the operations per second of a table that reach its store, separately for reads and writes.
 
-An operation costs credits, one if nothing else is said. Calls wait for theirs in a fair line, each direction in its
-own; a call that wants more than there are passes in parts, as credits come. What cannot have its credit by the deadline
-is refused as soon as that is known, with the time after which there is one. Every attempt pays, so this stands within
-whoever tries again. What a get has found is paid when it is known: who comes next waits for that.
+An operation costs credits, by default one. Calls wait for credits in a fair queue, one for each direction. A call that
+needs more credits than there are is sent in parts, as credits arrive. An operation that cannot get credits by its
+deadline is rejected as soon as that is certain, with the time after which to retry. Every attempt costs credits, so
+this policy is inside of `retry`. The cost of a record that a get found is charged afterwards, so later calls wait for
+it.
 
-The limit is this process's, unless it is given credits that all replicas share (`shared`). Callers have limits of their
-own, by name, each in operations as they were asked (`callers`), which stand outside of everything. Scans are free.
+A limit applies to this process, unless its credits are shared by all replicas (`shared`). Each caller can have limits
+in operations per second (`per_caller`); that policy is the outermost one. Scans cost nothing.
 """
 
 from .credits import Cost

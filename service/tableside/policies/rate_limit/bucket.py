@@ -1,8 +1,8 @@
-"""A bucket of credits that fills at a rate, and a fair line of those who wait for some.
+"""A token bucket: credits arrive at a fixed rate, and calls wait for them in a fair queue.
 
-Who waits takes a share at a time and then stands at the end of the line again, so one who wants many holds up nobody
-for longer than one share takes. What costs more than the bucket holds waits until it is full and leaves a debt, which
-whoever comes next waits for. Knows nothing of operations.
+A waiting call takes one share of credits at a time and then joins the end of the queue again, so a call that needs many
+credits delays others by at most one share. An operation that costs more than the bucket's capacity waits until the
+bucket is full and leaves a debt, for which later calls wait.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ import msgspec
 from .credits import DEBT_S, ROUNDING, affordable
 
 SHARE_S = 0.1
-"""How long the bucket may fill for one share: the longest that one who waits ahead takes up."""
+"""The credits of this time are one share: the longest time that one waiting call delays the next."""
 
 TIMER_MIN_S = 0.001
-"""Clocks of event loops may be as coarse as this; a timer is never shorter."""
+"""Shortest timer: the clock of an event loop may have this resolution."""
 
 TIMER_LATENESS_S = 0.01
-"""How late a timer may be with nothing lost: what came meanwhile is kept for those who wait, even above the burst."""
+"""Delay of a timer that loses no credits: for waiting calls, the bucket fills this much above the burst."""
 
 
 class _Waiter(msgspec.Struct, frozen=True):
-    """A place in the line: what it costs, how much of it has to be there, and who is told."""
+    """A waiting operation or share: its cost, the credits that must be available, and the future to resolve."""
 
     cost: float
     need: float
@@ -33,7 +33,7 @@ class _Waiter(msgspec.Struct, frozen=True):
 
 
 class Bucket:
-    """Credits: `per_s` come each second, and `burst` are kept at most, with which it starts."""
+    """A bucket that gains `per_s` credits per second, up to `burst`; it starts full."""
 
     def __init__(self, per_s: float, burst: float) -> None:
         self.burst = burst
@@ -42,17 +42,17 @@ class Bucket:
         self._credits = burst
         self._counted_at = -math.inf
         self._queue: deque[_Waiter] = deque()
-        self._wanted = 0.0
+        self._queued_cost = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def full(self) -> bool:
-        """Whether it is as if it had never been used."""
+        """Return whether the bucket is full and has no queue, like a new one."""
         self._fill()
         return not self._queue and self._credits + ROUNDING >= self.burst
 
     def try_take(self, cost: float) -> bool:
-        """Take so many credits if they are there and nobody waits."""
+        """Take the credits if they are available and no call waits; return whether they were taken."""
         self._fill()
         if self._queue or self._credits + ROUNDING < cost:
             return False
@@ -60,7 +60,7 @@ class Bucket:
         return True
 
     def take_some(self, costs: Sequence[float]) -> int:
-        """Take what pays the first of these that there are credits for, if nobody waits, and return how many."""
+        """Pay as many of the first of these costs as there are credits for, if no call waits; return their number."""
         self._fill()
         if self._queue:
             return 0
@@ -69,45 +69,48 @@ class Bucket:
         return count
 
     async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for a share of what pays these, and return for how many; at once 0 if it cannot be there by `until`."""
+        """Wait for credits to pay the first of these costs, at most one share; return their number.
+
+        Return 0 at once if the credits cannot be available by `until`.
+        """
         self._fill()
-        by_then = self._credits - self._wanted + (until - self._counted_at) * self._per_s
-        count, cost = affordable(costs, min(by_then, self._share), self.burst)
+        available = self._credits - self._queued_cost + (until - self._counted_at) * self._per_s
+        count, cost = affordable(costs, min(available, self._share), self.burst)
         if not count:
             count, cost = 1, costs[0]
-            if by_then + ROUNDING < self._need(cost):
+            if available + ROUNDING < self._need(cost):
                 return 0
         await self._wait_in_queue(cost)
         return count
 
     def refund(self, cost: float) -> None:
-        """Put back credits that were taken and not used."""
+        """Return credits that were taken and not used."""
         self._credits += cost
         self._grant()
 
     def charge(self, cost: float) -> None:
-        """Take credits that may not be there yet; who comes next waits for them."""
+        """Take credits that may not be available yet; later calls wait for them."""
         self._fill()
         self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 
     def wait_s(self, cost: float) -> float:
-        """Return how many seconds from now such an operation can pass, after all who wait."""
+        """Return the seconds until an operation of this cost can pass, after all waiting calls."""
         self._fill()
-        return max(0.0, (self._wanted + self._need(cost) - self._credits) / self._per_s)
+        return max(0.0, (self._queued_cost + self._need(cost) - self._credits) / self._per_s)
 
     def _need(self, cost: float) -> float:
         return min(cost, self.burst)
 
     async def _wait_in_queue(self, cost: float) -> None:
-        turn = _Waiter(cost, self._need(cost), asyncio.get_running_loop().create_future())
-        self._queue.append(turn)
-        self._wanted += cost
+        waiter = _Waiter(cost, self._need(cost), asyncio.get_running_loop().create_future())
+        self._queue.append(waiter)
+        self._queued_cost += cost
         self._set_timer()
         try:
-            await turn.granted
+            await waiter.granted
         except asyncio.CancelledError:
-            if turn.granted.cancelled():
-                self._wanted -= cost
+            if waiter.granted.cancelled():
+                self._queued_cost -= cost
                 self._grant()
             else:
                 self.refund(cost)
@@ -121,22 +124,22 @@ class Bucket:
         self._counted_at = now
 
     def _grant(self) -> None:
-        """Give the credits that are there to those whose turn it is, and come back for the next."""
+        """Give the available credits to the first in the queue, and set a timer for the next."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._fill()
         while self._queue:
-            turn = self._queue[0]
-            if not turn.granted.done():
-                if self._credits + ROUNDING < turn.need:
+            waiter = self._queue[0]
+            if not waiter.granted.done():
+                if self._credits + ROUNDING < waiter.need:
                     break
-                self._credits -= turn.cost
-                self._wanted -= turn.cost
-                turn.granted.set_result(None)
+                self._credits -= waiter.cost
+                self._queued_cost -= waiter.cost
+                waiter.granted.set_result(None)
             self._queue.popleft()
         if not self._queue:
-            self._wanted = 0.0  # Exactly, whatever rounding has left.
+            self._queued_cost = 0.0  # Without the rounding errors of the sums.
         self._set_timer()
 
     def _set_timer(self) -> None:

@@ -1,4 +1,4 @@
-"""Where credits come from, as those see it who need some; and how many operations so many credits pay."""
+"""The interface of a source of credits, and the cost of operations in credits."""
 
 import math
 from collections.abc import Sequence
@@ -9,48 +9,48 @@ import msgspec
 from ...core import Delete, Get, Operation, Outcome, Put, Record, Update
 
 ROUNDING = 1e-6
-"""Credits come in fractions of binary numbers: so little is missing that it is not."""
+"""Tolerance for the rounding of fractional credits: a smaller deficit counts as none."""
 
 
 class Credits(Protocol):
-    """Credits of one limit. Who waits for some does so in a fair line, which nobody overtakes."""
+    """The credits of one limit. Calls wait for them in a fair queue, and none overtakes it."""
 
     def try_take(self, cost: float) -> bool:
-        """Take so many credits if they are there and nobody waits."""
+        """Take the credits if they are available and no call waits; return whether they were taken."""
         ...
 
     def take_some(self, costs: Sequence[float]) -> int:
-        """Take what pays the first of these that there are credits for, if nobody waits, and return how many."""
+        """Pay as many of the first of these costs as there are credits for, if no call waits; return their number."""
         ...
 
     async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for what pays the first of these, and some more at once, and return how many; 0 if none by `until`.
+        """Wait for credits to pay the first of these costs, and possibly more; return their number, or 0.
 
-        `until` is a time of the running loop's clock. Who is cancelled while waiting has taken nothing.
+        It is 0 if no credits arrive by `until`, a time of the running loop's clock. A cancelled call has taken nothing.
         """
         ...
 
     def refund(self, cost: float) -> None:
-        """Put back credits that were taken and not used."""
+        """Return credits that were taken and not used."""
         ...
 
     def charge(self, cost: float) -> None:
-        """Take credits that may not be there yet; who comes next waits for them, but never for longer than `DEBT_S`."""
+        """Take credits that may not be available yet; later calls wait for them, but never longer than `DEBT_S`."""
         ...
 
     def wait_s(self, cost: float) -> float:
-        """Return in how many seconds, at the earliest, such an operation can pass after all who wait."""
+        """Return the seconds until, at the earliest, an operation of this cost can pass after all waiting calls."""
         ...
 
 
 DEBT_S = 10.0
-"""How much can be owed: what comes in this time. So one answer does not close a table for longer."""
+"""Maximum debt, as the time in which its credits arrive: one large record blocks a table no longer than this."""
 
 
 def affordable(costs: Sequence[float], credit: float, burst: float) -> tuple[int, float]:
-    """Return how many of the first of these so many credits pay, and what those cost.
+    """Return how many of the first of these costs the credit pays, and their sum.
 
-    One that costs more than can ever be there passes, alone, when the bucket is full.
+    A cost above the bucket's capacity (`burst`) is paid alone, when the bucket is full.
     """
     total = 0.0
     for count, cost in enumerate(costs):
@@ -64,9 +64,9 @@ KIB = 1024
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Credits for an operation of each kind, and for each KiB that is begun of what it sends, or of what a get finds.
+    """Credits for an operation of each kind, and for each started KiB that a write sends or a get finds.
 
-    0 is free.
+    0 means free.
     """
 
     get: float = 1.0
@@ -76,32 +76,32 @@ class Cost(msgspec.Struct, frozen=True):
     kib: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what would earn credits, or could never be paid."""
+        """Reject costs that are negative or infinite."""
         if not all(0 <= cost < math.inf for cost in (self.get, self.put, self.update, self.delete, self.kib)):
             raise ValueError("a cost is at least 0, and finite")
 
     @property
     def uniform(self) -> bool:
-        """Whether every operation costs one credit, so that they need not be looked at."""
+        """Return whether every operation costs one credit, so that their costs need not be computed."""
         return self == Cost()
 
     def of(self, operation: Operation) -> float:
-        """Return what an operation costs before it is sent."""
+        """Return the cost of an operation that is charged before it is sent."""
         match operation:
             case Get():
                 return self.get
             case Put():
-                return self.put + self._sent(len(operation.value))
+                return self.put + self._size_cost(len(operation.value))
             case Update():
-                return self.update + (self._sent(_size_bytes(operation)) if self.kib else 0.0)
+                return self.update + (self._size_cost(_size_bytes(operation)) if self.kib else 0.0)
             case Delete():
                 return self.delete
 
     def found_cost(self, outcomes: Sequence[Outcome]) -> float:
-        """Return what gets cost beside that, for what they have found."""
-        return sum(self._sent(len(outcome.value)) for outcome in outcomes if isinstance(outcome, Record))
+        """Return the additional cost of gets for the records that they found."""
+        return sum(self._size_cost(len(outcome.value)) for outcome in outcomes if isinstance(outcome, Record))
 
-    def _sent(self, size_bytes: int) -> float:
+    def _size_cost(self, size_bytes: int) -> float:
         return self.kib * -(-size_bytes // KIB)
 
 

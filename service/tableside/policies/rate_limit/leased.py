@@ -1,8 +1,8 @@
-"""A window of credits in Redis, by the sliding window of the library `limits`, which counts whole numbers only.
+"""Leases of credits from a sliding window in Redis, which the library `limits` implements with whole numbers.
 
-A window is as many whole seconds as the burst is worth, and holds the credits that come in it; what was taken of the
-one before fades. So in any time T no more is taken than comes in it and one window's credits. When a window's credits
-were taken at once, nothing more comes until it is over.
+A window has the length of the burst, rounded up to whole seconds, and the credits that arrive in it; the use of the
+previous window counts less and less. So in any time T, at most the credits of T and of one window are taken. If all
+credits of a window were taken at once, no more are available until its end.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ from .credits import DEBT_S, ROUNDING, affordable
 from .policy import Rate
 
 UNITS = 1000
-"""So many of what the library counts are a credit."""
+"""Units that the library counts per credit."""
 
 CLOCK_RESOLUTION_S = 0.001
-"""Redis counts milliseconds."""
+"""Resolution of the times in Redis: milliseconds."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """How many credits were taken; if none, how long it takes until there are some."""
+    """The credits that were taken; if none, the time until some are available."""
 
     credits: float
     wait_s: float = 0.0
 
 
 class SharedWindow:
-    """One direction of a table in Redis."""
+    """The window of one direction of a table in Redis."""
 
     def __init__(self, storage: RedisStorage, limiter: SlidingWindowCounterRateLimiter, name: str, rate: Rate) -> None:
         self._storage = storage
@@ -46,52 +46,59 @@ class SharedWindow:
         self.most = self._item.amount / UNITS
 
     async def lease(self, wanted: float, least: float) -> Lease:
-        """Take what is wanted if it is there, else what is there; one round trip if it is, two or three if not."""
+        """Take the wanted credits, or the available ones if they are at least `least`.
+
+        It takes one round trip if the wanted credits are available, and two or three if not.
+        """
         units = min(math.ceil(wanted * UNITS), self._item.amount)
         enough = min(math.ceil(least * UNITS), self._item.amount)
         if await self._limiter.hit(self._item, self._name, cost=units):
             return Lease(units / UNITS)
         key = self._item.key_for(self._name)
-        before, before_s, here, here_s = await self._storage.get_sliding_window(key, self._seconds)
-        free = self._item.amount - math.floor(before * before_s / self._seconds) - here
+        previous, previous_s, current, current_s = await self._storage.get_sliding_window(key, self._seconds)
+        free = self._item.amount - math.floor(previous * previous_s / self._seconds) - current
         if enough <= free and await self._limiter.hit(self._item, self._name, cost=min(free, units)):
             return Lease(min(free, units) / UNITS)
         return Lease(
-            0.0, CLOCK_RESOLUTION_S + self._free_in_s(max(1, enough - free), enough, before, before_s, here, here_s)
+            0.0,
+            CLOCK_RESOLUTION_S
+            + self._free_in_s(max(1, enough - free), enough, previous, previous_s, current, current_s),
         )
 
-    def _free_in_s(self, missing: int, units: int, before: int, before_s: float, here: int, here_s: float) -> float:
-        """Return when so many units are free: as the window before fades, or when this one is the one before."""
-        if before and (fades_s := missing * self._seconds / before) <= before_s:
+    def _free_in_s(
+        self, missing: int, units: int, previous: int, previous_s: float, current: int, current_s: float
+    ) -> float:
+        """Return the seconds until so many units are free, as the previous or the current window fades."""
+        if previous and (fades_s := missing * self._seconds / previous) <= previous_s:
             return fades_s
-        left_s = max(0.0, here_s - self._seconds)
-        over = units - (self._item.amount - here)
-        return left_s + (over * self._seconds / here if over > 0 else 0.0)
+        left_s = max(0.0, current_s - self._seconds)
+        over = units - (self._item.amount - current)
+        return left_s + (over * self._seconds / current if over > 0 else 0.0)
 
 
 LEASE_S = 0.05
-"""What a process takes at most at once is what comes in this time, unless one operation costs more."""
+"""A process leases at most the credits of this time at once, unless one operation costs more."""
 
 LEASE_WINDOW_SHARE = 0.05
-"""Where that is not a credit, it is so much of the window: whoever waits for more leaves as much of it unused."""
+"""If that is less than a credit, the limit is this share of the window: a wait for more leaves as much of it unused."""
 
 KEEP_S = 0.1
-"""How long what was taken and not used is kept."""
+"""Lifetime of leased credits that are not used."""
 
 WAIT_MIN_S = 0.001
 
 RequestLease: TypeAlias = Callable[[float, float], Awaitable[Lease | None]]
-"""Asks for so many credits, or fewer but not below the second number; None is that it cannot be asked now."""
+"""Leases the wanted credits, or fewer but not less than the second number; None if the limiter is unreachable."""
 
 
 class LeasedBucket:
-    """Credits of one direction of a table, as far as they are this process's."""
+    """The credits of one direction of a table that this process has leased."""
 
     def __init__(
-        self, ask: RequestLease, most: float, rate: Rate, own: Bucket, fallbacks: Counter | None = None
+        self, request_lease: RequestLease, most: float, rate: Rate, own: Bucket, fallbacks: Counter | None = None
     ) -> None:
-        """Ask for credits of `rate`, of which there are `most` at once; `own` are used when nobody can be asked."""
-        self._ask = ask
+        """Lease credits of `rate`, at most `most` at once. While the limiter is unreachable, use the `own` credits."""
+        self._request_lease = request_lease
         self._most = most
         self._per_s = rate.per_s
         self._own = own
@@ -106,22 +113,22 @@ class LeasedBucket:
         self._wanted = 0.0
 
     def try_take(self, cost: float) -> bool:
-        """Take so many credits if they are here and nobody waits."""
-        if self._waiting or self._here() + ROUNDING < cost:
+        """Take the credits if they are leased already and no call waits; return whether they were taken."""
+        if self._waiting or self._available() + ROUNDING < cost:
             return False
         self._credits -= cost
         return True
 
     def take_some(self, costs: Sequence[float]) -> int:
-        """Take what pays the first of these that there are credits for here, if nobody waits, and return how many."""
+        """Pay as many of the first of these costs as the leased credits allow, if no call waits; return how many."""
         if self._waiting:
             return 0
-        count, cost = affordable(costs, self._here(), math.inf)
+        count, cost = affordable(costs, self._available(), math.inf)
         self._credits -= cost
         return count
 
     async def take(self, costs: Sequence[float], until: float) -> int:
-        """Wait for what pays the first of these, and return for how many; 0 if it is not here by `until`."""
+        """Wait for credits to pay the first of these costs; return their number, 0 if they do not arrive by `until`."""
         count, cost = affordable(costs, self._lease_size, math.inf)
         if not count:
             count, cost = 1, costs[0]
@@ -129,7 +136,7 @@ class LeasedBucket:
         self._wanted += cost
         try:
             async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._turn_lock:
-                if await self._gathered(self._need(cost), until):
+                if await self._lease_until(self._need(cost), until):
                     self._credits -= cost
                     return count
                 return 0
@@ -142,15 +149,15 @@ class LeasedBucket:
             self._wanted = self._wanted - cost if self._waiting else 0.0
 
     def refund(self, cost: float) -> None:
-        """Put back credits that were taken and not used."""
+        """Return credits that were taken and not used."""
         self._credits += cost
 
     def charge(self, cost: float) -> None:
-        """Take credits that may not be there yet; who comes next here waits for them."""
+        """Take credits that may not be leased yet; later calls in this process wait for them."""
         self._credits = max(self._credits - cost, min(self._credits, -DEBT_S * self._per_s))
 
     def wait_s(self, cost: float) -> float:
-        """Return in how many seconds, at the earliest, such an operation can pass; 0 where that is not known."""
+        """Return the seconds until, at the earliest, an operation of this cost can pass; 0 if that is unknown."""
         left_s = self._ready_at - asyncio.get_running_loop().time()
         if left_s <= 0:
             return 0.0
@@ -159,14 +166,14 @@ class LeasedBucket:
     def _need(self, cost: float) -> float:
         return min(cost, self._most)
 
-    def _here(self) -> float:
+    def _available(self) -> float:
         if self._credits > 0 and asyncio.get_running_loop().time() > self._leased_at + KEEP_S:
             self._credits = 0.0
         return self._credits
 
-    async def _gathered(self, need: float, until: float) -> bool:
-        """Take leases until that much is here; at once False if it cannot be by `until`."""
-        self._here()
+    async def _lease_until(self, need: float, until: float) -> bool:
+        """Lease until the needed credits are here; return False as soon as that is impossible by `until`."""
+        self._available()
         now = asyncio.get_running_loop().time
         while (missing := need - self._credits) > ROUNDING:
             lease = await self._lease(missing)
@@ -179,16 +186,16 @@ class LeasedBucket:
         return True
 
     async def _lease(self, missing: float) -> Lease:
-        """Take what is missing, and as much beside that as the line wants, or as will be used soon, up to a piece.
+        """Lease the missing credits, and up to one lease size for waiting calls and for the use expected soon.
 
-        Where there is not that much, all of it is waited for: one question for many operations.
+        If fewer are available, wait for all of them: one request serves many operations.
         """
         now = asyncio.get_running_loop().time()
         lasted_s = max(WAIT_MIN_S, now - self._leased_at)
         used_soon = self._leased * min(2.0, LEASE_S / lasted_s)
         least = min(self._lease_size, max(missing, self._wanted - self._credits, used_soon))
         wanted = max(missing, least)
-        lease = await self._ask(wanted, least)
+        lease = await self._request_lease(wanted, least)
         if lease is None:
             lease = self._own_lease(wanted, least)
         if lease.credits:

@@ -1,4 +1,4 @@
-"""What rate limits count, by table and direction; never by caller."""
+"""Metrics of rate limits, by table and direction and never by caller."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -14,7 +14,7 @@ class RateLimitMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.throttled = Counter(
             "tableside_rate_limit_throttled",
-            "Operations that the table's own rate limit refused.",
+            "Operations that the table's own rate limit rejected.",
             _LABELS,
             registry=registry,
         )
@@ -27,19 +27,19 @@ class RateLimitMetrics:
         )
         self.fallbacks = Counter(
             "tableside_rate_limit_fallbacks",
-            "Times that the limiter shared by replicas could not be asked, and credits were the replica's own.",
+            "Times that the limiter shared by replicas could not be reached, so the replica used its own credits.",
             _LABELS,
             registry=registry,
         )
 
 
 class CallerLimitMetrics:
-    """The metrics of the limits of single callers, that the tables of one catalog share."""
+    """The metrics of limits per caller, shared by the tables of one catalog."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.throttled = Counter(
             "tableside_caller_limit_throttled",
-            "Operations that their caller's own limit refused.",
+            "Operations that their caller's own limit rejected.",
             _LABELS,
             registry=registry,
         )
@@ -53,18 +53,18 @@ class CallerLimitMetrics:
 
 
 class LimitCounters:
-    """One direction's part of the metrics of one table, or of none."""
+    """The counters of one direction of a table; without metrics, they do nothing."""
 
     def __init__(self, metrics: RateLimitMetrics | CallerLimitMetrics | None, table: str, direction: Direction) -> None:
         self._throttled = metrics.throttled.labels(table, direction) if metrics else None
         self._waited_s = metrics.waited_s.labels(table, direction) if metrics else None
 
     def throttled(self, count: int) -> None:
-        """Count operations that were refused."""
+        """Count operations that were rejected."""
         if self._throttled is not None:
             self._throttled.inc(count)
 
     def waited(self, seconds: float) -> None:
-        """Take note of a wait."""
+        """Observe the time that a call waited."""
         if self._waited_s is not None and seconds > 0:
             self._waited_s.observe(seconds)

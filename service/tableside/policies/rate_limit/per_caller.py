@@ -1,9 +1,8 @@
-"""Bounds what each caller may ask of a table, by name: operations a second, as they are asked, reads and writes apart.
+"""Limits the operations per second of each caller on a table, by the caller's name, separately for reads and writes.
 
-It stands outside of everything, so that what a cache answers counts too. Credits come and are waited for as in the
-table's own limit, and are this process's. No more callers are remembered than `callers_max`: the bucket of one who has
-not asked for a while is full, which is as if it had never been, and goes first. While there is none such among those
-that are looked at, newcomers share one bucket.
+It is the outermost policy, so operations that a cache answers count too. Credits work as in the table's own limit and
+belong to this process. At most `callers_max` callers have a bucket. For a new caller, a full bucket is evicted; a full
+bucket is like a new one. If none of the least recently used buckets is full, new callers share one bucket.
 """
 
 import math
@@ -24,11 +23,11 @@ from .policy import Rate
 CALLERS_MAX = 10_000
 
 EVICTION_CANDIDATES_MAX = 8
-"""How many remembered callers are looked at to find one that can be forgotten."""
+"""Number of buckets that are examined to find one that can be evicted."""
 
 
 class CallerLimit(Policy):
-    """A store of which each caller may ask so many reads and writes a second; None is no limit."""
+    """A store with limits on each caller's reads and writes; None means no limit."""
 
     def __init__(
         self,
@@ -47,29 +46,31 @@ class CallerLimit(Policy):
         self._write = _DirectionLimit(inner, "write", write, callers_max, metrics, traces) if write else None
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on as the caller's credits come; Throttled where none comes in time."""
+        """Send the operations as the caller's credits arrive; those without credits in time get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
-            return await self._by(self._read, operations if gets == 1 else AllReads(operations), until)
+            return await self._apply_limited(self._read, operations if gets == 1 else AllReads(operations), until)
         if gets == 0:
-            return await self._by(self._write, operations, until)
-        if self._all_paid(gets, len(operations) - gets):
+            return await self._apply_limited(self._write, operations, until)
+        if self._pay_all(gets, len(operations) - gets):
             return await self._inner.apply(operations, until)
         return await apply_by_direction(
             operations,
-            lambda some: self._by(self._read, some, until),
-            lambda some: self._by(self._write, some, until),
+            lambda some: self._apply_limited(self._read, some, until),
+            lambda some: self._apply_limited(self._write, some, until),
         )
 
-    async def _by(self, line: "_DirectionLimit | None", operations: Sequence[Operation], until: float) -> list[Outcome]:
-        if line is None:
+    async def _apply_limited(
+        self, limit: "_DirectionLimit | None", operations: Sequence[Operation], until: float
+    ) -> list[Outcome]:
+        if limit is None:
             return await self._inner.apply(operations, until)
-        bucket = line.buckets.of(CALLER.get())
+        bucket = limit.buckets.of(CALLER.get())
         if bucket.try_take(len(operations)):
             return await self._inner.apply(operations, until)
-        return await line.gate.apply(operations, until, bucket, charge_found=False)
+        return await limit.gate.apply(operations, until, bucket, charge_found=False)
 
-    def _all_paid(self, gets: int, writes: int) -> bool:
+    def _pay_all(self, gets: int, writes: int) -> bool:
         reading = self._read.buckets.of(CALLER.get()) if self._read else None
         writing = self._write.buckets.of(CALLER.get()) if self._write else None
         if reading is not None and not reading.try_take(gets):
@@ -82,7 +83,7 @@ class CallerLimit(Policy):
 
 
 class _DirectionLimit:
-    """One direction of a table: every caller's bucket, and where he pays."""
+    """One direction of a table: the buckets of its callers, and the gate at which they pay."""
 
     def __init__(
         self,
@@ -94,14 +95,14 @@ class _DirectionLimit:
         traces: Traces | None,
     ) -> None:
         table = inner.spec.name
-        told = f"table {table!r}: the {direction} limit of each caller (caller_rate_per_s)"
-        name = f"{told} of {rate.per_s:g} operations per second"
+        limit = f"table {table!r}: the {direction} limit of each caller (caller_rate_per_s)"
+        name = f"{limit} of {rate.per_s:g} operations per second"
         self.gate = Gate(inner, Cost(), name, LimitCounters(metrics, table, direction), traces)
         self.buckets = Buckets(rate, callers_max)
 
 
 class Buckets:
-    """A bucket for each of so many callers, and one for those who come when there is no room."""
+    """A bucket for each of at most `callers_max` callers, and a shared one for callers beyond that."""
 
     def __init__(self, rate: Rate, callers_max: int) -> None:
         self._rate = rate
@@ -110,7 +111,7 @@ class Buckets:
         self._shared = rate.bucket()
 
     def __len__(self) -> int:
-        """Count the callers that are remembered."""
+        """Return the number of callers with a bucket."""
         return len(self._buckets)
 
     def of(self, name: str) -> Bucket:
@@ -118,15 +119,15 @@ class Buckets:
         if (bucket := self._buckets.get(name)) is not None:
             self._buckets.move_to_end(name)
             return bucket
-        if len(self._buckets) >= self._callers_max and not self._forgets_one():
+        if len(self._buckets) >= self._callers_max and not self._evict_one():
             return self._shared
         bucket = self._buckets[name] = self._rate.bucket()
         return bucket
 
-    def _forgets_one(self) -> bool:
+    def _evict_one(self) -> bool:
         for _ in range(min(EVICTION_CANDIDATES_MAX, len(self._buckets))):
             name, bucket = self._buckets.popitem(last=False)
             if bucket.full:
                 return True
-            self._buckets[name] = bucket  # Last again: others are looked at next time.
+            self._buckets[name] = bucket  # At the end: the next call examines others.
         return False

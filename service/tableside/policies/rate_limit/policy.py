@@ -1,4 +1,4 @@
-"""The store that gets so much a second: credits for each direction, and calls that pass in parts."""
+"""The rate limit policy: credits for the reads and the writes of a table."""
 
 import math
 from collections.abc import Sequence
@@ -17,35 +17,35 @@ from .metrics import LimitCounters, RateLimitMetrics
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many credits a second (fractions too), and how many at once after a pause.
+    """Credits per second, which may be a fraction, and the credits that can be used at once after a pause (`burst`).
 
-    Without a `burst` it is what comes in a second, at least one.
+    The default burst is the credits of one second, at least one.
     """
 
     per_s: float
     burst: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would let nothing through."""
+        """Reject rates that would let no operation pass."""
         if not 0 < self.per_s < math.inf or (self.burst is not None and not 1 <= self.burst < math.inf):
             raise ValueError("a rate is above 0 per second, its burst at least 1, and both finite")
 
     @property
     def burst_credits(self) -> float:
-        """Return how many credits may be used at once."""
+        """Return the burst, or its default."""
         return self.burst if self.burst is not None else max(1.0, self.per_s)
 
     def bucket(self) -> Bucket:
-        """Return a full bucket of such credits."""
+        """Return a full bucket with this rate."""
         return Bucket(self.per_s, self.burst_credits)
 
     def scaled(self, share: float) -> "Rate":
-        """Return a share of it."""
+        """Return this fraction of the rate."""
         return Rate(self.per_s * share, max(1.0, self.burst_credits * share))
 
 
 class CreditSource(Protocol):
-    """Credits that several processes take from one place."""
+    """A source of credits that several processes share."""
 
     def credits(
         self,
@@ -56,18 +56,18 @@ class CreditSource(Protocol):
         metrics: RateLimitMetrics | None,
         partition: int | None = None,
     ) -> Credits:
-        """Return those of one direction of a table, or of one partition of it.
+        """Return the credits of one direction of a table or of one of its partitions.
 
-        Where they cannot be asked for they are this process's `own`.
+        While the source cannot be reached, credits come from this process's `own` rate.
         """
         ...
 
 
 class RateLimit(Policy):
-    """A store that gets reads for so many credits a second, and writes; None is no limit.
+    """A store with limits on reads and on writes, in credits per second; None means no limit.
 
-    With `shared` the rates are of all replicas together, and while those credits cannot be asked for, `share` of the
-    rates is this process's own.
+    With `shared`, the rates apply to all replicas together. While the shared source cannot be reached, this process
+    uses the fraction `share` of the rates.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RateLimit(Policy):
         }
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on as their credits come; Throttled, and nothing applied, where none comes in time."""
+        """Send the operations as their credits arrive; those without credits in time are not sent and get Throttled."""
         gets = count_reads(operations)
         if gets == len(operations):
             if self._uniform and self._read is not None and self._read.try_take(gets):
@@ -107,7 +107,7 @@ class RateLimit(Policy):
             if self._uniform and self._write is not None and self._write.try_take(len(operations)):
                 return await self._inner.apply(operations, until)
             return await self._writes(operations, until)
-        if self._all_paid(operations, gets):
+        if self._pay_all(operations, gets):
             outcomes = await self._inner.apply(operations, until)
             if self._read is not None and self._charge_found:
                 self._read.charge(self._cost.found_cost(outcomes))
@@ -126,8 +126,8 @@ class RateLimit(Policy):
             return await self._inner.apply(operations, until)
         return await self._gates["write"].apply(operations, until, self._write, charge_found=False)
 
-    def _all_paid(self, operations: Sequence[Operation], gets: int) -> bool:
-        """Pay for reads and writes in one go, if there are credits for all of both."""
+    def _pay_all(self, operations: Sequence[Operation], gets: int) -> bool:
+        """Pay for all reads and writes if there are credits for both; return whether they are paid."""
         reading, writing = self._costs(operations, gets)
         if self._read is not None and not self._read.try_take(reading):
             return False

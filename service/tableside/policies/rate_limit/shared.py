@@ -1,8 +1,7 @@
-"""Credits that all replicas take from one Redis, a single server or a cluster, through the library `limits`.
+"""Credits that all replicas share in one Redis, a single server or a cluster, through the library `limits`.
 
-While Redis cannot be asked, a replica uses its own credits, and only a task of its own asks whether it is back: a
-limiter that is away does not stop a table, nor does anyone wait for it. This module is imported only where something is
-shared: the library comes with the extra for Redis.
+While Redis is unreachable, a replica uses its own credits and a background task probes Redis, so calls do not wait for
+the limiter. This module is imported only when credits are shared: the library comes with the extra for Redis.
 """
 
 import asyncio
@@ -26,23 +25,23 @@ from .policy import Rate
 log = logging.getLogger(__name__)
 
 RESPONSE_TIMEOUT_S = 0.25
-"""How long Redis is waited for."""
+"""Timeout of a response of Redis."""
 
 CONNECT_TIMEOUT_S = 2.0
-"""The same for its first answer, which may need connections to several nodes."""
+"""Timeout of the first response, which may need connections to several nodes."""
 
 PROBE_INTERVAL_S = 1.0
-"""How long Redis is left alone after it could not be asked."""
+"""Interval between probes of an unreachable Redis."""
 
 KEY_PREFIX = "tableside-limits"
-"""What the names of the library's keys begin with."""
+"""Prefix of the library's keys."""
 
 _UNREACHABLE = (StorageError, RedisClusterException, TimeoutError, OSError)
-"""A cluster of which no node answers is none of the driver's other errors, which the library makes its own of."""
+"""The library wraps the driver's errors in StorageError, except RedisClusterException: no node responds."""
 
 
 class SharedCredits:
-    """The connection to the Redis that holds them, shared by the tables of a process that name it."""
+    """The connection to the Redis of the credits, shared by the tables of a process that use it."""
 
     def __init__(self, storage: RedisStorage) -> None:
         self._storage = storage
@@ -52,7 +51,7 @@ class SharedCredits:
 
     @classmethod
     def open(cls, connection: dict[str, Any], *, cluster: bool = False) -> Self:
-        """Return credits of the Redis that a driver's connection arguments name; it is connected when first asked."""
+        """Return the credits of a Redis, from the driver's connection arguments. The first request connects."""
         options = _options(connection)
         if not cluster:
             return cls(RedisStorage("async+redis://", True, "redispy", KEY_PREFIX, **options))
@@ -70,9 +69,9 @@ class SharedCredits:
         metrics: RateLimitMetrics | None,
         partition: int | None = None,
     ) -> Credits:
-        """Return the credits of one direction of a table, or of one partition of it.
+        """Return the credits of one direction of a table or of one of its partitions.
 
-        `own` is what this process has while Redis is away.
+        While Redis is unreachable, credits come from this process's `own` rate.
         """
         fallbacks = metrics.fallbacks.labels(table, direction) if metrics else None
         place = table if partition is None else f"{table}/{partition}"
@@ -80,7 +79,7 @@ class SharedCredits:
         return LeasedBucket(partial(self._lease, window), window.most, rate, own.bucket(), fallbacks)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._probing is not None:
             self._probing.cancel()
         bridge = self._storage.bridge
@@ -101,11 +100,11 @@ class SharedCredits:
 
     def _on_unreachable(self, error: Exception) -> None:
         if self._probing is None:
-            log.warning("the shared limiter cannot be asked, each replica limits itself: %s", type(error).__name__)
+            log.warning("the shared limiter is unreachable, each replica limits itself: %s", type(error).__name__)
             self._probing = asyncio.create_task(self._probe())
 
     async def _probe(self) -> None:
-        """Ask until there is an answer."""
+        """Probe Redis until it responds."""
         self._answered = False
         while not self._answered:
             await asyncio.sleep(PROBE_INTERVAL_S)
@@ -114,11 +113,11 @@ class SharedCredits:
                     await self._storage.get("whether it is there")
                 self._answered = True
         self._probing = None
-        log.warning("the shared limiter can be asked again")
+        log.warning("the shared limiter is reachable again")
 
 
 def _options(connection: dict[str, Any]) -> dict[str, Any]:
-    """Return what the driver's client is told, of what its connections are told."""
+    """Convert the driver's connection arguments to arguments of its client."""
     options = dict(connection)
     kind = options.pop("connection_class", None)
     if "path" in options:
