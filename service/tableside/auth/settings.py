@@ -1,4 +1,4 @@
-"""Settings of callers: static tokens, issuers of signed tokens, and the rules that give callers rights on tables."""
+"""Settings of authentication: static tokens, issuers of signed tokens, and rules that grant rights on tables."""
 
 import re
 from ipaddress import ip_address
@@ -9,25 +9,25 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 from pydantic_core import PydanticCustomError
 
 PATTERNS_MAX = 1000
-"""How many patterns of tables one caller may read, and how many write."""
+"""Maximum number of table patterns that one caller may read, and that it may write."""
 
 TablePatterns = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*?!\[\]-]{1,200}$")], ...], Field(max_length=PATTERNS_MAX)
 ]
-"""Names of tables, in which `*` is anything, `?` one character, and `[ab]` one of these."""
+"""Patterns of table names: `*` matches any text, `?` one character, `[ab]` one of the characters."""
 
 ISSUERS_MAX = 32
 RULES_MAX = 100
-"""How many issuers the configuration has, and how many rules each of them."""
+"""Maximum number of issuers, and of rules per issuer."""
 
 CLAIMS_MAX = 8
 CLAIM_PATTERNS_MAX = 100
-"""How many claims a rule asks for, and how many patterns each of them may match."""
+"""Maximum number of claims in a rule, and of patterns per claim."""
 
 AUDIENCES_MAX = 16
 
 Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""What a token may be signed with: private keys only. A secret that both sides know would let either make tokens."""
+"""Signature algorithms: asymmetric only. With a shared secret, the service itself could create tokens."""
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -43,14 +43,14 @@ def _listed(given: object) -> object:
 
 
 def checked_url(url: str) -> str:
-    """Return a URL that keys may be fetched from: by https, or by http from this machine. Raise ValueError else."""
+    """Return a URL that keys may be fetched from: https, or http on loopback. Raise ValueError for others."""
     if not _may_be_fetched(url):
         raise PydanticCustomError("url", "is an https URL without user and fragment; http is for loopback only")
     return url
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL is of this machine."""
+    """Return whether a URL's host is this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -70,7 +70,7 @@ def _may_be_fetched(url: str) -> bool:
 
 
 _PLAIN = re.compile(r"[\x21\x22\x24-\x7e]+")
-"""Neither spaces nor a fragment."""
+"""Printable ASCII without spaces and `#`, so that there is no fragment."""
 
 
 def _checked_path(path: str) -> str:
@@ -80,7 +80,7 @@ def _checked_path(path: str) -> str:
 
 
 ClaimPath = Annotated[str, Field(max_length=200), AfterValidator(_checked_path)]
-"""Where a claim is: names joined by dots or, for names with dots or slashes in them, a JSON pointer (RFC 6901)."""
+"""The path of a claim: names joined by dots or, for names that contain dots, a JSON pointer (RFC 6901)."""
 
 
 def _some(given: tuple[Member, ...]) -> tuple[Member, ...]:
@@ -105,7 +105,7 @@ Audiences = Annotated[
 
 
 class RuleSettings(BaseModel, frozen=True, extra="forbid"):
-    """What a token gives a right to whose claims all match: each of them one of its patterns."""
+    """The permissions of tokens whose claims match: every listed claim must match one of its patterns."""
 
     claims: Annotated[dict[ClaimPath, ClaimPatterns], Field(min_length=1, max_length=CLAIMS_MAX)]
     read: TablePatterns = ()
@@ -114,10 +114,11 @@ class RuleSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class IssuerSettings(BaseModel, frozen=True, extra="forbid"):
-    """Whose tokens are taken, for which audience, and by which keys they are verified.
+    """An issuer whose tokens are accepted, their audience, and the keys that verify them.
 
-    `jwks_url` is where the keys are; without it the issuer's own document says that (OpenID discovery). `ca_file` and
-    `token_file` are for fetching them: whom to trust, and what to be known by; both are read every time.
+    `jwks_url` is the URL of the keys. Without it, the issuer's discovery document names it (OpenID discovery).
+    `ca_file` is for verifying the server of the keys, and `token_file` for authenticating with it. Both are read for
+    every fetch.
     """
 
     issuer: str = Field(pattern=r"^[\x21\x22\x24-\x7e]{1,500}$")
@@ -157,7 +158,7 @@ Issuers = Annotated[tuple[IssuerSettings, ...], Field(max_length=ISSUERS_MAX)]
 
 
 TOKENS_MAX = 10_000
-"""How many tokens the configuration has."""
+"""Maximum number of static tokens."""
 
 
 def _checked_digest(digest: SecretStr) -> SecretStr:
@@ -172,9 +173,9 @@ _DIGEST_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78
 
 
 class TokenSettings(BaseModel, frozen=True, extra="forbid"):
-    """One bearer token, known by its digest only: whose it is, and which tables it may read and write.
+    """A static bearer token, given by its digest: the caller's name, and the tables that it may read and write.
 
-    `admin` is about the service itself, and gives no right on a table.
+    `admin` grants rights on the service itself, not on tables.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:/-]{0,127}$")
@@ -188,7 +189,10 @@ Tokens = Annotated[tuple[TokenSettings, ...], Field(max_length=TOKENS_MAX)]
 
 
 class AuthSettings(BaseModel, frozen=True, extra="forbid"):
-    """Who may ask. `tokens` are those of the file too, once it is read; `metrics` says who may see /metrics."""
+    """Authentication settings. `tokens` includes those of `tokens_file` once it is read.
+
+    `metrics` controls whether /metrics needs an admin's token.
+    """
 
     tokens: Tokens = ()
     tokens_file: str | None = None

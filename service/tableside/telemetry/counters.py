@@ -1,10 +1,11 @@
-"""Counters and histograms that cost little where something is counted: plain numbers, until somebody looks at them.
+"""Counters and histograms with cheap increments: plain numbers that are flushed to prometheus_client.
 
-The library's own take a lock, and among workers write to a file, for every number of an observation: several times
-what the observation itself does. These are settled, given to the library, when they are collected; and among workers,
-where whoever is asked reads the others' files, by each worker itself (`Registry.settle`).
+The library's own classes take a lock and, with several workers, write to a file for every number of an observation.
+That costs several times the observation itself. These classes pass their numbers to the library at collection.
+With several workers, the worker that is scraped reads the files of the others, so each worker also flushes its own
+numbers (`Registry.flush`).
 
-They are counted by one thread, and may be settled by another: what is counted only grows, and is never set back.
+One thread counts, and another may flush: counts only grow and are never reset.
 """
 
 from bisect import bisect_left
@@ -17,87 +18,87 @@ from prometheus_client.registry import Collector
 
 
 class Counter(prometheus_client.Counter):
-    """A counter with labels: here every one has some."""
+    """A counter. It must have labels."""
 
     def _metric_init(self) -> None:
         super()._metric_init()
-        self._before = self._value.get()  # of a worker that had this one's number, if its file is there still
+        self._before = self._value.get()  # of a previous worker with the same number, if its file still exists
         self._counted: float = 0
-        self._settled: float = 0
+        self._flushed: float = 0
 
-    def inc(self, amount: float = 1) -> None:  # type: ignore[override]  # exemplars are of no use here
-        """Count so much."""
+    def inc(self, amount: float = 1) -> None:  # type: ignore[override]  # exemplars are not supported
+        """Increase the counter."""
         self._counted += amount
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was counted until now."""
+        """Return the current value."""
         flush(self)
         return super().collect()
 
     def flush(self) -> None:
-        """Give the library what was counted."""
-        if (counted := self._counted) != self._settled:
-            self._settled = counted
+        """Pass the count to the library."""
+        if (counted := self._counted) != self._flushed:
+            self._flushed = counted
             self._value.set(self._before + counted)
 
 
 class Histogram(prometheus_client.Histogram):
-    """A histogram with labels: here every one has some."""
+    """A histogram. It must have labels."""
 
     def _metric_init(self) -> None:
         super()._metric_init()
         self._before = [self._sum.get(), *(bucket.get() for bucket in self._buckets)]
         self._total = 0.0
         self._counts = [0] * len(self._buckets)
-        self._settled = [*self._counts]
+        self._flushed = [*self._counts]
 
-    def observe(self, amount: float) -> None:  # type: ignore[override]  # exemplars are of no use here
-        """Count one of this size."""
-        self._total += amount  # first: whoever settles looks at the counts first, and misses nothing that they have
+    def observe(self, amount: float) -> None:  # type: ignore[override]  # exemplars are not supported
+        """Record one observation."""
+        self._total += amount  # before the count: a flush reads the counts first, so the sum includes all of them
         self._counts[bisect_left(self._upper_bounds, amount)] += 1
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was observed until now."""
+        """Return the current buckets and sum."""
         flush(self)
         return super().collect()
 
     def flush(self) -> None:
-        """Give the library what was observed."""
-        if self._counts == self._settled:
+        """Pass the observations to the library."""
+        if self._counts == self._flushed:
             return
         counts = [*self._counts]
         before, *buckets_before = self._before
         self._sum.set(before + self._total)
-        for bucket, bucket_before, count, settled in zip(
-            self._buckets, buckets_before, counts, self._settled, strict=True
+        for bucket, bucket_before, count, flushed in zip(
+            self._buckets, buckets_before, counts, self._flushed, strict=True
         ):
-            if count != settled:
+            if count != flushed:
                 bucket.set(bucket_before + count)
-        self._settled = counts
+        self._flushed = counts
 
 
 class Registry(CollectorRegistry):
-    """A registry that can have all of its counters and histograms settled, without collecting anything."""
+    """A registry that can flush all of its counters and histograms without collecting metrics."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._tallies: list[Counter | Histogram] = []
+        self._metrics_to_flush: list[Counter | Histogram] = []
 
     def register(self, collector: Collector) -> None:
-        """Take what is collected."""
+        """Register a collector."""
         super().register(collector)
         if isinstance(collector, Counter | Histogram):
-            self._tallies.append(collector)
+            self._metrics_to_flush.append(collector)
 
     def flush(self) -> None:
-        """Give the library what was counted until now."""
-        for tally in self._tallies:
-            flush(tally)
+        """Pass the current counts to the library."""
+        for metric in self._metrics_to_flush:
+            flush(metric)
 
 
 def flush(parent: Counter | Histogram) -> None:
-    """Give the library what was counted, under all labels."""
+    """Pass the counts of all labels to the library."""
     library: Any = parent
-    with library._lock:  # noqa: SLF001  # that of the children: two who settle at once would set a count back
-        for child in library._metrics.values():  # noqa: SLF001  # they are ours
+    with library._lock:  # noqa: SLF001  # the lock of the children: two concurrent flushes could decrease a count
+        for child in library._metrics.values():  # noqa: SLF001  # instances of this module's classes
             child.flush()

@@ -1,8 +1,8 @@
-"""The metrics of the service in Prometheus' text format: of one process, or of all workers of a replica together.
+"""The service's metrics in Prometheus text format: of one process, or of all workers of a replica combined.
 
-Workers write what they count to files in a directory that they share (`PROMETHEUS_MULTIPROC_DIR`, set before they
-start); whichever is asked sums them up. That is done, and gauges are set, when they are asked for; and by workers every
-second, too, and when they end.
+Workers write their counts to files in a shared directory (`PROMETHEUS_MULTIPROC_DIR`, set before they start); the
+worker that is scraped adds them up. A process writes its counts and sets its gauges at every scrape. Workers
+also do so every second and when they exit.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Exposition:
-    """Where metrics are made (`registry`), and how they are shown."""
+    """Registers metrics (`registry`) and renders them."""
 
     def __init__(self) -> None:
         self.registry = Registry()
-        self._shown: CollectorRegistry = self.registry
+        self._rendered_registry: CollectorRegistry = self.registry
         self._samples: list[Callable[[], None]] = []
-        self._writing = asyncio.Lock()
+        self._render_lock = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
         self._free_at = 0.0
         self.directory = os.environ.get(DIRECTORY_VARIABLE) or None
@@ -36,9 +36,9 @@ class Exposition:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
         else:
-            _forget_the_dead(Path(self.directory))
-            self._shown = CollectorRegistry()
-            MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]  # it has no annotations
+            _remove_gauges_of_exited_workers(Path(self.directory))
+            self._rendered_registry = CollectorRegistry()
+            MultiProcessCollector(self._rendered_registry)  # type: ignore[no-untyped-call]  # it has no annotations
         build = Gauge(
             "tableside_build_info",
             "The version that runs.",
@@ -49,55 +49,55 @@ class Exposition:
         build.labels(__version__).set(1)
 
     def on_sample(self, sample: Callable[[], None]) -> None:
-        """Have gauges set by `sample` whenever they are to be shown."""
+        """Call `sample` to set gauges before metrics are rendered."""
         self._samples.append(sample)
 
     def sample(self) -> None:
-        """Set the gauges of this process, and let the other workers see what it has counted."""
+        """Set the gauges of this process, and write its counts for the other workers."""
         for sample in self._samples:
             sample()
         self.flush()
 
     def flush(self) -> None:
-        """Let the other workers, if there are any, see what this process has counted."""
+        """Write this process's counts for the other workers, if there are any."""
         if self.directory is not None:
             self.registry.flush()
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics as they are now."""
+        """Return the current metrics."""
         self.sample()
-        return self._shown.collect()
+        return self._rendered_registry.collect()
 
     def text(self) -> bytes:
-        """Return the metrics."""
+        """Return the current metrics in text format."""
         self.sample()
-        return generate_latest(self._shown)
+        return generate_latest(self._rendered_registry)
 
     async def text_in_thread(self) -> bytes:
-        """Return the metrics, written in a thread: with a thousand tables that takes a second.
+        """Return the metrics, rendered in a thread because a thousand tables take a second.
 
-        All who ask while it is done get what is written next, and half of the time nothing is: without a token
-        anybody may ask, as often as he likes.
+        Requests that arrive during a rendering share the next one. Renderings take at most half of the time, because
+        requests for metrics may need no token and are not limited otherwise.
         """
         if self._next is None:
-            self._next = asyncio.create_task(self._write())
+            self._next = asyncio.create_task(self._render())
         return await asyncio.shield(self._next)
 
-    async def _write(self) -> bytes:
-        async with self._writing:
+    async def _render(self) -> bytes:
+        async with self._render_lock:
             await asyncio.sleep(self._free_at - time.monotonic())
-            self._next = None  # Who asks from now on is to see what is counted from now on.
+            self._next = None  # Later requests must see later counts, so they start another rendering.
             started = time.monotonic()
             self.sample()
             try:
-                return await asyncio.to_thread(generate_latest, self._shown)
+                return await asyncio.to_thread(generate_latest, self._rendered_registry)
             finally:
                 now = time.monotonic()
                 self._free_at = now + (now - started)
 
 
-def _forget_the_dead(directory: Path) -> None:
-    """Remove what is live no more: the gauges of workers that have ended. Others that start may do so as well."""
+def _remove_gauges_of_exited_workers(directory: Path) -> None:
+    """Remove the gauges of workers that have exited. Other starting workers may do the same concurrently."""
     for file in directory.glob("gauge_live*_*.db"):
         pid = int(file.stem.rpartition("_")[2])
         if not Path(f"/proc/{pid}").exists():

@@ -1,7 +1,7 @@
-"""The log of the process: a JSON object per line on standard output, whoever writes it, and nothing of tables' data.
+"""The process's log: one JSON object per line on standard output, without any data of tables.
 
-Our own loggers say what they mean. Others may put anything into a text: of theirs only what is written in their
-source is shown, and the place that says the rest. Knows nothing of requests.
+Messages of trusted loggers are logged completely. Other libraries may format data into their messages, so only the
+constant text from their source is logged, with the source location.
 """
 
 import logging
@@ -24,10 +24,10 @@ LogEvent = MutableMapping[str, Any]
 EVENT_CHARACTERS_MAX = 4096
 
 TRUSTED_LOGGERS = (*OWN_PACKAGES, "uvicorn")
-"""Loggers whose texts hold nothing of tables' data, and which speak from the configured level on."""
+"""Loggers whose messages contain no data of tables. They log from the configured level on."""
 
 REQUEST_LOGGER = "tableside.requests"
-"""The logger of requests, which limits its lines itself, by the outcome of requests."""
+"""The logger of requests. It limits its lines itself, by the outcome of requests."""
 
 _RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
@@ -35,8 +35,8 @@ _RECORD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "as
 def configure(
     settings: LogSettings, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic
 ) -> None:
-    """Log as the settings say, from now on; it may be called again. `stream` is standard output if not given."""
-    lines = _Lines(stream or sys.stdout, SourceLogLimiter(monotonic))
+    """Configure logging. May be called again with other settings. `stream` defaults to standard output."""
+    lines = _LineHandler(stream or sys.stdout, SourceLogLimiter(monotonic))
     lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
@@ -45,35 +45,37 @@ def configure(
     for name in TRUSTED_LOGGERS:
         logging.getLogger(name).setLevel(level)
     logging.captureWarnings(True)
-    _catch_what_nobody_does()
+    _log_unhandled_exceptions()
 
 
-class _Lines(logging.StreamHandler[TextIO]):
-    """Writes lines. One that cannot be written is not shown on standard error either, with all that it holds."""
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines. A line that cannot be written is not printed to standard error, because it may contain data."""
 
-    def __init__(self, stream: TextIO, flood: SourceLogLimiter) -> None:
+    def __init__(self, stream: TextIO, source_limiter: SourceLogLimiter) -> None:
         super().__init__(stream)
-        self._flood = flood
+        self._source_limiter = source_limiter
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, unless too many came from there in this second; the next line is told how many."""
-        for (path, line), count in self._flood.suppressed_counts().items():
-            super().emit(_own(logging.WARNING, f"left out of the log: {_place(path, line)}", record, left_out=count))
-        if record.name == REQUEST_LOGGER or self._flood.allow((record.pathname, record.lineno)):
+        """Write a line unless its source logged too many in this second. Log the number of suppressed lines later."""
+        for (path, line), count in self._source_limiter.suppressed_counts().items():
+            super().emit(
+                _internal_record(logging.WARNING, f"left out of the log: {_place(path, line)}", record, left_out=count)
+            )
+        if record.name == REQUEST_LOGGER or self._source_limiter.allow((record.pathname, record.lineno)):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # as logging has it
-        """Say where a line was lost, if even that can be written."""
+        """Log the source of a line that could not be written, if possible."""
         text = f"a line could not be written: {_place(record.pathname, record.lineno)}"
         try:
-            self.stream.write(self.format(_own(logging.ERROR, text, record)) + self.terminator)
+            self.stream.write(self.format(_internal_record(logging.ERROR, text, record)) + self.terminator)
             self.flush()
         except (OSError, ValueError):
-            return  # There is nobody to read it.
+            return  # The stream itself is broken.
 
 
-def _own(level: int, text: str, about: logging.LogRecord, **fields: object) -> logging.LogRecord:
-    """Return a line of this module's, as old as the one that it is about."""
+def _internal_record(level: int, text: str, about: logging.LogRecord, **fields: object) -> logging.LogRecord:
+    """Return a log record of this module with the time of the record that it refers to."""
     said = {"name": __name__, "levelno": level, "levelname": logging.getLevelName(level), "created": about.created}
     return logging.makeLogRecord({**said, "msg": text, **fields})
 
@@ -90,7 +92,7 @@ def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,
-            _say,
+            _set_event,
             _add_span,
             _add_exception,
         ],
@@ -100,16 +102,16 @@ def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
     )
 
 
-def _say(logger: object, method: str, line: LogEvent) -> LogEvent:
-    """Make the event of a record, and of ours take the fields that came with it."""
+def _set_event(logger: object, method: str, line: LogEvent) -> LogEvent:
+    """Set the event of a record, and add the extra fields of Tableside's own records."""
     record: logging.LogRecord = line["_record"]
     arguments = line.pop("positional_args")
     family = record.name.partition(".")[0]
-    del line["event"]  # so that it comes after what says when and where
+    del line["event"]  # so that it is added after the time, level and logger
     if family in TRUSTED_LOGGERS:
         line["event"] = strip_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
     else:
-        line["event"] = _written(record, arguments)[:EVENT_CHARACTERS_MAX]
+        line["event"] = _constant_text(record, arguments)[:EVENT_CHARACTERS_MAX]
         line["source"] = _place(record.pathname, record.lineno)
     if family in OWN_PACKAGES:
         line.update({name: value for name, value in record.__dict__.items() if name not in _RECORD_FIELDS})
@@ -117,24 +119,24 @@ def _say(logger: object, method: str, line: LogEvent) -> LogEvent:
 
 
 def _text(template: object, arguments: Any) -> str:
-    """Return a text with its arguments; of errors among these that are not ours only what they are."""
+    """Return a message with its arguments. Foreign exceptions among these are reduced to their type."""
     if isinstance(arguments, tuple):
         arguments = tuple(redacted_summary(value) if isinstance(value, BaseException) else value for value in arguments)
     return str(template) % arguments if arguments else str(template)
 
 
-def _written(record: logging.LogRecord, arguments: Any) -> str:
-    """Return what is in the source of a text, if that can be told."""
+def _constant_text(record: logging.LogRecord, arguments: Any) -> str:
+    """Return the part of a message that is constant in its source, if it can be determined."""
     text = str(record.msg)
     if record.name == "py.warnings":
         return ": ".join(str(arguments[0] if arguments else text).partition("\n")[0].split(": ")[:2])
-    if record.name == "asyncio":  # Then follow representations of tasks and callbacks, with what they were given.
+    if record.name == "asyncio":  # The rest contains representations of tasks and callbacks with their arguments.
         return text.partition("\n")[0].partition("(")[0].partition("<")[0].strip()
     return text if arguments else "a text that may hold data and is not shown"
 
 
 def _add_span(logger: object, method: str, line: LogEvent) -> LogEvent:
-    """Say to which trace it belongs; a span that has ended is that of who once began the work, and not of the work."""
+    """Add the current trace and span. A span that has ended only started this work, and is not added."""
     span = get_current_span()
     context = span.get_span_context()
     if context.is_valid and getattr(span, "end_time", None) is None:
@@ -156,8 +158,8 @@ def _place(path: str, line: int) -> str:
     return f"{PurePath(*PurePath(path).parts[-3:])}:{line}"
 
 
-def _catch_what_nobody_does() -> None:
-    """Log what ends a thread or the process, which would be printed with all its text."""
+def _log_unhandled_exceptions() -> None:
+    """Log unhandled exceptions of threads and the process, which Python would print with their messages."""
     log = logging.getLogger("tableside")
 
     def in_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -169,9 +171,9 @@ def _catch_what_nobody_does() -> None:
         if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
             log.error("a fault ends a thread", exc_info=arguments.exc_value)
 
-    def in_passing(arguments: Any) -> None:
+    def in_finalizer(arguments: Any) -> None:
         log.error("a fault that nobody can handle", exc_info=arguments.exc_value)
 
     sys.excepthook = in_process
     threading.excepthook = in_thread
-    sys.unraisablehook = in_passing
+    sys.unraisablehook = in_finalizer

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class LogSettings(BaseModel, frozen=True, extra="forbid"):
-    """What is logged: from which level on, which share of the requests that succeeded, and what counts as slow."""
+    """The log's level and format, the share of successful requests to log, and the duration of a slow request."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
@@ -15,7 +15,7 @@ class LogSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class TraceSettings(BaseModel, frozen=True, extra="forbid"):
-    """Where traces go, by OTLP over HTTP, and which share of those that begin here; none goes anywhere without one."""
+    """The endpoint for traces (OTLP over HTTP, none disables them), and the sampled share of traces that start here."""
 
     endpoint: str | None = Field(default=None, pattern=r"^https?://")
     sample: float = Field(default=0.01, ge=0, le=1)

@@ -1,4 +1,4 @@
-"""What OpenTelemetry's SDK does with spans that have ended; the only module that knows it."""
+"""Export of finished spans through OpenTelemetry's SDK. Only this module imports the SDK."""
 
 import logging
 import time
@@ -14,19 +14,19 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 from .. import __version__
 
 WARNING_INTERVAL_S = 60.0
-"""How often it is said that spans are still not delivered."""
+"""Interval between warnings while spans cannot be delivered."""
 
 log = logging.getLogger(__name__)
 
 
 def create_provider(endpoint: str) -> TracerProvider:
-    """Return what makes spans and sends them to an endpoint, a few seconds' worth at a time, in a thread.
+    """Return a provider that sends spans to an endpoint from a thread, in batches every few seconds.
 
-    What begins a trace decides whether to; see `request_spans`. 2,048 spans at most are kept for a collector that is
-    away. Headers, timeouts and the like are those of the environment variables of OpenTelemetry.
+    `request_spans` decides which traces to sample. At most 2,048 spans are buffered while the collector is unavailable.
+    OpenTelemetry's environment variables set headers, timeouts and other options.
     """
     for noisy in ("opentelemetry.sdk", "opentelemetry.exporter"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)  # `ReportingExporter` says it, once
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)  # `ReportingExporter` logs failures instead
     made = TracerProvider(ParentBased(ALWAYS_ON), _resource(), shutdown_on_exit=False)
     made.add_span_processor(BatchSpanProcessor(ReportingExporter(OTLPSpanExporter(endpoint), endpoint)))
     return made
@@ -38,19 +38,19 @@ def _resource() -> Resource:
 
 
 class ReportingExporter(SpanExporter):
-    """Sends spans on, and says in the log when that begins to fail, and when it works again."""
+    """Exports spans, and logs when the export starts to fail and when it works again."""
 
     def __init__(self, inner: SpanExporter, endpoint: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
         url = urlsplit(endpoint)
-        self._where = f"{url.hostname}:{url.port}" if url.port else url.hostname  # and no password
+        self._address = f"{url.hostname}:{url.port}" if url.port else url.hostname  # without user and password
         self._monotonic = monotonic
         self._lost = 0
-        self._told_at: float | None = None
+        self._warned_at: float | None = None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans on; those that cannot be delivered are lost."""
-        result = self._exported(spans)
+        """Export spans. Spans that cannot be delivered are lost."""
+        result = self._export(spans)
         if result is SpanExportResult.SUCCESS:
             self._delivered()
         else:
@@ -58,28 +58,28 @@ class ReportingExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Send nothing more."""
+        """Shut down the inner exporter."""
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return at once: nothing is kept here."""
+        """Return at once: this exporter buffers nothing."""
         return True
 
-    def _exported(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def _export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:
             return self._inner.export(spans)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the next spans are tried again
+        except Exception as error:  # noqa: BLE001  # no failure may stop the export of later spans
             log.debug("sending spans failed: %s", error)
             return SpanExportResult.FAILURE
 
     def _failed(self, count: int) -> None:
         self._lost += count
         now = self._monotonic()
-        if self._told_at is None or now - self._told_at >= WARNING_INTERVAL_S:
-            self._told_at = now
-            log.warning("spans cannot be delivered to %s", self._where, extra={"lost": self._lost})
+        if self._warned_at is None or now - self._warned_at >= WARNING_INTERVAL_S:
+            self._warned_at = now
+            log.warning("spans cannot be delivered to %s", self._address, extra={"lost": self._lost})
 
     def _delivered(self) -> None:
-        if self._told_at is not None:
-            log.info("spans are delivered to %s again", self._where, extra={"lost": self._lost})
-            self._told_at, self._lost = None, 0
+        if self._warned_at is not None:
+            log.info("spans are delivered to %s again", self._address, extra={"lost": self._lost})
+            self._warned_at, self._lost = None, 0

@@ -1,7 +1,7 @@
-"""Spans of a trace, for whoever is given `Traces`; knows nothing of exporters, of HTTP or of stores.
+"""Spans within sampled traces.
 
-Where no tracing is configured nobody is given one, and nothing is spent on it. A trace begins at the edge; what is
-made here continues one, and only where it is sampled.
+The HTTP layer starts traces; `Traces` adds spans to them if they are sampled. Without tracing, components get None
+instead of `Traces`, and tracing costs nothing.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _NO_SPAN: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
 
 
 class Traces:
-    """Makes spans. Each is a child of the span that is current where it begins, and current while it lasts."""
+    """Creates spans. A span is a child of the current span at its start, and is itself current until its end."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -43,22 +43,22 @@ class Traces:
         kind: SpanKind = SpanKind.INTERNAL,
         links: Iterable[Link] = (),
     ) -> AbstractContextManager[Span]:
-        """Time what is done within; what it raises ends it as an error, without its text, which may hold a value.
+        """Record a `with` block as a span. An exception marks it as an error, but its message is not recorded.
 
-        Where the current trace is not sampled, or there is none, the span is one that takes nothing and goes nowhere.
+        If there is no current trace or it is not sampled, the span is a no-op.
         """
         if current_context(self) is None:
             return _NO_SPAN
         return _Current(self._tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
 
     def start_span(self, name: str) -> Span | None:
-        """Begin a span that is never current, of a wait that ends elsewhere; who has it ends it."""
+        """Start a span that is never current, for a wait that ends elsewhere. The caller must end it."""
         return None if current_context(self) is None else self._tracer.start_span(name)
 
     def shared_span(self, name: str, sharers: Sequence[Span]) -> AbstractContextManager[Span]:
-        """Time what is done within for several spans: as a child of the first, linked to the others, and they to it.
+        """Record work shared by several spans, as a child of the first with links to and from the others.
 
-        Without any of them it belongs to no trace, whoever's task this is.
+        Without sharers the work belongs to no trace, not even that of the current task.
         """
         if not sharers:
             return _Current(INVALID_SPAN)
@@ -71,7 +71,7 @@ class Traces:
 
 
 class _Current:
-    """A span that is current within; a class, since a generator costs three times as much."""
+    """Makes a span current in a `with` block. A class, because a generator costs three times as much."""
 
     __slots__ = ("_span", "_token")
 
@@ -94,12 +94,12 @@ class _Current:
 
 
 def wait_span(traces: Traces | None, name: str, links: Iterable[Link | None] = ()) -> AbstractContextManager[object]:
-    """Time a wait as a span of that name, where there is tracing."""
+    """Record a wait as a span, if there is tracing."""
     return _NO_SPAN if traces is None else traces.span(name, links=[link for link in links if link is not None])
 
 
 def current_context(traces: Traces | None) -> SpanContext | None:
-    """Return what tells the current span from others, where there is one whose trace is sampled."""
+    """Return the context of the current span if its trace is sampled, else None."""
     if traces is None:
         return None
     context = get_current_span().get_span_context()
@@ -107,6 +107,6 @@ def current_context(traces: Traces | None) -> SpanContext | None:
 
 
 def current_link(traces: Traces | None) -> Link | None:
-    """Return a link to the span that is current, for another span that serves several callers."""
+    """Return a link to the current span, for a span that serves several callers."""
     context = current_context(traces)
     return None if context is None else Link(context)

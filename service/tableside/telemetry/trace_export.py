@@ -1,6 +1,6 @@
-"""Whether requests are traced, and where their spans go: opened with the service and closed with it.
+"""Start and stop the export of traces with the service.
 
-What exports spans is imported only where there is an endpoint. Knows nothing of what spans are made.
+The exporter is imported only if an endpoint is configured.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 CLOSE_TIMEOUT_S = 2.0
-"""How long what is not delivered yet may hold up the end of the process."""
+"""How long undelivered spans may delay the shutdown."""
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ class Tracing:
         self.traces = Traces(self.tracer)
 
     async def close(self) -> None:
-        """Deliver what has ended, for a while; what a collector does not take by then is lost."""
+        """Deliver the finished spans. Spans not delivered within `CLOSE_TIMEOUT_S` are lost."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        # Nothing that is called here has a bound of its own that holds while a collector hangs.
+        # The SDK's own timeouts have no effect if a collector hangs.
         closing = threading.Thread(target=self._provider.shutdown, name="close traces", daemon=True)
         closing.start()
         closing.join(CLOSE_TIMEOUT_S)
@@ -47,7 +47,7 @@ class Tracing:
 
 
 def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tracing | None:
-    """Begin to trace if there is somewhere for traces to go. Raise Unsupported if what exports them is missing."""
+    """Start tracing if there is an endpoint. Raise Unsupported if the exporter is not installed."""
     if (url := trace_endpoint(settings, environment)) is None:
         return None
     try:
@@ -59,7 +59,7 @@ def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tra
 
 
 def trace_endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
-    """Return the URL that takes spans: what the file says, or else the variables of OpenTelemetry."""
+    """Return the URL for spans, from the settings or else from OpenTelemetry's environment variables."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     whole = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")

@@ -208,7 +208,7 @@ def test_workers_are_summed_whichever_is_asked_and_when_they_have_ended(
     assert left.get_sample_value("tableside_http_requests_total", requests) == 80
 
 
-def test_workers_that_start_together_all_forget_the_dead(tmp_path: Path) -> None:
+def test_workers_that_start_together_all_remove_gauges_of_exited_workers(tmp_path: Path) -> None:
     """As after a kill of all of them, where the directory is the operator's own and stays."""
     for dead in range(PID_MAX, PID_MAX + 500):
         (tmp_path / f"gauge_livesum_{dead}.db").touch()
@@ -219,7 +219,7 @@ def test_workers_that_start_together_all_forget_the_dead(tmp_path: Path) -> None
 
     def forget() -> None:
         start.wait()
-        exposition._forget_the_dead(tmp_path)
+        exposition._remove_gauges_of_exited_workers(tmp_path)
 
     with ThreadPoolExecutor(4) as workers:
         for done in [workers.submit(forget) for _ in range(4)]:
