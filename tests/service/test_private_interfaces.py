@@ -54,7 +54,8 @@ MEMBERS: dict[type, set[str]] = {
         *("shutdown", "tasks", "timeout_keep_alive", "total_requests", "transport", "url"),
     },
     RequestResponseCycle: {
-        *("access_logger", "default_headers", "disconnected", "flow", "keep_alive", "logger", "message_event"),
+        *("access_logger", "chunked_encoding", "default_headers", "disconnected", "expected_content_length", "flow"),
+        *("keep_alive", "logger", "message_event"),
         *("response_complete", "response_started", "scope", "send", "transport", "waiting_for_100_continue"),
     },
     FlowControl: {"_transport", "drain", "pause_reading", "resume_reading", "resume_writing", "write_paused"},

@@ -131,8 +131,7 @@ async def test_the_last_answer_says_so() -> None:
     done = await answered(
         *connected(answering(b"body", headers=[(b"connection", b"close"), (b"Content-Length", b"4")]))
     )
-    head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n" + ALWAYS
-    assert done == [head + b"\r\nbody", "closed"]
+    assert done == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n" + ALWAYS + b"connection: close\r\n\r\nbody", "closed"]
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\0", b"a\x7f"])
