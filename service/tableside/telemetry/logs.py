@@ -172,7 +172,7 @@ def _log_unhandled_exceptions() -> None:
             log.error("a fault ends a thread", exc_info=arguments.exc_value)
 
     def in_finalizer(arguments: Any) -> None:
-        log.error("a fault that nobody can handle", exc_info=arguments.exc_value)
+        log.error("a fault where no exception can be raised", exc_info=arguments.exc_value)
 
     sys.excepthook = in_process
     threading.excepthook = in_thread
