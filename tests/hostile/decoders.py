@@ -115,7 +115,7 @@ def sealed_texts(data: bytes) -> None:
 def partition_choices(data: bytes) -> None:
     """What a query, or a member of an operation, says of partitions."""
     with contextlib.suppress(TableError):
-        partitions.of_scan(SPREAD, data.decode("latin-1"))
+        partitions.scan_partitions(SPREAD, data.decode("latin-1"))
     parse_partitions(values.parse(data), 4)
 
 
@@ -123,16 +123,16 @@ _READ_HEADERS: tuple[Callable[[Request], object], ...] = (
     headers.preferences,
     headers.max_age_s,
     headers.if_match,
-    headers.if_absent,
-    lambda request: headers.none_match(request, "1"),
+    headers.create_only,
+    lambda request: headers.matches_etag(request, "1"),
     headers.token,
     lambda request: headers.media_type(request, ("application/json",)),
     lambda request: headers.check_accepts(request, "application/json"),
-    lambda request: headers.preferred(request, ("application/json", "text/plain")),
-    lambda request: headers.query(request, ("fields", "limit", "ttl_s")),
-    lambda request: headers.ttl_s(headers.query(request, ("ttl_s",)).get("ttl_s")),
-    lambda request: headers.integer(headers.query(request, ("limit",)).get("limit", "1"), "limit", 1, 10),
-    lambda request: headers.fields(headers.query(request, ("fields",)).get("fields")),
+    lambda request: headers.preferred_media_type(request, ("application/json", "text/plain")),
+    lambda request: headers.query_parameters(request, ("fields", "limit", "ttl_s")),
+    lambda request: headers.ttl_s(headers.query_parameters(request, ("ttl_s",)).get("ttl_s")),
+    lambda request: headers.integer(headers.query_parameters(request, ("limit",)).get("limit", "1"), "limit", 1, 10),
+    lambda request: headers.fields(headers.query_parameters(request, ("fields",)).get("fields")),
 )
 
 DECODERS: dict[str, Callable[[bytes], None]] = {

@@ -155,7 +155,9 @@ def _error_response(error: Exception, context: RequestContext) -> Response:
 
 def _shutdown_error(context: RequestContext) -> TableError:
     """Return the error for a request that the shutdown of the service has cancelled."""
-    return Overloaded("the service stopped before this was finished", applied="no" if context.reads else "unknown")
+    return Overloaded(
+        "the service stopped before the request was finished", applied="no" if context.reads else "unknown"
+    )
 
 
 def _read_head(scope: Scope) -> tuple[str, int]:

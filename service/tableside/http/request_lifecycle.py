@@ -68,7 +68,7 @@ class RequestLifecycle:
             if not self._timed_out:
                 raise
             self._task.uncancel()
-            raise DeadlineExceeded(f"the body did not come within {BODY_TIMEOUT_S:g} s, and too slowly") from None
+            raise DeadlineExceeded(f"the body was too slow: it did not arrive within {BODY_TIMEOUT_S:g} s") from None
         finally:
             if self._timer is not None:
                 self._timer.cancel()

@@ -26,7 +26,7 @@ def record_response(answer: Answer, partitions: Sequence[int] = ()) -> Response:
     elif answer.partitions is None:
         response = problem_response(answer.error)
     else:
-        each = orjson.Fragment(json_batch.encoded_parts(answer.partitions))
+        each = orjson.Fragment(json_batch.encode_partitions(answer.partitions))
         response = problem_response(answer.error, members={"partitions": each})
     if partitions:
         response.raw_headers.append((b"tableside-partitions", ",".join(map(str, partitions)).encode()))

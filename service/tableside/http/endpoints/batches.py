@@ -10,7 +10,7 @@ from ...catalog import Table
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, Outcome, Record, TableSpec
 from ..request_context import caller_of
 from ..wire import arrow_answers, arrow_batch, headers, json_batch
-from ..wire.answers import ABSENT, answers, limited_to, valid, with_refused
+from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
 from .endpoint import TableRequest, check_any, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -27,22 +27,22 @@ async def apply_batch(request: TableRequest) -> Response:
     spec = await request.catalog.spec(name)
     media = headers.media_type(request, (JSON, ARROW), default=_default_media(request))
     headers.check_accepts(request, media)
-    query = headers.query(request, ("op", "writer", "return", "fields") if media == ARROW else ())
+    query = headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = headers.preferences(request).wait_s, headers.max_age_s(request)
     body = await request.read_body()
     batch = _decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query)
-    given = with_refusals(caller_of(request.scope), name, batch.operations)
-    operations = limited_to(max_age_s, valid(given))
+    permitted = with_refusals(caller_of(request.scope), name, batch.operations)
+    operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
     outcomes: Sequence[Outcome] = await (await _table_for(request, operations)).batch(operations, wait_s)
-    if len(operations) != len(given):
-        outcomes = with_refused(given, outcomes)
+    if len(operations) != len(permitted):
+        outcomes = merge_rejected(permitted, outcomes)
     bytes_max = request.limits.response_bytes_max
     partitioned = bool(spec.partitions)
     if media == ARROW and batch.fields is None and (records := _all_found(outcomes, bytes_max)):
         return Response(arrow_answers.encode_records(records, partitioned=partitioned), media_type=ARROW)
     found = answers(outcomes, batch.fields, bytes_max=bytes_max, operations=batch.operations)
-    request.context.failed = sum(one.error is not None and one.error is not ABSENT for one in found)
+    request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     encoded = json_batch.encode(found) if media == JSON else arrow_answers.encode(found, partitioned=partitioned)
     return Response(encoded, media_type=media)
 
@@ -63,7 +63,7 @@ def _decode_json(request: TableRequest, body: bytes, spec: TableSpec) -> json_ba
 def _decode_arrow(request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str]) -> json_batch.Batch:
     returning = query.get("return", "false")
     if returning not in ("true", "false"):
-        raise MalformedRequest("return is true or false")
+        raise MalformedRequest("return must be true or false")
     try:
         fields = headers.fields(query.get("fields"))
     except InvalidOperation as error:

@@ -45,12 +45,12 @@ class ServiceRequest(Request):
         bytes_max = self.limits.body_bytes_max
         declared = headers.header(self, "content-length")
         if declared is not None and int(declared) > bytes_max:
-            raise TooLarge(f"a body may have {bytes_max} bytes")
+            raise TooLarge(f"a body may have at most {bytes_max} bytes")
         chunks, size_bytes = [], 0
         async for chunk in self.stream():
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
-                raise TooLarge(f"a body may have {bytes_max} bytes")
+                raise TooLarge(f"a body may have at most {bytes_max} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 

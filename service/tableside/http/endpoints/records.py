@@ -11,7 +11,7 @@ from ...core import Get, InvalidOperation, Record, TableError, values
 from ..responses import problem_response, record_response
 from ..wire import headers, json_batch, operation_members
 from ..wire.answers import Answer, answer
-from ..wire.partitions import choice, from_query, places
+from ..wire.partitions import choose_partitions, operation_partitions, parse_query
 from .endpoint import TableRequest, table_route
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
@@ -44,17 +44,17 @@ def _check_permission(request: TableRequest, caller: Caller) -> None:
 async def get_record(request: TableRequest) -> Response:
     """Respond with one record."""
     table = await request.catalog.table(request.table_name)
-    query = headers.query(request, ("fields", "partitions"))
+    query = headers.query_parameters(request, ("fields", "partitions"))
     headers.check_accepts(request, JSON)
     spec = table.spec
     operation = Get(spec.key.from_path(request.key_segments), headers.max_age_s(request))
     if "partitions" in query:
-        operation = Get(operation.key, operation.max_age_s, choice(spec, from_query(query["partitions"])))
+        operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, parse_query(query["partitions"])))
     outcome = await table.one(operation, headers.preferences(request).wait_s)
     found = answer(outcome, headers.fields(query.get("fields")))
-    if found.etag is not None and headers.none_match(request, found.etag):
+    if found.etag is not None and headers.matches_etag(request, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
-    response = record_response(found, places(spec, operation) if spec.partitions else ())
+    response = record_response(found, operation_partitions(spec, operation) if spec.partitions else ())
     if isinstance(outcome, Record) and outcome.age_s is not None:
         response.raw_headers.append((b"age", b"%d" % outcome.age_s))
     return response
@@ -64,7 +64,7 @@ async def put_record(request: TableRequest) -> Response:
     """Replace or create one record; the body is its value."""
     headers.media_type(request, (JSON,), default=JSON)
     value = values.parse(await request.read_body())
-    return await _write(request, {"op": "put", "value": value, "if_absent": headers.if_absent(request)})
+    return await _write(request, {"op": "put", "value": value, "if_absent": headers.create_only(request)})
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -74,21 +74,21 @@ async def patch_record(request: TableRequest) -> Response:
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     document = values.parse(await request.read_body())
-    if headers.if_absent(request):
-        raise InvalidOperation("If-None-Match has no meaning for an update")
+    if headers.create_only(request):
+        raise InvalidOperation("If-None-Match is not supported for an update")
     if media == JSON:
         return await _write(request, {"op": "update", **_update_members(document)})
     if not isinstance(document, dict):
-        raise InvalidOperation("a merge patch is an object")
+        raise InvalidOperation("a merge patch must be an object")
     if any(name.startswith("$") for name in document):
-        raise InvalidOperation("a merge patch has no operators: send them as application/json")
+        raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
     return await _write(request, {"op": "update", "update": document})
 
 
 async def delete_record(request: TableRequest) -> Response:
     """Delete one record."""
-    if headers.if_absent(request):
-        raise InvalidOperation("If-None-Match has no meaning for a delete")
+    if headers.create_only(request):
+        raise InvalidOperation("If-None-Match is not supported for a delete")
     return await _write(request, {"op": "delete"})
 
 
@@ -98,9 +98,9 @@ async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
     operation = operation_members.build(spec, members["op"], key, members)
-    partitions = places(spec, operation) if spec.partitions else ()
+    partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if members.get("return") and len(partitions) > 1:
-        raise InvalidOperation("a value cannot be returned from several partitions: ask for it in a batch")
+        raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name)
     response = record_response(answer(await table.one(operation, preferences.wait_s)), partitions)
     if preferences.representation and response.status_code in (200, 201):
@@ -112,9 +112,9 @@ def _add_parameters(request: TableRequest, members: dict[str, Any], preferences:
     """Add the members of a write that the request has as headers and query parameters."""
     members["if_match"] = headers.if_match(request)
     members["token"] = headers.token(request)
-    query = headers.query(request, ("partitions",) if members["op"] == "delete" else ("partitions", "ttl_s"))
+    query = headers.query_parameters(request, ("partitions",) if members["op"] == "delete" else ("partitions", "ttl_s"))
     if "partitions" in query:
-        members["partitions"] = from_query(query["partitions"])
+        members["partitions"] = parse_query(query["partitions"])
     if members["op"] == "delete":
         return
     if (ttl_s := headers.ttl_s(query.get("ttl_s"))) is not None:
@@ -126,5 +126,5 @@ def _add_parameters(request: TableRequest, members: dict[str, Any], preferences:
 
 def _update_members(document: values.Json) -> dict[str, Any]:
     if not isinstance(document, dict) or not document.keys() <= {"update", "default", "ttl_s"}:
-        raise InvalidOperation("the body is an object with update, and if wanted default and ttl_s")
+        raise InvalidOperation("the body must be an object with update, and optionally default and ttl_s")
     return document

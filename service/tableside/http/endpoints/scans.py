@@ -9,7 +9,7 @@ from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ..responses import json_response
 from ..wire import arrow_batch, headers, json_batch, pages
 from ..wire.cursors import open_sealed, seal
-from ..wire.partitions import of_scan
+from ..wire.partitions import scan_partitions
 from .endpoint import TableRequest, check_read, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -32,8 +32,10 @@ def routes() -> list[Route]:
 async def scan_page(request: TableRequest) -> Response:
     """Respond with one page of a table's records."""
     table = await request.catalog.table(request.table_name)
-    query = headers.query(request, ("prefix", "partition", "partitions", "fields", "limit", "cursor", "split"))
-    media = headers.preferred(request, (JSON, ARROW))
+    query = headers.query_parameters(
+        request, ("prefix", "partition", "partitions", "fields", "limit", "cursor", "split")
+    )
+    media = headers.preferred_media_type(request, (JSON, ARROW))
     scope = _seal_scope(table.spec, query.get("prefix"), query.get("partition"), query.get("split"))
     if "partitions" in query:
         scope = (*scope, query["partitions"])
@@ -49,7 +51,7 @@ async def scan_page(request: TableRequest) -> Response:
 async def list_splits(request: TableRequest) -> Response:
     """Respond with disjoint splits that together cover a table."""
     table = await request.catalog.table(request.table_name)
-    count = headers.query(request, ("count",)).get("count", str(SPLITS_DEFAULT))
+    count = headers.query_parameters(request, ("count",)).get("count", str(SPLITS_DEFAULT))
     headers.check_accepts(request, JSON)
     splits = await table.splits(headers.integer(count, "count", 1, SPLITS_MAX), headers.preferences(request).wait_s)
     return json_response({"splits": [seal(split, "split", *_seal_scope(table.spec)) for split in splits]})
@@ -58,7 +60,7 @@ async def list_splits(request: TableRequest) -> Response:
 def _scan(spec: TableSpec, query: Mapping[str, str], scope: tuple[object, ...]) -> Scan:
     partition = query.get("partition")
     if partition is not None and not spec.key.composite:
-        raise InvalidOperation("partition needs a table with a composite key")
+        raise InvalidOperation("partition requires a table with a composite key")
     cursor, split = query.get("cursor"), query.get("split")
     return Scan(
         headers.integer(query.get("limit", str(PAGE_RECORDS_DEFAULT)), "limit", 1, PAGE_RECORDS_MAX),
@@ -67,7 +69,7 @@ def _scan(spec: TableSpec, query: Mapping[str, str], scope: tuple[object, ...]) 
         None if split is None else open_sealed(split, "split", "split", *_seal_scope(spec)),
         None if cursor is None else open_sealed(cursor, "cursor", "scan", *scope),
         PAGE_BYTES_MAX,
-        of_scan(spec, query.get("partitions")),
+        scan_partitions(spec, query.get("partitions")),
     )
 
 

@@ -29,16 +29,16 @@ def routes() -> list[Route]:
 
 async def list_tables(request: ServiceRequest) -> Response:
     """Describe every table on which the caller has a permission."""
-    headers.query(request, ())
+    headers.query_parameters(request, ())
     headers.check_accepts(request, JSON)
-    limits, may_some = request.limits, caller_of(request.scope).may_any
-    entries = [entry for entry in request.catalog.entries() if may_some(entry.spec.name)]
+    limits, may_any = request.limits, caller_of(request.scope).may_any
+    entries = [entry for entry in request.catalog.entries() if may_any(entry.spec.name)]
     return json_response({"tables": [describe(entry, limits) for entry in entries]})
 
 
 async def describe_table(request: TableRequest) -> Response:
     """Describe one table."""
-    headers.query(request, ())
+    headers.query_parameters(request, ())
     headers.check_accepts(request, JSON)
     entry = request.catalog.entry(request.table_name)
     await entry.opened()
@@ -55,7 +55,7 @@ async def readyz(request: ServiceRequest) -> Response:
     reached = await request.catalog.ping()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
     if server_scope.is_draining(request.scope):
-        return problem_response(Overloaded("draining: the service is about to stop"), members={"stores": stores})
+        return problem_response(Overloaded("the service is shutting down"), members={"stores": stores})
     if any(error is None for error in reached.values()):
         return json_response({"status": "ready", "stores": stores})
     error = StoreUnavailable("no store can be reached", retry_after_s=2)

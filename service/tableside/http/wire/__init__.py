@@ -1,5 +1,5 @@
-"""HTTP's texts to operations, and outcomes to HTTP's texts; the only place that knows status codes and media types.
+"""Decodes requests into operations and encodes outcomes; the only package with status codes and media types.
 
-JSON and Arrow differ only in how members are read and answers written: what members mean is in `members`, and what
-an outcome is answered with is in `answers`, so that both give the same outcomes for the same operations.
+JSON and Arrow share the meaning of members (`operation_members`) and the conversion of outcomes (`answers`), so that
+the same operations have the same outcomes in both. Only decoding and encoding differ.
 """

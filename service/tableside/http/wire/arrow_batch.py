@@ -1,7 +1,7 @@
-"""A batch as an Arrow IPC stream: the body to operations.
+"""Batches as Arrow IPC streams: decodes the request body into operations.
 
-One row is one operation. A column that is null in a row was not given for it, so a row means what the object with
-its other columns would mean in JSON. There as here, partitions that are null are all of them.
+Each row is one operation. A null means that the operation lacks that member, so a row is equivalent to the JSON object
+with its other columns. In both formats, null `partitions` means all partitions.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...core import Changes, Get, MalformedRequest, Operation, Put, TableError, TableSpec, TooLarge, updates, values
-from . import operation_members as members
+from . import operation_members
 from .answers import Fields
 from .arrow_limits import decompressed_bytes, size_bytes
 from .json_batch import Batch
@@ -21,7 +21,7 @@ _TEXT = ("value", "update", "default")
 
 
 def read(body: bytes, bytes_max: int) -> pa.Table:
-    """Read an Arrow stream. Raise MalformedRequest if it is none, TooLarge if it is too much once decompressed."""
+    """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed."""
     try:
         if decompressed_bytes(body) > bytes_max:
             raise _too_much(bytes_max)
@@ -43,9 +43,9 @@ def decode(
     returning: bool,
     fields: Fields,
 ) -> Batch:
-    """Read a batch. Raise MalformedRequest or TooLarge only if nothing of it can be attempted."""
+    """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted."""
     if table.num_rows > operations_max:
-        raise TooLarge(f"a batch may have {operations_max} operations")
+        raise TooLarge(f"a batch may have at most {operations_max} operations")
     _check_columns(table, op, writer)
     keys = _keys(table.column("key"), spec)
     only: list[Fields] | None = None if fields is None else [fields] * len(keys)
@@ -57,7 +57,7 @@ def decode(
 
 
 def _read_names(fields: Iterable[pa.Field]) -> None:
-    """Read the names of columns and of what is in them: they need not be UTF-8, and show that only now."""
+    """Read all column and field names, because PyArrow raises an error for invalid UTF-8 in them only on access."""
     for field in fields:
         _ = field.name
         _read_names(field.type.field(index) for index in range(field.type.num_fields))
@@ -75,27 +75,27 @@ def _bounded(reader: Any, bytes_max: int) -> list[pa.RecordBatch]:
 
 
 def _too_much(bytes_max: int) -> TooLarge:
-    return TooLarge(f"a body may have {bytes_max} bytes once it is decompressed")
+    return TooLarge(f"a body may have at most {bytes_max} bytes once it is decompressed")
 
 
 def _check_columns(table: pa.Table, op: str | None, writer: str | None) -> None:
     names = table.column_names
     if len(set(names)) != len(names):
-        raise MalformedRequest("a column stands twice")
+        raise MalformedRequest("a column occurs twice")
     for name in names:
         if name not in _COLUMNS:
-            raise MalformedRequest(f"there is no column {members.shown(name)} in a batch")
+            raise MalformedRequest(f"a batch has no column {operation_members.display_name(name)}")
         kind = table.schema.field(name).type
         if not _COLUMNS[name](kind if name == "partitions" else _plain(kind)):
             raise MalformedRequest(f"column {name!r} has the wrong type")
     if "key" not in names:
-        raise MalformedRequest("a batch has a column key")
+        raise MalformedRequest("a batch needs a column key")
     if ("op" in names) == (op is not None):
-        raise MalformedRequest("op is a column or a parameter, one of the two")
+        raise MalformedRequest("op must be either a column or a parameter")
     if "writer" in names and writer is not None:
-        raise MalformedRequest("writer is a column or a parameter, one of the two")
+        raise MalformedRequest("writer must be either a column or a parameter")
     if ("sequence" in names) != ("writer" in names or writer is not None):
-        raise MalformedRequest("a column sequence goes together with a column or a parameter writer")
+        raise MalformedRequest("a column sequence requires writer as a column or parameter, and the reverse")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -139,10 +139,10 @@ def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
         return list(column.to_pylist())
     names = [field.name for field in column.type]
     wanted = [field.name for field in spec.key.fields]
-    # Parts are known by their names where the table names them, by their order elsewhere.
+    # If the table names the parts of its key, match them by name, otherwise by order.
     order = wanted if spec.key.has_names and set(names) == set(wanted) else names
     if len(set(names)) != len(names):
-        raise MalformedRequest("a part of the key stands twice")
+        raise MalformedRequest("a part of the key occurs twice")
     return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
 
 
@@ -171,7 +171,7 @@ def _operations(
     names = [name for name in table.column_names if name != "key"]
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
     operations: list[Operation | TableError] = []
-    checked: dict[Any, Changes] = {}  # by text: a batch often says the same of many records
+    checked: dict[Any, Changes] = {}  # by text, because a batch often has the same update for many records
     for key, row in zip(keys, rows, strict=True):
         given = {name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"}
         given["key"] = key
@@ -196,13 +196,13 @@ def _operation(
                 given[name] = values.parse(given[name])
         if given.get("if_absent") is False:
             del given["if_absent"]
-        return members.operation(spec, given)
+        return operation_members.operation(spec, given)
     except TableError as error:
         return error.with_traceback(None)
 
 
 def _changes(text: Any, checked: dict[Any, Changes]) -> Any:
-    """Return an update that was checked before; one that is refused stays the text, to be refused in its turn."""
+    """Parse each distinct update once. Return an invalid one as text, for which `_operation` then returns the error."""
     if (changes := checked.get(text)) is None:
         try:
             changes = checked[text] = updates.parse(values.parse(text))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 VIEW_INTS = 4
 VIEW_BYTES = 16
-"""A view is four integers of 32 bits, the first its length."""
+"""A view consists of four 32-bit integers, the first of which is its length."""
 
 
 def size_bytes(batch: pa.RecordBatch) -> int:
@@ -34,9 +34,9 @@ def _lengths(column: pa.Array) -> pa.Array:
     if not _is_view(column.type):
         return pc.binary_length(column)
     if not len(column):
-        return pa.array([], pa.int64())  # It need not have a buffer.
+        return pa.array([], pa.int64())  # An empty column may lack the buffer.
     first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
-    views = memoryview(column.buffers()[1])[first:last].cast("i")  # The rest need not be whole views.
+    views = memoryview(column.buffers()[1])[first:last].cast("i")  # The bytes after the last view may be incomplete.
     return pa.array(views[::VIEW_INTS].tolist(), pa.int64())
 
 
@@ -51,13 +51,13 @@ def _has_lengths(kind: pa.DataType) -> bool:
 
 
 _HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
-"""The places of fields in their tables: Message, DictionaryBatch, and the last two RecordBatch."""
+"""Positions of fields in their FlatBuffers tables: Message, DictionaryBatch, and twice RecordBatch."""
 
 _DICTIONARY, _RECORDS = "dictionary", "record batch"
 
 
 def decompressed_bytes(body: bytes) -> int:
-    """Return how many bytes a stream's compressed buffers become. Raise ValueError or ArrowException for no stream."""
+    """Return the decompressed size of a stream's compressed buffers. Raise ValueError or ArrowException if invalid."""
     return sum(
         sum(_decompressed_lengths(message)) for message in _messages(body) if message.type in (_DICTIONARY, _RECORDS)
     )
@@ -75,34 +75,34 @@ def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
 def _decompressed_lengths(message: pa.ipc.Message) -> Iterator[int]:
     metadata, body = memoryview(message.metadata), memoryview(message.body)
     try:
-        table = _followed(metadata, _field(metadata, _followed(metadata, 0), _HEADER))
+        table = _follow(metadata, _field(metadata, _follow(metadata, 0), _HEADER))
         if message.type == _DICTIONARY:
-            table = _followed(metadata, _field(metadata, table, _DICTIONARY_DATA))
+            table = _follow(metadata, _field(metadata, table, _DICTIONARY_DATA))
         if not _field(metadata, table, _COMPRESSION):
             return
-        vector = _followed(metadata, _field(metadata, table, _BUFFERS))
+        vector = _follow(metadata, _field(metadata, table, _BUFFERS))
         for index in range(_unpack("<I", metadata, vector)):
             offset, size = struct.unpack_from("<qq", metadata, vector + 4 + 16 * index)
             if size:
                 yield max(0, _unpack("<q", body, offset))
     except struct.error as error:
-        raise ValueError("a message's metadata lead out of it") from error
+        raise ValueError("a message's metadata point outside the message") from error
 
 
 def _field(metadata: memoryview, table: int, place: int) -> int:
-    """Return where a table's field is, 0 if it is not there."""
+    """Return the position of a table's field, 0 if the field is absent."""
     fields = table - _unpack("<i", metadata, table)
     inside = 4 + 2 * place < _unpack("<H", metadata, fields)
     within = _unpack("<H", metadata, fields + 4 + 2 * place) if inside else 0
     return table + within if within else 0
 
 
-def _followed(metadata: memoryview, position: int) -> int:
+def _follow(metadata: memoryview, position: int) -> int:
     return position + _unpack("<I", metadata, position)
 
 
 def _unpack(form: str, data: memoryview, position: int) -> int:
     if position < 0:
-        raise struct.error("before the beginning")
+        raise struct.error("position before the beginning")
     found: int = struct.unpack_from(form, data, position)[0]
     return found

@@ -1,4 +1,4 @@
-"""What headers and query parameters say."""
+"""Parses headers and query parameters."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -9,32 +9,31 @@ from starlette.requests import Request
 from ...core import InvalidOperation, MalformedRequest
 from ...core.operations import ANY_ETAG, Token
 from ...core.transitions import checked_ttl_s
-from . import operation_members as members
+from . import operation_members
 from .answers import Fields
 from .problems import NotAcceptable, UnsupportedMediaType
 
 _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
-
-_SCOPE = "tableside.headers"
+_SCOPE_KEY = "tableside.headers"
 
 
 class Preferences(msgspec.Struct, frozen=True):
-    """What `Prefer` asks for: the value after a write, and the caller's deadline in seconds."""
+    """The preferences in `Prefer`: whether to return the value after a write, and the deadline in seconds."""
 
     representation: bool = False
     wait_s: float | None = None
 
 
 def header(request: Request, name: str) -> str | None:
-    """Return a header by its name in lower case, several lines of it joined by commas; None if it is not there.
+    """Return a header by its name in lower case, repeated headers joined by commas, or None if it is absent.
 
-    The framework's own look-up goes through all headers each time; here that is done once for a request.
+    Starlette iterates over all headers at each look-up. This builds a dictionary once per request.
     """
-    given: dict[str, str] | None = request.scope.get(_SCOPE)
+    given: dict[str, str] | None = request.scope.get(_SCOPE_KEY)
     if given is None:
-        given = request.scope[_SCOPE] = {}
+        given = request.scope[_SCOPE_KEY] = {}
         for raw_name, raw in request.scope["headers"]:
             one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
             given[one] = f"{given[one]}, {text}" if one in given else text
@@ -42,7 +41,7 @@ def header(request: Request, name: str) -> str | None:
 
 
 def preferences(request: Request) -> Preferences:
-    """Read `Prefer` (RFC 7240); what is not known here is passed over."""
+    """Parse `Prefer` (RFC 7240). Unknown preferences are ignored."""
     representation, wait_s = False, None
     if (text := header(request, "prefer")) is None:
         return _NO_PREFERENCES
@@ -54,7 +53,7 @@ def preferences(request: Request) -> Preferences:
         elif name == "wait":
             wait_s = number(value, "Prefer: wait")
             if wait_s < 0:
-                raise MalformedRequest("Prefer: wait is not below 0")
+                raise MalformedRequest("Prefer: wait must not be negative")
     return Preferences(representation, wait_s)
 
 
@@ -62,9 +61,10 @@ _NO_PREFERENCES = Preferences()
 
 
 def max_age_s(request: Request) -> float | None:
-    """Return how old an answer from a cache may be by `Cache-Control` (RFC 9111), 0 being not from the cache.
+    """Return the maximum age of a cached record by `Cache-Control` (RFC 9111).
 
-    None is as old as the cache keeps one. Directives other than `no-cache` and `max-age` are passed over.
+    0 bypasses the cache, and None accepts every cached record. Directives other than `no-cache` and `max-age` are
+    ignored.
     """
     if (text := header(request, "cache-control")) is None:
         return None
@@ -76,13 +76,13 @@ def max_age_s(request: Request) -> float | None:
             ages.append(0.0)
         elif name == "max-age":
             if not re.fullmatch("[0-9]{1,18}", value):
-                raise MalformedRequest("Cache-Control: max-age is a number of whole seconds")
+                raise MalformedRequest("Cache-Control: max-age must be a number of whole seconds")
             ages.append(float(value))
     return min(ages, default=None)
 
 
 def if_match(request: Request) -> tuple[str, ...] | None:
-    """Return the etags of `If-Match`; a weak one, or a star in quotes, is kept as it is and matches nothing."""
+    """Return the etags of `If-Match`. A weak etag or a quoted star stays unchanged and matches no record."""
     text = header(request, "if-match")
     if text is None:
         return None
@@ -91,16 +91,16 @@ def if_match(request: Request) -> tuple[str, ...] | None:
     return tuple(etag if etag[0] == "W" or etag == '"*"' else etag[1:-1] for etag in _etags(text, "If-Match"))
 
 
-def if_absent(request: Request) -> bool:
-    """Return whether `If-None-Match: *` asks that a write only makes the record."""
+def create_only(request: Request) -> bool:
+    """Return whether `If-None-Match: *` restricts a write to creating the record."""
     text = header(request, "if-none-match")
     if text is not None and text.strip() != "*":
-        raise InvalidOperation("If-None-Match on a write is * only")
+        raise InvalidOperation("If-None-Match on a write must be *")
     return text is not None
 
 
-def none_match(request: Request, etag: str) -> bool:
-    """Return whether `If-None-Match` has the etag, so that the caller has the record already."""
+def matches_etag(request: Request, etag: str) -> bool:
+    """Return whether `If-None-Match` contains the etag, so that the client already has the record."""
     text = header(request, "if-none-match")
     if text is None:
         return False
@@ -114,62 +114,62 @@ def token(request: Request) -> Token | None:
         return None
     writer, slash, sequence = text.rpartition("/")
     if not slash or not re.fullmatch("[0-9]{1,19}", sequence):
-        raise InvalidOperation("Tableside-Token is <writer>/<sequence>")
-    return members.token(_utf8(writer), int(sequence))
+        raise InvalidOperation("Tableside-Token must be <writer>/<sequence>")
+    return operation_members.token(_utf8(writer), int(sequence))
 
 
 def media_type(request: Request, known: Collection[str], default: str | None = None) -> str:
     """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
     if (header(request, "content-encoding") or "identity").lower() != "identity":
-        raise UnsupportedMediaType("a body with a Content-Encoding is not read")
+        raise UnsupportedMediaType("a body with a Content-Encoding is not supported")
     if (header(request, "transfer-encoding") or "chunked").lower() != "chunked":
-        raise UnsupportedMediaType("a body in another transfer coding than chunked is not read")
+        raise UnsupportedMediaType("chunked is the only supported transfer coding")
     text = header(request, "content-type") or default or ""
     essence, _, parameters = text.partition(";")
     charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
     if essence.strip().lower() not in known or (charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii")):
-        raise UnsupportedMediaType(f"the body is in one of: {', '.join(sorted(known))}")
+        raise UnsupportedMediaType(f"the body must be one of: {', '.join(sorted(known))}")
     return essence.strip().lower()
 
 
 def check_accepts(request: Request, media: str) -> None:
-    """Raise NotAcceptable if the caller does not accept the media type."""
+    """Raise NotAcceptable if the client does not accept the media type."""
     text = header(request, "accept")
     if text is not None and text != "*/*" and not _quality(text, media):
-        raise NotAcceptable(f"the answer is in {media}")
+        raise NotAcceptable(f"the response is {media}")
 
 
-def preferred(request: Request, medias: Collection[str]) -> str:
-    """Return the media type that the caller likes best; between equals, the first. Raise NotAcceptable if none."""
+def preferred_media_type(request: Request, medias: Collection[str]) -> str:
+    """Return the client's preferred media type, the first of equals. Raise NotAcceptable if it accepts none of them."""
     text = header(request, "accept")
     if text is None:
         return next(iter(medias))
     best = max(medias, key=lambda media: _quality(text, media))
     if not _quality(text, best):
-        raise NotAcceptable(f"the answer is in one of: {', '.join(medias)}")
+        raise NotAcceptable(f"the response is one of: {', '.join(medias)}")
     return best
 
 
-def query(request: Request, known: Collection[str]) -> Mapping[str, str]:
-    """Return the query parameters. Raise MalformedRequest for one that is not known here, or stands twice."""
+def query_parameters(request: Request, known: Collection[str]) -> Mapping[str, str]:
+    """Return the query parameters. Raise MalformedRequest if one is unknown or occurs twice."""
     if not request.scope["query_string"]:
         return {}
     given: dict[str, str] = {}
     for name, text in request.query_params.multi_items():
         if name not in known or name in given:
-            why = "stands twice" if name in given else "is not known here"
-            raise MalformedRequest(f"a query parameter {members.shown(name)} {why}")
+            reason = "occurs twice" if name in given else "is unknown"
+            raise MalformedRequest(f"a query parameter {operation_members.display_name(name)} {reason}")
         given[name] = text
     return given
 
 
 def fields(text: str | None) -> Fields:
-    """Return the names in `?fields=a,b`, None for all."""
-    return None if text is None else members.fields([name for name in text.split(",") if name])
+    """Return the names in `?fields=`, which are separated by commas, None for all."""
+    return None if text is None else operation_members.fields([name for name in text.split(",") if name])
 
 
 def ttl_s(text: str | None) -> float | None:
-    """Return `?ttl_s=`."""
+    """Parse `?ttl_s=`. Raise InvalidOperation if it is invalid."""
     if text is None:
         return None
     try:
@@ -179,16 +179,16 @@ def ttl_s(text: str | None) -> float | None:
 
 
 def number(text: str, what: str) -> float:
-    """Return a decimal number. Raise MalformedRequest if it is none."""
+    """Parse a decimal number. Raise MalformedRequest if it is invalid."""
     if not _NUMBER.fullmatch(text):
-        raise MalformedRequest(f"{what} is a number")
+        raise MalformedRequest(f"{what} must be a number")
     return float(text)
 
 
 def integer(text: str, what: str, lowest: int, highest: int) -> int:
-    """Return a decimal integer, at most `highest`. Raise MalformedRequest if it is none, or below `lowest`."""
+    """Parse a decimal integer and reduce it to `highest`. Raise MalformedRequest if it is invalid or below `lowest`."""
     if not re.fullmatch("[0-9]{1,18}", text) or int(text) < lowest:
-        raise MalformedRequest(f"{what} is an integer from {lowest} on")
+        raise MalformedRequest(f"{what} must be an integer, at least {lowest}")
     return min(int(text), highest)
 
 
@@ -198,14 +198,14 @@ def _etags(text: str, header: str) -> list[str]:
     while position < len(text) or not etags:
         match = _ETAGS.match(text, position)
         if match is None:
-            raise MalformedRequest(f'{header} is * or etags in quotes, as in "a", "b"')
+            raise MalformedRequest(f'{header} must be * or quoted etags, as in "a", "b"')
         etags.append(match[1])
         position = match.end()
     return etags
 
 
 def _quality(accept: str, media: str) -> float:
-    """Return how much a media type is liked, from 0 to 1: the most specific range that holds it decides."""
+    """Return the quality of a media type in `Accept`, from 0 to 1. The most specific matching range decides."""
     found = {}
     for one in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in one.split(";"))

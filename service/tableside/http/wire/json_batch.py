@@ -1,4 +1,4 @@
-"""A batch as JSON: the body to operations, and answers to the body."""
+"""Batches as JSON: decodes the request body into operations and encodes the answers."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ import msgspec
 import orjson
 
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, TooLarge, values
-from . import operation_members as members
+from . import operation_members
 from .answers import Answer, Fields, rfc3339
 from .problems import problem
 
@@ -14,28 +14,31 @@ MEDIA_TYPE = "application/json"
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Operations, or why one was refused; and, where any asks for less than the whole value, which members of it."""
+    """A decoded batch: an operation or its error at each position.
+
+    `fields` contains the requested members of values at each position, and is None if all operations request all.
+    """
 
     operations: list[Operation | TableError]
     fields: list[Fields] | None
 
 
 def decode(body: bytes, spec: TableSpec, operations_max: int) -> Batch:
-    """Read a batch. Raise MalformedRequest or TooLarge only if nothing of it can be attempted."""
+    """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted."""
     document = values.parse(body)
     if not isinstance(document, dict) or document.keys() != {"operations"}:
-        raise MalformedRequest("a batch is an object whose one member is operations")
+        raise MalformedRequest("a batch must be an object with the only member operations")
     raws = document["operations"]
     if not isinstance(raws, list):
-        raise MalformedRequest("operations is an array")
+        raise MalformedRequest("operations must be an array")
     if len(raws) > operations_max:
-        raise TooLarge(f"a batch may have {operations_max} operations")
+        raise TooLarge(f"a batch may have at most {operations_max} operations")
     return _decoded(raws, spec)
 
 
 def encode(answers: Sequence[Answer]) -> bytes:
-    """Write the answers, one after another."""
-    return b'{"results":[' + b",".join([_encoded(answer) for answer in answers]) + b"]}"
+    """Encode the answers as the response body."""
+    return b'{"results":[' + b",".join([_encode(answer) for answer in answers]) + b"]}"
 
 
 def _decoded(raws: list[values.Json], spec: TableSpec) -> Batch:
@@ -47,42 +50,42 @@ def _decoded(raws: list[values.Json], spec: TableSpec) -> Batch:
         only: Fields = None
         try:
             if type(raw) is not dict:
-                raise InvalidOperation("an operation is an object")
+                raise InvalidOperation("an operation must be an object")
             if len(raw) == 2 and raw.get("op") == "get" and "key" in raw:
                 operations.append(Get(from_json(raw["key"])))
             else:
-                only = members.fields(raw.get("fields"))
-                operations.append(members.operation(spec, raw))
+                only = operation_members.fields(raw.get("fields"))
+                operations.append(operation_members.operation(spec, raw))
         except TableError as error:
-            operations.append(error.with_traceback(None))  # which would hold the whole request
+            operations.append(error.with_traceback(None))  # The traceback would keep the whole request alive.
         projected = projected or only is not None
         fields.append(only)
     return Batch(operations, fields if projected else None)
 
 
-def _encoded(answer: Answer) -> bytes:
-    return b"{%b}" % _members(answer)
+def _encode(answer: Answer) -> bytes:
+    return b"{%b}" % _encode_members(answer)
 
 
-def encoded_parts(parts: Iterable[tuple[int, Answer]]) -> bytes:
-    """Write what a write came to in each of its partitions, by index."""
-    return b"[" + b",".join([b'{"partition":%d,%b}' % (index, _members(part)) for index, part in parts]) + b"]"
+def encode_partitions(parts: Iterable[tuple[int, Answer]]) -> bytes:
+    """Encode the answers of a write in each of its partitions."""
+    return b"[" + b",".join([b'{"partition":%d,%b}' % (index, _encode_members(part)) for index, part in parts]) + b"]"
 
 
-def _members(answer: Answer) -> bytes:
-    members = [b'"status":%d' % answer.status]
+def _encode_members(answer: Answer) -> bytes:
+    encoded = [b'"status":%d' % answer.status]
     if answer.error is not None:
-        members.append(b'"error":' + orjson.dumps(problem(answer.error)))
+        encoded.append(b'"error":' + orjson.dumps(problem(answer.error)))
     if answer.value is not None:
-        members.append(b'"value":' + answer.value)
+        encoded.append(b'"value":' + answer.value)
     if answer.etag is not None:
-        members.append(b'"etag":"' + answer.etag.encode() + b'"')
+        encoded.append(b'"etag":"' + answer.etag.encode() + b'"')
     if answer.expires_ms:
-        members.append(b'"expires_at":"' + rfc3339(answer.expires_ms).encode() + b'"')
+        encoded.append(b'"expires_at":"' + rfc3339(answer.expires_ms).encode() + b'"')
     if answer.replayed:
-        members.append(b'"replayed":true')
+        encoded.append(b'"replayed":true')
     if answer.partitions is not None:
-        members.append(b'"partitions":' + encoded_parts(answer.partitions))
+        encoded.append(b'"partitions":' + encode_partitions(answer.partitions))
         if answer.dropped:
-            members.append(b'"dropped":true')
-    return b",".join(members)
+            encoded.append(b'"dropped":true')
+    return b",".join(encoded)

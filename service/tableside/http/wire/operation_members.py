@@ -1,4 +1,4 @@
-"""What the members of an operation mean, whichever way they were sent, and which are legal together."""
+"""The members of an operation, which JSON, Arrow and headers have in common: their meaning and valid combinations."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from . import partitions
 from .answers import Fields
 
 Members = Mapping[str, Any]
-"""Names to what JSON, Arrow or headers gave for them; one that is None was not given, save partitions: that is all."""
+"""Members by name, as JSON, Arrow or headers gave them. None means absent, except for `partitions`: it means all."""
 
 WRITER_CHARACTERS_MAX = 128
 FIELDS_MAX = 1000
@@ -46,50 +46,50 @@ _BARE_PUT = frozenset({"op", "key", "fields", "value"})
 
 
 def operation(spec: TableSpec, members: Members) -> Operation:
-    """Return the operation that the members describe. Raise InvalidOperation if they describe none."""
+    """Return the operation that the members describe. Raise InvalidOperation if they are invalid."""
     kind = members.get("op")
     allowed = _MEMBERS.get(kind) if isinstance(kind, str) else None
     if allowed is None:
-        raise InvalidOperation(f"op is one of {', '.join(_MEMBERS)}")
+        raise InvalidOperation(f"op must be one of {', '.join(_MEMBERS)}")
     if not members.keys() <= allowed:
-        raise InvalidOperation(f"a {kind} has no member {shown(min(members.keys() - allowed))}")
+        raise InvalidOperation(f"a {kind} has no member {display_name(min(members.keys() - allowed))}")
     if "key" not in members:
-        raise InvalidOperation("an operation has a key")
+        raise InvalidOperation("an operation needs a key")
     return build(spec, str(kind), spec.key.from_json(members["key"]), members)
 
 
 def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
-    """Return an operation on a key that was checked already."""
+    """Return an operation on a key that is already checked."""
     built = _BUILD[kind](spec, key, members)
     if "partitions" not in members:
         return built
-    return msgspec.structs.replace(built, partitions=partitions.choice(spec, members["partitions"]))
+    return msgspec.structs.replace(built, partitions=partitions.choose_partitions(spec, members["partitions"]))
 
 
-def shown(name: str) -> str:
-    """Return a name that is not known, for whoever mistyped it; what looks like no name may be a key or a secret."""
+def display_name(name: str) -> str:
+    """Return an unknown name for an error message; text that does not look like a name may be a key or a secret."""
     return repr(name) if _NAME.fullmatch(name) else "of that name"
 
 
 def fields(raw: object) -> Fields:
-    """Return the member names to answer with, None for all."""
+    """Return the names of the requested members of values, None for all."""
     if raw is None:
         return None
     if not isinstance(raw, (list, tuple)) or len(raw) > FIELDS_MAX:
-        raise InvalidOperation(f"fields is an array of at most {FIELDS_MAX} names")
+        raise InvalidOperation(f"fields must be an array of at most {FIELDS_MAX} names")
     if not all(isinstance(name, str) and name for name in raw):
-        raise InvalidOperation("fields is an array of names")
+        raise InvalidOperation("fields must be an array of names")
     return frozenset(raw)
 
 
 def token(writer: object, sequence: object) -> Token:
-    """Return a token. Raise InvalidOperation if it is not legal."""
+    """Return a token. Raise InvalidOperation if it is invalid."""
     if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX or "\0" in writer:
-        raise InvalidOperation(f"a token's writer has 1 to {WRITER_CHARACTERS_MAX} characters")
+        raise InvalidOperation(f"a token's writer must have 1 to {WRITER_CHARACTERS_MAX} characters")
     if isinstance(sequence, float) and sequence.is_integer():
         sequence = int(sequence)
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= INTEGER_MAX:
-        raise InvalidOperation("a token's sequence is an integer from 0 to 2^63-1")
+        raise InvalidOperation("a token's sequence must be an integer from 0 to 2^63-1")
     return Token(writer, sequence)
 
 
@@ -99,30 +99,30 @@ def _get(spec: TableSpec, key: Key, members: Members) -> Operation:
 
 def _put(spec: TableSpec, key: Key, members: Members) -> Operation:
     if members.get("value") is None:
-        raise InvalidOperation("a put has a value, which is an object")
+        raise InvalidOperation("a put needs a value, which must be an object")
     text = _value(spec, key, members["value"])
     if members.keys() <= _BARE_PUT:
         return Put(key, text)
     if_match, if_absent = _conditions(members)
-    ttl_s, of_token, returning = _modifiers(members)
-    return Put(key, text, if_match, if_absent, ttl_s, of_token, returning)
+    ttl_s, write_token, returning = _modifiers(members)
+    return Put(key, text, if_match, if_absent, ttl_s, write_token, returning)
 
 
 def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
     if members.get("update") is None:
-        raise InvalidOperation("an update has a member update, which is an object or an array of objects")
+        raise InvalidOperation("an update needs a member update, which must be an object or an array of objects")
     default = members.get("default")
     text = None if default is None else _value(spec, key, default)
     if_match, _ = _conditions(members)
-    update = members["update"]  # a tuple is one that was checked already: JSON has none
+    update = members["update"]  # JSON has no tuples, so a tuple is an update that is already checked.
     changes = update if isinstance(update, tuple) else updates.parse(update)
     return Update(key, changes, text, if_match, *_modifiers(members))
 
 
 def _delete(spec: TableSpec, key: Key, members: Members) -> Operation:
     if_match, _ = _conditions(members)
-    _, of_token, _ = _modifiers(members)
-    return Delete(key, if_match, of_token)
+    _, write_token, _ = _modifiers(members)
+    return Delete(key, if_match, write_token)
 
 
 _BUILD: dict[str, Callable[[TableSpec, Key, Members], Operation]] = {
@@ -144,18 +144,18 @@ def _conditions(members: Members) -> tuple[tuple[str, ...] | None, bool]:
     if isinstance(if_match, str):
         if_match = (if_match,)
     if if_match is not None and not isinstance(if_match, tuple):
-        raise InvalidOperation("if_match is an etag")
+        raise InvalidOperation("if_match must be an etag")
     if not isinstance(if_absent, bool):
-        raise InvalidOperation("if_absent is true or false")
+        raise InvalidOperation("if_absent must be true or false")
     if if_match is not None and if_absent:
-        raise InvalidOperation("if_match and if_absent cannot both hold")
+        raise InvalidOperation("if_match and if_absent cannot be combined")
     return if_match, if_absent
 
 
 def _modifiers(members: Members) -> tuple[float | None, Token | None, bool]:
     returning = members.get("return") or False
     if not isinstance(returning, bool):
-        raise InvalidOperation("return is true or false")
+        raise InvalidOperation("return must be true or false")
     return checked_ttl_s(members.get("ttl_s")), _token(members.get("token")), returning
 
 
@@ -163,5 +163,5 @@ def _token(raw: object) -> Token | None:
     if raw is None or isinstance(raw, Token):
         return raw
     if not isinstance(raw, dict) or raw.keys() != {"writer", "sequence"}:
-        raise InvalidOperation("a token has the members writer and sequence")
+        raise InvalidOperation("a token must have the members writer and sequence")
     return token(raw["writer"], raw["sequence"])

@@ -1,4 +1,4 @@
-"""A page of a scan, as JSON and as Arrow."""
+"""Encodes pages of scans as JSON and as Arrow."""
 
 import orjson
 import pyarrow as pa
@@ -10,7 +10,7 @@ from .answers import Fields, rfc3339
 
 
 def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:
-    """Write a page as an object with the members records and cursor."""
+    """Encode a page as an object with the members `records` and `cursor`."""
     if page.partitions is None:
         encoded = [_encoded(key, record, fields) for key, record in page.records]
     else:
@@ -21,9 +21,9 @@ def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:
 
 
 def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields) -> bytes:
-    """Write a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
+    """Encode a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
 
-    Where records expire there is a column `expires_at`, and of a partitioned table, as the last, `partition`.
+    If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
     values = [_projected(record.value, fields) for _, record in page.records]
     columns = [
@@ -33,17 +33,17 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields
     ]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
     if any(record.expires_ms for _, record in page.records):
-        columns.append(arrow_answers.expiries([record.expires_ms for _, record in page.records]))
+        columns.append(arrow_answers.expiry_column([record.expires_ms for _, record in page.records]))
         schema = schema.append(arrow_answers.EXPIRES_AT)
     if spec.partitions:
         columns.append(pa.array(page.partitions or [], pa.int32()))
         schema = schema.append(pa.field("partition", pa.int32()))
     metadata = {} if cursor is None else {"cursor": cursor}
-    return arrow_answers.write(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+    return arrow_answers.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
 
 
 def key_type(spec: TableSpec) -> pa.DataType:
-    """Return the Arrow type of a table's keys; the fields of a composite are named, or else numbered from 0."""
+    """Return the Arrow type of a table's keys. The fields of a composite key have their names or numbers from 0."""
     kinds = {"string": pa.utf8(), "integer": pa.int64()}
     if not spec.key.composite:
         return kinds[spec.key.fields[0].type]
@@ -58,10 +58,10 @@ def _part_name(spec: TableSpec, index: int) -> str:
     return spec.key.fields[index].name or str(index)
 
 
-def _encoded(key: Key, record: Record, fields: Fields, where: bytes = b"") -> bytes:
+def _encoded(key: Key, record: Record, fields: Fields, partition: bytes = b"") -> bytes:
     head = b'{"key":' + orjson.dumps(key) + b',"value":' + _projected(record.value, fields)
     expiry = b',"expires_at":"' + rfc3339(record.expires_ms).encode() + b'"' if record.expires_ms else b""
-    return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + where + b"}"
+    return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + partition + b"}"
 
 
 def _projected(value: bytes, fields: Fields) -> bytes:

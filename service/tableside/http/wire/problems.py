@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: which status and title a code has, and the errors that only HTTP knows."""
+"""Errors as problem details (RFC 9457), the HTTP status of each code, and the errors that only HTTP has."""
 
 import orjson
 
@@ -31,25 +31,25 @@ STATUS: dict[str, int] = {
 
 
 class NotFound(TableError):
-    """No such path."""
+    """The path does not exist."""
 
     code = "not_found"
 
 
 class MethodNotAllowed(TableError):
-    """The path is there, and does not take this method."""
+    """The path exists, but does not support the method."""
 
     code = "method_not_allowed"
 
 
 class NotAcceptable(TableError):
-    """The caller accepts none of the media types that there are."""
+    """The client accepts none of the available media types."""
 
     code = "not_acceptable"
 
 
 class UnsupportedMediaType(TableError):
-    """The body is in a media type, or an encoding, that is not read here."""
+    """The media type or encoding of the body is not supported."""
 
     code = "unsupported_media_type"
 

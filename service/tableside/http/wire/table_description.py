@@ -1,4 +1,4 @@
-"""What a caller is told of a table; never a secret."""
+"""The description of a table for clients, without secrets."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ _POLICIES = {"deadline_s", "read", "write", "cost", "limiter", "batch", "cache",
 
 
 def describe(entry: CatalogEntry, limits: LimitSettings) -> JsonObject:
-    """Return a table's description; `capabilities` is empty until its store could first be asked."""
+    """Return a table's description; `capabilities` is empty until the table was opened for the first time."""
     spec, table = entry.spec, entry.table
     return {
         **({"partitions": spec.partitions} if spec.partitions else {}),

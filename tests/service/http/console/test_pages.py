@@ -189,7 +189,7 @@ def test_a_store_that_is_gone_is_said_in_a_sentence(client: httpx.Client) -> Non
 
 
 def test_a_cursor_that_is_none_is_said_in_a_sentence(client: httpx.Client) -> None:
-    assert "no cursor of this scan" in client.get("/console/tables/quiet/records?cursor=x").text
+    assert "not a cursor of this scan" in client.get("/console/tables/quiet/records?cursor=x").text
 
 
 def test_the_page_names_no_secret(client: httpx.Client) -> None:
