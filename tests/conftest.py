@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support.released import released
 from support.running import Service, running
@@ -15,6 +16,10 @@ pytest_plugins = ["plugins.narrowing", "plugins.scheduling", "plugins.selection"
 
 # Spark's workers use the Python that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+# On a busy machine, generating an example may take seconds.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

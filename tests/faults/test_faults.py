@@ -5,7 +5,7 @@ import subprocess
 
 from faults.patches import ROOT, faults
 
-INHERITED = sorted((ROOT / "tests" / "store_contract").glob("*.py"))
+INHERITED = sorted((ROOT / "tests" / "contract").glob("*.py"))
 """The modules whose cases test classes inherit."""
 
 
