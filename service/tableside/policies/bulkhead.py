@@ -1,8 +1,7 @@
-"""Bounds how many calls of a table's store are under way at once, so that a slow store does not pile them up.
+"""Limits the concurrent calls of a table's store, so that they do not pile up when the store is slow.
 
-Calls wait in the order in which they came, until their deadline. Scans and splits are calls too; their deadline is the
-table's, which cancels them. Knows nothing of what a call holds: a batch is one call, also where the timeout within
-divides it into its reads and its writes, for they have different times.
+Calls wait in order of arrival, until their deadline. Scans and splits count as calls; the table's deadline cancels
+them. A batch is one call, even if the timeout policy divides it into reads and writes because their timeouts differ.
 """
 
 import asyncio
@@ -23,14 +22,14 @@ class BulkheadMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.calls = Counter(
             "tableside_bulkhead_calls",
-            "Calls of a store that found it busy, by whether they had their turn (waited) or not (refused).",
+            "Calls that found the limit reached, by whether they were sent later (waited) or not (refused).",
             ("table", "outcome"),
             registry=registry,
         )
 
 
 class Bulkhead(Policy):
-    """A store that is asked at most `concurrency_max` things at once."""
+    """A store with at most `concurrency_max` concurrent calls."""
 
     def __init__(
         self,
@@ -43,48 +42,48 @@ class Bulkhead(Policy):
         super().__init__(inner)
         if concurrency_max < 1:
             raise ValueError("concurrency_max is at least 1")
-        self._places = asyncio.Semaphore(concurrency_max)
+        self._slots = asyncio.Semaphore(concurrency_max)
         self._concurrency_max = concurrency_max
         self._traces = traces
         table = inner.spec.name
         self._counters = {name: metrics.calls.labels(table, name) for name in ("waited", "refused")} if metrics else {}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on when it is their turn; Overloaded, and nothing applied, if it is not by `until`."""
-        if not await self._entered(until):
+        """Send the operations when a slot is free; without a free slot by `until`, return Overloaded and send none."""
+        if not await self._acquire(until):
             return [self._overloaded()] * len(operations)
         try:
             return await self._inner.apply(operations, until)
         finally:
-            self._places.release()
+            self._slots.release()
 
     async def scan(self, scan: Scan) -> Page:
-        """Hand the scan on when it is its turn."""
-        await self._entered(math.inf)
+        """Send the scan when a slot is free."""
+        await self._acquire(math.inf)
         try:
             return await self._inner.scan(scan)
         finally:
-            self._places.release()
+            self._slots.release()
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Hand the question on when it is its turn."""
-        await self._entered(math.inf)
+        """Send the request when a slot is free."""
+        await self._acquire(math.inf)
         try:
             return await self._inner.splits(count_max)
         finally:
-            self._places.release()
+            self._slots.release()
 
-    async def _entered(self, until: float) -> bool:
-        """Take a place when it is this call's turn; return whether that was before its time was over."""
-        if self._places.locked():
-            return await self._turn(until)
-        return await self._places.acquire()
+    async def _acquire(self, until: float) -> bool:
+        """Wait for a slot; return whether it was free by `until`."""
+        if self._slots.locked():
+            return await self._wait(until)
+        return await self._slots.acquire()
 
-    async def _turn(self, until: float) -> bool:
+    async def _wait(self, until: float) -> bool:
         try:
             with wait_span(self._traces, "bulkhead wait"):
                 async with asyncio.timeout_at(None if until == math.inf else until):
-                    await self._places.acquire()
+                    await self._slots.acquire()
         except TimeoutError:
             self._count("refused")
             return False
@@ -96,5 +95,5 @@ class Bulkhead(Policy):
             self._counters[outcome].inc()
 
     def _overloaded(self) -> Overloaded:
-        busy = f"table {self.spec.name!r}: {self._concurrency_max} calls of its store (concurrency_max) were under way"
+        busy = f"table {self.spec.name!r}: {self._concurrency_max} calls of its store (concurrency_max) were in flight"
         return Overloaded(f"{busy} until the deadline")

@@ -1,7 +1,6 @@
-"""Times every call of a table's store, failures included, and makes it a span of the trace where there is one.
+"""Times every call of a table's store, including failures, and records it as a span if there is a trace.
 
-It is the innermost policy: one call here is one call of the store, after batching, retries and limits. Knows nothing
-of what a store makes of a call.
+It is the innermost policy: one call here is one call of the store, after coalescing, retries and limits.
 """
 
 import math
@@ -45,7 +44,7 @@ class StoreCallMetrics:
 
 
 class StoreCalls(Policy):
-    """A store whose calls are timed. `kind` is that of the store, for the trace."""
+    """A store whose calls are timed and traced; `kind` is the kind of the store, for the span."""
 
     def __init__(self, inner: Store, kind: str, *, metrics: StoreCallMetrics, traces: Traces | None = None) -> None:
         super().__init__(inner)
@@ -56,7 +55,7 @@ class StoreCalls(Policy):
         self._seconds: dict[tuple[str, str], Histogram] = {}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on."""
+        """Send the operations, and time the call."""
         self._operations.observe(len(operations))
         started, outcome = time.perf_counter(), "cancelled"
         try:
@@ -70,11 +69,11 @@ class StoreCalls(Policy):
             self._observe("apply", outcome, started)
 
     async def scan(self, scan: Scan) -> Page:
-        """Hand the scan on."""
+        """Send the scan, and time the call."""
         return await self._timed("scan", self._inner.scan(scan))
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Hand the question on."""
+        """Send the request, and time the call."""
         return await self._timed("splits", self._inner.splits(count_max))
 
     async def _timed(self, call: str, work: Awaitable[Result]) -> Result:
@@ -102,7 +101,7 @@ class StoreCalls(Policy):
             return outcomes
 
     def _observe(self, call: str, outcome: str, started: float) -> None:
-        # Looking a child up by its labels costs more than timing.
+        # A lookup by labels costs more than timing.
         if (child := self._seconds.get((call, outcome))) is None:
             child = self._seconds[call, outcome] = self._metrics.seconds.labels(self.spec.name, call, outcome)
         child.observe(time.perf_counter() - started)

@@ -1,11 +1,10 @@
-"""Bounds one attempt: the store has `read_s` or `write_s` seconds for a call, however much the caller still has.
+"""Timeouts of single attempts: the store has `read_s` or `write_s` seconds for a call, even if the caller has more.
 
-An attempt that is cut while the caller's own deadline is not over did not answer, which is StoreUnavailable and may be
-tried again; DeadlineExceeded keeps one meaning, that the caller's time is over, and is never tried again. A store that
-ends by itself says which of its writes were not applied, and is believed; of one that has to be cancelled nothing is
-known, so its writes are "unknown".
+If an attempt times out before the caller's deadline, its operations get StoreUnavailable, which can be retried.
+DeadlineExceeded always means that the caller's deadline has passed, and is never retried. A store that returns by
+itself reports which writes were not applied. If it has to be cancelled, its writes are "unknown".
 
-Knows nothing of who tries again. Scans have no attempts: the table's deadline bounds them.
+Scans have no timeout here; the table's deadline limits them.
 """
 
 import asyncio
@@ -26,10 +25,10 @@ from ..core.directions import (
 from ..core.store import Policy
 
 GRACE_S = 0.1
-"""How long after its time a store is still waited for: it ends by itself then, and knows what it has finished."""
+"""Extra time after the timeout for the store to return by itself: it then reports what it has finished."""
 
 GRACE_AT_DEADLINE_S = GRACE_S / 2
-"""The same at the caller's deadline: shorter than the table's own, which would lose what is finished."""
+"""Extra time at the caller's deadline: shorter than that of the table, which would lose the finished outcomes."""
 
 
 class TimeoutMetrics:
@@ -38,17 +37,17 @@ class TimeoutMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.operations = Counter(
             "tableside_attempt_timeouts",
-            "Operations that one attempt had no time for, counted for each attempt.",
+            "Operations that timed out in one attempt, counted for each attempt.",
             ("table", "direction"),
             registry=registry,
         )
 
 
 class Timeout(Policy):
-    """A store whose every call ends in time.
+    """A store with a timeout for each call.
 
-    `read_s` and `write_s` are seconds above 0, or None for no time but the caller's. In a call of both, each direction
-    has its own time: the call is divided where that makes a difference.
+    `read_s` and `write_s` are seconds above 0, or None for no limit except the caller's deadline. A call with reads and
+    writes is divided if their timeouts make a difference.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Timeout(Policy):
         self._counters = {name: metrics.operations.labels(table, name) for name in DIRECTIONS} if metrics else {}
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on, with less time."""
+        """Send the operations with an earlier deadline."""
         now = asyncio.get_running_loop().time()
         read_until, write_until = min(until, now + self._read_s), min(until, now + self._write_s)
         if read_until == write_until:
@@ -83,17 +82,17 @@ class Timeout(Policy):
         except TimeoutError:
             if not bound.expired():
                 raise
-            outcomes = [self._too_late(operation) for operation in operations]
+            outcomes = [self._deadline_exceeded(operation) for operation in operations]
         if limit == until or all_succeeded(outcomes):
             return outcomes
-        return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
+        return [self._as_unavailable(*both) for both in zip(operations, outcomes, strict=True)]
 
-    def _too_late(self, operation: Operation) -> TableError:
-        detail = f"table {self.spec.name!r}: the deadline was over, and the store did not end by itself"
+    def _deadline_exceeded(self, operation: Operation) -> TableError:
+        detail = f"table {self.spec.name!r}: the deadline was over, and the store did not return by itself"
         return DeadlineExceeded(detail, applied=applied_if_unanswered(operation))
 
-    def _cut(self, operation: Operation, outcome: Outcome) -> Outcome:
-        """Say of an operation whose attempt, not whose caller, had no more time that it was so."""
+    def _as_unavailable(self, operation: Operation, outcome: Outcome) -> Outcome:
+        """Convert DeadlineExceeded of the attempt, but not of the caller's deadline, to StoreUnavailable."""
         if not isinstance(outcome, DeadlineExceeded):
             return outcome
         way = direction(operation)

@@ -1,20 +1,20 @@
-"""Tries again what failed in a way that may pass, and only that: never what succeeded, never for long, never in floods.
+"""Retries: repeats operations that failed with a transient error, within limits of time, attempts and a budget.
 
-What is tried again: errors that are `retriable`, save two. DeadlineExceeded says that the caller's time is over (an
-attempt that was cut is StoreUnavailable, see `timeout`); Overloaded says that the service sheds work, which more work
-would not help. Throttled, Contended and StoreUnavailable are tried again, each after a pause.
+Errors: operations with a `retriable` error are retried, with two exceptions. DeadlineExceeded means that the caller's
+deadline has passed (an attempt that timed out is StoreUnavailable, see `timeout`). Overloaded means that the service
+sheds load, and retries would add load. Throttled, Contended and StoreUnavailable are retried, each after a pause.
 
-Which writes: what was surely not applied, and what carries a token, whose repetition the record recognises. A write
-without a token that may have been applied is never repeated, not even an unconditional put or delete: between its two
-applications another's acknowledged write would be lost, and an attempt that was given up may still arrive after the
-repetition was acknowledged, and undo what the caller wrote next. So its repetition can change the outcome.
+Writes: a write is retried if it was certainly not applied, or if it has a token by which the record recognises the
+repetition. A write without a token that may have been applied is never retried, not even an unconditional put or
+delete. An acknowledged write of another caller between the two applications would be lost. An abandoned attempt may
+also arrive after the repetition was acknowledged, and undo the caller's next write.
 
-What is told: the last attempt's outcome. Where an earlier attempt may have been applied, an error stays "unknown",
-whatever the last one says. A write with a token whose first attempt was applied unseen comes back `replayed`, and is
-left so: it is in the record once, its etag and value are the record's now (perhaps another's since), and whether an
-attempt of ours or an earlier request of the caller applied it cannot be told.
+Outcomes: the outcome is that of the last attempt. If an earlier attempt may have been applied, an error has `applied`
+"unknown". A write with a token whose first attempt was applied, but whose response was lost, has the outcome
+`replayed`. The write is in the record once; its etag and value are the record's current ones, which may come from a
+later write. Whether a retry or an earlier request of the caller applied it cannot be determined.
 
-Knows nothing of what a store does to try again by itself. Scans are not tried again.
+Scans are not retried.
 """
 
 from .backoff import BackoffKind, RetrySchedule

@@ -1,4 +1,4 @@
-"""How often, how long and after which pauses operations of one direction are tried again."""
+"""The retry schedule of one direction: the number of attempts, the pauses between them and their total time."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,11 @@ BackoffKind = Literal["exponential", "fixed", "none"]
 
 
 class RetrySchedule(msgspec.Struct, frozen=True):
-    """`attempts_max` counts calls, the first included.
+    """When to retry. `attempts_max` counts all attempts, including the first.
 
-    Before attempt n + 1 the pause is random between 0 and `pause_s` * 2 ** (n - 1) seconds, `pause_max_s` at most
-    ("exponential"), exactly `pause_s` ("fixed"), or none. All of it ends `total_s` after the first attempt began, if
-    that is given.
+    Before attempt n + 1 the pause is random between 0 and `pause_s` * 2 ** (n - 1) seconds and at most `pause_max_s`
+    ("exponential"), exactly `pause_s` ("fixed"), or absent ("none"). All attempts end `total_s` after the first one
+    began, if that is given.
     """
 
     attempts_max: int = 3
@@ -26,7 +26,7 @@ class RetrySchedule(msgspec.Struct, frozen=True):
     total_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Reject values that make no sense."""
         if self.attempts_max < 1:
             raise ValueError("attempts_max counts calls: at least 1")
         if not (0 <= self.pause_s <= self.pause_max_s < math.inf):
@@ -37,7 +37,7 @@ class RetrySchedule(msgspec.Struct, frozen=True):
             raise ValueError("retry_total_s is above a fixed pause_s, else nothing is ever tried again")
 
     def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
-        """Return how long to pause after an attempt, in seconds; `jitter` is 0 to 1, by chance."""
+        """Return the pause after an attempt, in seconds; `jitter` returns a random number from 0 to 1."""
         match self.backoff:
             case "none":
                 return 0.0
@@ -47,5 +47,5 @@ class RetrySchedule(msgspec.Struct, frozen=True):
                 return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
 
     def ends_at(self, started: float) -> float:
-        """Return when all of it ends, if nothing else ends it."""
+        """Return the end of the total time of attempts that began at `started`; infinity if there is no limit."""
         return math.inf if self.total_s is None else started + self.total_s

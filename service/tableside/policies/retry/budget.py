@@ -1,17 +1,14 @@
-"""How much may be tried again: a share of what is asked, so that a store that fails is not asked much more than usual.
-
-Knows nothing of operations, nor of what fails.
-"""
+"""The retry budget: limits retries to a fraction of the operations, so that they hardly add load to a failing store."""
 
 import math
 
 
 class RetryBudget:
-    """Repetitions are at most `share` of the operations asked in the last seconds, plus `per_s` a second.
+    """Limits retries to the fraction `share` of recent operations, plus `per_s` per second.
 
-    What is asked earns credit, which fades over `window_s`; repetitions spend it. Who has any may repeat a whole call,
-    even one that is larger: it leaves a debt, and nothing is repeated until that is paid. So one lost connection does
-    not fail a batch, and in the long run the share holds all the same.
+    New operations earn credit, which decays over `window_s`; retries spend it. With any credit left, a whole call may
+    be retried, even a larger one: it leaves a debt, and no call is retried until the debt is paid. So one lost
+    connection does not fail a batch, and the fraction is still kept on average.
     """
 
     def __init__(self, share: float = 0.2, per_s: float = 10.0, window_s: float = 10.0) -> None:
@@ -25,25 +22,25 @@ class RetryBudget:
         self._counted_at = -math.inf
 
     def earn(self, count: int, now: float) -> None:
-        """Take note that so many operations are asked for the first time, now (in seconds of any clock)."""
-        self._fade(now)
+        """Record so many new operations; `now` is in seconds of any clock."""
+        self._update(now)
         self._credit += self._share * count
 
     def spend(self, count: int, now: float) -> bool:
-        """Return whether so many operations may be repeated, and take note that they are."""
-        self._fade(now)
+        """Return whether so many operations may be retried, and if so, spend the credit."""
+        self._update(now)
         if self._credit < 1:
             return False
         self._credit -= count
         return True
 
     def remaining(self, now: float) -> float:
-        """Return how many operations might be repeated now; what is below 1 is that none may, and how much is owed."""
-        self._fade(now)
+        """Return how many operations could be retried now; below 1, none can, and a negative number is the debt."""
+        self._update(now)
         return self._credit
 
-    def _fade(self, now: float) -> None:
-        """Let time pass: credit comes up to the reserve, and fades above it."""
+    def _update(self, now: float) -> None:
+        """Update the credit to `now`: it grows up to the reserve, and decays above it."""
         passed_s = now - self._counted_at
         self._counted_at = now
         if self._credit > self._reserve:

@@ -1,4 +1,4 @@
-"""What retries count."""
+"""Metrics of retries."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,17 +18,20 @@ class RetryMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.retries = Metric(
-            "tableside_retries", "Operations tried again, once each time.", ("table", "direction"), registry=registry
+            "tableside_retries",
+            "Operations retried, counted for each retry.",
+            ("table", "direction"),
+            registry=registry,
         )
         self.given_up = Metric(
             "tableside_retries_given_up",
-            "Operations that might have been tried again and were not, by what had run out.",
+            "Operations with a retriable error that were not retried, by what was exhausted.",
             ("table", "direction", "reason"),
             registry=registry,
         )
         self.budget = Gauge(
             "tableside_retry_budget_operations",
-            "How many operations of a store might be tried again now; below 1 none.",
+            "Operations of a store that could be retried now; below 1 none.",
             ("store",),
             registry=registry,
             multiprocess_mode="livesum",
@@ -36,20 +39,20 @@ class RetryMetrics:
 
 
 class RetryCounters:
-    """One table's part of the metrics, or of none."""
+    """The counters of one table; without metrics, they do nothing."""
 
     def __init__(self, table: str, metrics: RetryMetrics | None) -> None:
         self._table = table
         self._metrics = metrics
 
     def retried(self, operations: Sequence[Operation]) -> None:
-        """Count operations that are tried again."""
+        """Count operations that are retried."""
         if self._metrics is not None:
             for name, count in Counter(map(direction, operations)).items():
                 self._metrics.retries.labels(self._table, name).inc(count)
 
     def given_up(self, operations: Sequence[Operation], reason: Reason) -> None:
-        """Count operations that are not."""
+        """Count operations that are not retried, and why."""
         if self._metrics is not None:
             for name, count in Counter(map(direction, operations)).items():
                 self._metrics.given_up.labels(self._table, name, reason).inc(count)

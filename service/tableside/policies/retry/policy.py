@@ -1,4 +1,4 @@
-"""The store that is asked again: attempt, choose, pause, attempt. Which failures and why is said in the package."""
+"""The retry policy; the package describes which errors are retried, and why."""
 
 import asyncio
 import math
@@ -18,19 +18,18 @@ from .metrics import Reason, RetryCounters, RetryMetrics
 
 
 class _Deadlines(msgspec.Struct, frozen=True, gc=False):
-    """When the caller's time is over, and when that of attempts and pauses is."""
+    """The caller's deadline, and the end of the total time for attempts and pauses."""
 
     deadline: float
     total: float
 
 
 class Retry(Policy):
-    """A store that is asked again, reads as `read` says and writes as `write` does.
+    """A store that retries reads and writes, each by its own schedule.
 
-    Where the store said how long to wait, the pause begins after that; the default of an error's class is for callers
-    and is not waited for. A pause that would reach the deadline is not begun: the error is the answer, now. What the
-    last attempt had no time for, though the caller still has some, is StoreUnavailable. The budget is that of all
-    tables of a store.
+    If the store returned a time to wait, the pause begins after it; the default times of error classes are for callers
+    and are ignored. If the pause would reach the deadline, the error is returned at once. If the total time ends before
+    the caller's deadline, unfinished operations get StoreUnavailable. All tables of a store share one budget.
     """
 
     def __init__(
@@ -46,100 +45,102 @@ class Retry(Policy):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        self._attempts: dict[Direction, RetrySchedule] = {"read": read, "write": write}
-        self._endless = read.total_s is None and write.total_s is None
+        self._schedules: dict[Direction, RetrySchedule] = {"read": read, "write": write}
+        self._without_total = read.total_s is None and write.total_s is None
         self._budget = budget or RetryBudget()
         self._jitter = jitter
         self._sleep = sleep
-        self._counts = RetryCounters(inner.spec.name, metrics)
+        self._counters = RetryCounters(inner.spec.name, metrics)
         self._traces = traces
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Hand the operations on, and those again that may do better."""
+        """Send the operations, and retry those with a transient error."""
         now = asyncio.get_running_loop().time()
         self._budget.earn(len(operations), now)
-        if self._endless:
+        if self._without_total:
             outcomes = await self._inner.apply(operations, until)
             if all_succeeded(outcomes):
                 return outcomes
-            return await self._again(operations, outcomes, _Deadlines(until, math.inf))
-        read, write = (_Deadlines(until, self._attempts[name].ends_at(now)) for name in DIRECTIONS)
+            return await self._retry_failed(operations, outcomes, _Deadlines(until, math.inf))
+        read, write = (_Deadlines(until, self._schedules[name].ends_at(now)) for name in DIRECTIONS)
         if read == write or (gets := count_reads(operations)) == len(operations):
-            return await self._tried(operations, read)
+            return await self._apply_until(operations, read)
         if gets == 0:
-            return await self._tried(operations, write)
+            return await self._apply_until(operations, write)
         return await apply_by_direction(
-            operations, lambda some: self._tried(some, read), lambda some: self._tried(some, write)
+            operations, lambda some: self._apply_until(some, read), lambda some: self._apply_until(some, write)
         )
 
-    async def _tried(self, operations: Sequence[Operation], ends: _Deadlines) -> list[Outcome]:
-        outcomes = await self._attempt(operations, ends)
+    async def _apply_until(self, operations: Sequence[Operation], deadlines: _Deadlines) -> list[Outcome]:
+        outcomes = await self._attempt(operations, deadlines)
         if all_succeeded(outcomes):
             return outcomes
-        return await self._again(operations, outcomes, ends)
+        return await self._retry_failed(operations, outcomes, deadlines)
 
-    async def _again(self, operations: Sequence[Operation], first: list[Outcome], ends: _Deadlines) -> list[Outcome]:
+    async def _retry_failed(
+        self, operations: Sequence[Operation], first: list[Outcome], deadlines: _Deadlines
+    ) -> list[Outcome]:
         outcomes = list(first)
         failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
         attempt = 1
-        while failed := await self._worth_another(operations, outcomes, failed, attempt, ends):
+        while failed := await self._choose_and_pause(operations, outcomes, failed, attempt, deadlines):
             attempt += 1
-            again = await self._attempt([operations[position] for position in failed], ends)
+            again = await self._attempt([operations[position] for position in failed], deadlines)
             for position, outcome in zip(failed, again, strict=True):
-                outcomes[position] = _told(outcomes[position], outcome)
+                outcomes[position] = _merge(outcomes[position], outcome)
         return outcomes
 
-    async def _attempt(self, operations: Sequence[Operation], ends: _Deadlines) -> list[Outcome]:
-        if ends.deadline <= ends.total:
-            return await self._inner.apply(operations, ends.deadline)
-        outcomes = await self._inner.apply(operations, ends.total)
+    async def _attempt(self, operations: Sequence[Operation], deadlines: _Deadlines) -> list[Outcome]:
+        if deadlines.deadline <= deadlines.total:
+            return await self._inner.apply(operations, deadlines.deadline)
+        outcomes = await self._inner.apply(operations, deadlines.total)
         if all_succeeded(outcomes):
             return outcomes
-        return [self._cut(*both) for both in zip(operations, outcomes, strict=True)]
+        return [self._as_unavailable(*both) for both in zip(operations, outcomes, strict=True)]
 
-    def _cut(self, operation: Operation, outcome: Outcome) -> Outcome:
-        """Say of an operation whose attempts, not whose caller, had no more time that it was so."""
+    def _as_unavailable(self, operation: Operation, outcome: Outcome) -> Outcome:
+        """Convert DeadlineExceeded of the total time, but not of the caller's deadline, to StoreUnavailable."""
         if not isinstance(outcome, DeadlineExceeded):
             return outcome
         name = direction(operation)
-        total_s = self._attempts[name].total_s
+        total_s = self._schedules[name].total_s
         detail = (
             f"table {self.spec.name!r}: the store did not finish the {name} within the retry_total_s of {total_s} s"
         )
         return StoreUnavailable(detail, applied=outcome.applied)
 
-    async def _worth_another(
+    async def _choose_and_pause(
         self,
         operations: Sequence[Operation],
         outcomes: list[Outcome],
         failed: list[int],
         attempt: int,
-        ends: _Deadlines,
+        deadlines: _Deadlines,
     ) -> list[int]:
-        """Return which of the failed are to be tried again now, after the pause before that."""
+        """Choose which of the failed operations to retry, pause, and return their positions."""
         able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
-        left = [at for at in able if attempt < self._attempts[direction(operations[at])].attempts_max]
+        left = [at for at in able if attempt < self._schedules[direction(operations[at])].attempts_max]
         self._give_up(operations, able, left, "attempts")
         if not left:
             return []
         waits_s = self._waits_s(operations, outcomes, left, attempt)
-        chosen = self._affordable(operations, self._in_time(operations, waits_s, ends))
+        chosen = self._affordable(operations, self._in_time(operations, waits_s, deadlines))
         if chosen:
             await self._pause(max(waits_s[at] for at in chosen))
-            self._counts.retried([operations[at] for at in chosen])
+            self._counters.retried([operations[at] for at in chosen])
         return chosen
 
-    def _in_time(self, operations: Sequence[Operation], waits_s: dict[int, float], ends: _Deadlines) -> list[int]:
-        """Return those whose pause ends before their time does."""
+    def _in_time(self, operations: Sequence[Operation], waits_s: dict[int, float], deadlines: _Deadlines) -> list[int]:
+        """Return the positions whose pause ends before the deadline and the total time."""
         now, all_left = asyncio.get_running_loop().time(), list(waits_s)
-        before_deadline = [at for at in all_left if now + waits_s[at] < ends.deadline]
+        before_deadline = [at for at in all_left if now + waits_s[at] < deadlines.deadline]
         self._give_up(operations, all_left, before_deadline, "deadline")
-        in_time = [at for at in before_deadline if now + waits_s[at] < ends.total]
+        in_time = [at for at in before_deadline if now + waits_s[at] < deadlines.total]
         self._give_up(operations, before_deadline, in_time, "total")
         return in_time
 
     def _affordable(self, operations: Sequence[Operation], positions: list[int]) -> list[int]:
-        """Return these if the budget has anything left, and none if not."""
+        """Return the positions if the budget allows a retry, and none otherwise."""
         if not positions or self._budget.spend(len(positions), asyncio.get_running_loop().time()):
             return positions
         self._give_up(operations, positions, [], "budget")
@@ -148,9 +149,9 @@ class Retry(Policy):
     def _waits_s(
         self, operations: Sequence[Operation], outcomes: list[Outcome], positions: list[int], attempt: int
     ) -> dict[int, float]:
-        """Return how long each has to wait: what the store said, and then the pause of its direction."""
+        """Return the time that each must wait: the store's own hint plus the pause of its direction."""
         names = {direction(operations[at]) for at in positions}
-        pauses = {name: self._attempts[name].pause(attempt, self._jitter) for name in sorted(names)}
+        pauses = {name: self._schedules[name].pause(attempt, self._jitter) for name in sorted(names)}
         return {at: _hint_s(outcomes[at]) + pauses[direction(operations[at])] for at in positions}
 
     async def _pause(self, seconds: float) -> None:
@@ -160,11 +161,11 @@ class Retry(Policy):
     def _give_up(self, operations: Sequence[Operation], before: list[int], after: list[int], reason: Reason) -> None:
         if len(after) < len(before):
             kept = set(after)
-            self._counts.given_up([operations[position] for position in before if position not in kept], reason)
+            self._counters.given_up([operations[position] for position in before if position not in kept], reason)
 
 
 def _repeatable(operation: Operation, outcome: Outcome) -> bool:
-    """Whether asking again may help, and cannot hurt."""
+    """Return whether a retry may succeed and cannot apply a write twice."""
     if not isinstance(outcome, TableError) or not outcome.retriable:
         return False
     if isinstance(outcome, DeadlineExceeded | Overloaded):
@@ -173,13 +174,13 @@ def _repeatable(operation: Operation, outcome: Outcome) -> bool:
 
 
 def _hint_s(outcome: Outcome) -> float:
-    """Return how long the store itself said to wait."""
+    """Return the time that the store itself asked to wait."""
     assert isinstance(outcome, TableError)
     return outcome.retry_hint_s or 0.0
 
 
-def _told(before: Outcome, now: Outcome) -> Outcome:
-    """Return the outcome of another attempt, with what is still unknown of those before it."""
+def _merge(before: Outcome, now: Outcome) -> Outcome:
+    """Return the outcome of a retry; if an earlier attempt may have been applied, so may an operation with an error."""
     assert isinstance(before, TableError)
     if not isinstance(now, TableError) or before.applied == "no" or now.applied == "unknown":
         return now
