@@ -1,4 +1,4 @@
-"""`scripts/release` builds the same from the same commit, and builds nothing that could not be built again."""
+"""`scripts/release` builds the same bytes from the same commit, and refuses what cannot be reproduced."""
 
 import json
 import os
@@ -6,18 +6,16 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.version import Version
 
-from scripts import bill_of_materials, changelog, distributions
-from scripts.bootstrap import ROOT, SetupError
+from scripts import changelog
 from support.released import VERSION, Released, describe, page_block
 from support.trees import NO_CONFIGURATION, commit, git, module
 
@@ -60,14 +58,14 @@ def test_who_makes_the_release_again_gets_the_same_bytes(released: Released, tmp
     commands = commands.replace("scripts/release", f"{sys.executable} -m scripts.releasing")
     other = {"SETUPTOOLS_SCM_PRETEND_VERSION": "6.6.6", "TZ": "Asia/Tokyo"}
     said = shell(f"umask 077\n{commands}", tmp_path, other)
-    assert said.startswith(f"dist/ holds tableside {VERSION}, ")
+    assert said.startswith(f"dist/ contains tableside {VERSION}, ")
 
 
 @pytest.mark.parametrize("file", ["README.md", "service/tableside/new.py"])
 def test_changes_that_are_in_no_commit_are_refused(clone: Path, file: str) -> None:
     (clone / file).write_text("changed")
     said = module(clone, "scripts.releasing", code=1)
-    assert said.startswith("release: the tree has changes that are in no commit:\n")
+    assert said.startswith("release: the tree has uncommitted changes:\n")
     assert file in said
     assert not (clone / "dist").exists()
 
@@ -76,7 +74,7 @@ def test_a_release_that_the_changelog_does_not_describe_is_refused(clone: Path) 
     commit(clone)
     git(clone, "tag", "v1.2.4")
     said = module(clone, "scripts.releasing", code=1)
-    assert said == "release: CHANGELOG.md has no entry '## [1.2.4] - YYYY-MM-DD' that says what is new\n"
+    assert said == "release: CHANGELOG.md has no entry '## [1.2.4] - YYYY-MM-DD' that describes the changes\n"
     assert not (clone / "dist").exists()
 
 
@@ -86,7 +84,7 @@ def test_a_release_whose_chart_asks_for_another_image_is_refused(clone: Path) ->
     commit(clone)
     git(clone, "tag", "v1.2.4")
     said = module(clone, "scripts.releasing", code=1)
-    assert said == "release: helm/Chart.yaml asks for the image of 1.2.3: its appVersion has to be 1.2.4\n"
+    assert said == "release: the appVersion in helm/Chart.yaml is 1.2.3: it must be 1.2.4\n"
     assert not (clone / "dist").exists()
 
 
@@ -100,7 +98,7 @@ def test_a_development_version_is_built_but_not_published(clone: Path) -> None:
     said = module(clone, "scripts.releasing")
     [wheel] = (clone / "dist").glob("*.whl")
     assert re.fullmatch(r"tableside-1\.2\.4\.dev1\+g[0-9a-f]+-py3-none-any\.whl", wheel.name)
-    assert "A development version is not published." in said
+    assert "This is a development version: do not publish it." in said
     assert "uv publish" not in said
 
 
@@ -120,10 +118,10 @@ def test_a_version_is_described_by_an_entry_with_a_date_and_words(entry: str, de
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_a_bill_of_materials_is_valid_and_names_no_place_to_install_from(released: Released, extra: str) -> None:
-    text = released.bill(extra).read_text()
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    assert '"externalReferences"' not in text
+def test_a_bill_of_materials_is_valid(released: Released, extra: str) -> None:
+    # Validating the addresses of the packages' pages takes most of a minute.
+    bill = json.loads(released.bill(extra).read_text(), object_hook=without_external_references)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
 
 
 @pytest.mark.parametrize(
@@ -133,57 +131,23 @@ def test_a_bill_of_materials_is_valid_and_names_no_place_to_install_from(release
         ("spark", {"pyspark", "pandas", "httpx", "pyarrow"}, {"fastapi", "redis", "pytest"}),
     ],
 )
-def test_a_bill_of_materials_says_what_the_extra_is_made_of(
+def test_a_bill_of_materials_names_the_packages_of_the_extra(
     released: Released, extra: str, present: set[str], absent: set[str]
 ) -> None:
     bill = json.loads(released.bill(extra).read_text())
     named = {part["name"] for part in bill["components"]}
     assert named >= present
     assert not named & absent
-    assert [part["name"] for part in bill["components"] if not part.get("licenses")] == []
+    assert [part["name"] for part in bill["components"] if not (part.get("licenses") and part.get("purl"))] == []
     root = bill["metadata"]["component"]
     assert (root["name"], root["version"]) == ("tableside", VERSION)
     [needs] = [each["dependsOn"] for each in bill["dependencies"] if each["ref"] == root["bom-ref"]]
     assert {ref.split("==")[0] for ref in needs} >= present
-    assert {"name": "tableside:extra", "value": extra} in bill["metadata"]["properties"]
 
 
-def test_packages_that_are_not_as_locked_are_not_described(released: Released) -> None:
-    locked = (ROOT / "requirements" / "constraints.txt").read_text()
-    other = re.sub(r"(?m)^httpx==\S+", "httpx==0.0.1", locked)
-    with pytest.raises(SetupError, match=r"not installed as locked: httpx==\d"):
-        bill_of_materials.bill(released.wheel, "", other, {})
-
-
-def test_what_would_be_wrong_about_publishing_is_found(released: Released, tmp_path: Path) -> None:
-    assert distributions.faults(released.wheel, released.sdist, Version(VERSION)) == []
-    [fault] = distributions.faults(released.wheel, released.sdist, Version("6.6.6"))
-    assert fault == f"{released.wheel.name}: is tableside {VERSION}, not tableside 6.6.6"
-    wheel = tmp_path / released.wheel.name
-    shutil.copy(released.wheel, wheel)
-    with zipfile.ZipFile(wheel, "a") as archive:
-        archive.writestr("tests/__init__.py", "")
-    [fault] = distributions.faults(wheel, released.sdist, Version(VERSION))
-    assert fault == f"{wheel.name}: would install tests, which is not ours"
-    for file in (wheel, sdist := tmp_path / released.sdist.name):
-        take_jar_out(released.dist / file.name, file)
-    assert distributions.faults(wheel, sdist, Version(VERSION)) == [
-        f"{file.name}: has no jar of the state store" for file in (wheel, sdist)
-    ]
-
-
-def take_jar_out(archive: Path, copy: Path) -> None:
-    """Copy a wheel or an sdist, but for the jar in it."""
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel, zipfile.ZipFile(copy, "w") as less:
-            for name in wheel.namelist():
-                if not name.endswith(".jar"):
-                    less.writestr(name, wheel.read(name))
-        return
-    with tarfile.open(archive) as sdist, tarfile.open(copy, "w:gz") as less_of_it:
-        for member in sdist.getmembers():
-            if not member.name.endswith(".jar"):
-                less_of_it.addfile(member, sdist.extractfile(member))
+def without_external_references(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a bill of materials without its addresses."""
+    return {name: value for name, value in part.items() if name != "externalReferences"}
 
 
 def shell(commands: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
