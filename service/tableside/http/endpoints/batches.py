@@ -50,7 +50,7 @@ async def apply_batch(request: TableRequest) -> Response:
 def _default_media(request: TableRequest) -> str | None:
     """Return the media type of a body without Content-Type: JSON, or None if a page in a browser sent the request.
 
-    A page of any site can make a browser post a body without a type, but one with a type only after a CORS preflight.
+    A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
     Where no token is required, this prevents such pages from writing.
     """
     return JSON if headers.header(request, "origin") is None else None

@@ -171,41 +171,43 @@ def _operations(
     names = [name for name in table.column_names if name != "key"]
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
     operations: list[Operation | TableError] = []
-    checked: dict[Any, Changes] = {}  # by text, because a batch often has the same update for many records
+    parsed_updates: dict[Any, Changes] = {}  # by text, because a batch often has the same update for many records
     for key, row in zip(keys, rows, strict=True):
-        given = {name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"}
-        given["key"] = key
+        members = {
+            name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
+        }
+        members["key"] = key
         if op is not None:
-            given["op"] = op
-        if "sequence" in given or "writer" in given:
-            given["token"] = {"writer": given.pop("writer", writer), "sequence": given.pop("sequence", None)}
-        if returning and given.get("op") != "get":
-            given["return"] = True
-        operations.append(_operation(spec, given, checked))
+            members["op"] = op
+        if "sequence" in members or "writer" in members:
+            members["token"] = {"writer": members.pop("writer", writer), "sequence": members.pop("sequence", None)}
+        if returning and members.get("op") != "get":
+            members["return"] = True
+        operations.append(_operation(spec, members, parsed_updates))
     return operations
 
 
 def _operation(
-    spec: TableSpec, given: dict[str, Any], checked: dict[Any, Changes] | None = None
+    spec: TableSpec, members: dict[str, Any], parsed_updates: dict[Any, Changes] | None = None
 ) -> Operation | TableError:
     try:
-        if checked is not None and given.get("op") == "update" and "update" in given:
-            given["update"] = _changes(given["update"], checked)
+        if parsed_updates is not None and members.get("op") == "update" and "update" in members:
+            members["update"] = _parsed_update(members["update"], parsed_updates)
         for name in _TEXT:
-            if name in given and type(given[name]) is not tuple:
-                given[name] = values.parse(given[name])
-        if given.get("if_absent") is False:
-            del given["if_absent"]
-        return operation_members.operation(spec, given)
+            if name in members and type(members[name]) is not tuple:
+                members[name] = values.parse(members[name])
+        if members.get("if_absent") is False:
+            del members["if_absent"]
+        return operation_members.operation(spec, members)
     except TableError as error:
         return error.with_traceback(None)
 
 
-def _changes(text: Any, checked: dict[Any, Changes]) -> Any:
+def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:
     """Parse each distinct update once. Return an invalid one as text, for which `_operation` then returns the error."""
-    if (changes := checked.get(text)) is None:
+    if (update := parsed_updates.get(text)) is None:
         try:
-            changes = checked[text] = updates.parse(values.parse(text))
+            update = parsed_updates[text] = updates.parse(values.parse(text))
         except TableError:
             return text
-    return changes
+    return update

@@ -31,13 +31,13 @@ def header(request: Request, name: str) -> str | None:
 
     Starlette iterates over all headers at each look-up. This builds a dictionary once per request.
     """
-    given: dict[str, str] | None = request.scope.get(_SCOPE_KEY)
-    if given is None:
-        given = request.scope[_SCOPE_KEY] = {}
+    by_name: dict[str, str] | None = request.scope.get(_SCOPE_KEY)
+    if by_name is None:
+        by_name = request.scope[_SCOPE_KEY] = {}
         for raw_name, raw in request.scope["headers"]:
             one, text = raw_name.decode("latin-1"), raw.decode("latin-1")
-            given[one] = f"{given[one]}, {text}" if one in given else text
-    return given.get(name)
+            by_name[one] = f"{by_name[one]}, {text}" if one in by_name else text
+    return by_name.get(name)
 
 
 def preferences(request: Request) -> Preferences:
@@ -154,13 +154,13 @@ def query_parameters(request: Request, known: Collection[str]) -> Mapping[str, s
     """Return the query parameters. Raise MalformedRequest if one is unknown or occurs twice."""
     if not request.scope["query_string"]:
         return {}
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, text in request.query_params.multi_items():
-        if name not in known or name in given:
-            reason = "occurs twice" if name in given else "is unknown"
+        if name not in known or name in parameters:
+            reason = "occurs twice" if name in parameters else "is unknown"
             raise MalformedRequest(f"a query parameter {operation_members.display_name(name)} {reason}")
-        given[name] = text
-    return given
+        parameters[name] = text
+    return parameters
 
 
 def fields(text: str | None) -> Fields:
