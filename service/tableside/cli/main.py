@@ -19,7 +19,7 @@ from .load import load
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ..server import Place, Tls
+    from ..server import Place, TlsFiles
 
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 WORKERS_VARIABLE = "TABLESIDE_WORKERS"
@@ -127,14 +127,16 @@ def _run(settings: Settings, config: Path | None, place: "Place", workers: int, 
         raise typer.Exit(Workers(server.Config(name, settings.limits, place, workers)).serve())
 
 
-def _tls(certificate: Path | None, key: Path | None, authorities: Path | None, password: str | None) -> "Tls | None":
-    from ..server import Tls, TlsError
+def _tls(
+    certificate: Path | None, key: Path | None, authorities: Path | None, password: str | None
+) -> "TlsFiles | None":
+    from ..server import TlsError, TlsFiles
 
     if certificate is None:
         if key or authorities:
             _usage_error("--ssl-keyfile and --ssl-ca-certs need --ssl-certfile")
         return None
-    tls = Tls(certificate, key, authorities, password)
+    tls = TlsFiles(certificate, key, authorities, password)
     try:
         tls.check()
     except TlsError as error:

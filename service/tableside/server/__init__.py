@@ -6,11 +6,11 @@ connections need.
 
 from .server import Place
 from .supervisor import Workers
-from .tls import Tls, TlsError
+from .tls import TlsError, TlsFiles
 
 __all__ = [
     "Place",
-    "Tls",
     "TlsError",
+    "TlsFiles",
     "Workers",
 ]

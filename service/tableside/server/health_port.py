@@ -1,4 +1,4 @@
-"""A listener for probes and metrics only: they stay in reach where the service itself asks for certificates."""
+"""The application of the second listener, which serves probes and metrics to clients without a certificate."""
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -8,14 +8,14 @@ from ..http.wire import problems
 
 
 def probes_only(app: ASGIApp) -> ASGIApp:
-    """Return an application that answers probes and metrics as `app` does, and has nothing else."""
+    """Return an application that serves the probes and metrics of `app`, and no other path."""
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PROBES:
             await app(scope, receive, send)
             return
-        refusal = problems.NotFound("here are only probes and metrics")
-        answered = Response(problems.encode(refusal), problems.status(refusal), media_type=problems.MEDIA_TYPE)
-        await answered(scope, receive, send)
+        error = problems.NotFound("this port serves only probes and metrics")
+        response = Response(problems.encode(error), problems.status(error), media_type=problems.MEDIA_TYPE)
+        await response(scope, receive, send)
 
-    return answer
+    return serve

@@ -26,7 +26,7 @@ from uvicorn.config import STARTUP_FAILURE
 from ..settings import LimitSettings
 from .connection import Protocol, State, late_connections
 from .health_port import probes_only
-from .tls import Renewal, Tls
+from .tls import CertificateReloader, TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,14 @@ class Place(msgspec.Struct, frozen=True):
     host: str
     port: int
     probes_port: int | None = None
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
 
 
 class Config(uvicorn.Config):
     """The configuration of a server. With several workers `app` is the name of an application factory."""
 
     def __init__(self, app: object, limits: LimitSettings, place: Place, workers: int = 1) -> None:
+        tls = place.tls
         super().__init__(
             app,  # type: ignore[arg-type]  # an application or a name
             factory=isinstance(app, str),
@@ -69,7 +70,10 @@ class Config(uvicorn.Config):
             log_config=None,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(limits.shutdown_s),
-            **(place.tls.options() if place.tls else {}),
+            # The server replaces the context that uvicorn makes of these.
+            ssl_certfile=tls.certificate if tls else None,
+            ssl_keyfile=tls.key if tls else None,
+            ssl_keyfile_password=tls.password if tls else None,
         )
         self.limits = limits
         self.place = place
@@ -103,7 +107,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.server_state = State()
         self._limits = config.limits
-        self._renewal: Renewal | None = None
+        self._certificates: CertificateReloader | None = None
         self._supervised = supervised
         self._stopping_since: float | None = None
 
@@ -117,16 +121,16 @@ class Server(uvicorn.Server):
         """Open the application's stores, then listen on the supervisor's sockets or on new ones."""
         probes = self.config.probes_socket() if sockets is None else next(iter(sockets[1:]), None)
         if self.config.place.tls is not None:
-            self._renewal = Renewal(self.config.place.tls)
-            self.config.ssl = self._renewal.context
+            self._certificates = CertificateReloader(self.config.place.tls)
+            self.config.ssl = self._certificates.context
         await super().startup(None if sockets is None else sockets[:1])
         if probes is not None:
             self.servers.append(await self._listen_for_probes(probes))
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop. Close the connections of slow clients and load renewed certificates now and then."""
-        if counter % CERTIFICATE_CHECK_TICKS == 0 and self._renewal is not None:
-            self._renewal.look()
+        if counter % CERTIFICATE_CHECK_TICKS == 0 and self._certificates is not None:
+            self._certificates.check()
         if counter % LATE_CHECK_TICKS == 0:
             for connection in late_connections(self._connections(), asyncio.get_running_loop().time()):
                 connection.transport.abort()

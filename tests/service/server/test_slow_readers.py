@@ -16,7 +16,7 @@ from support.certificates import Authority
 from tableside.app import create_app
 from tableside.server.connection import Protocol
 from tableside.server.server import Config, Place, Server
-from tableside.server.tls import Tls
+from tableside.server.tls import TlsFiles
 from tableside.settings import validate
 
 VALUE = json.dumps({"v": "x" * 2_000_000}).encode()
@@ -27,7 +27,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @asynccontextmanager
-async def serving(tls: Tls | None) -> AsyncIterator[Server]:
+async def serving(tls: TlsFiles | None) -> AsyncIterator[Server]:
     """Run the service with a record of 2 MB."""
     settings = validate(
         {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
@@ -86,16 +86,18 @@ async def unread(server: Server) -> int:
 
 
 @pytest.fixture(params=["plain", "tls"])
-def tls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Tls, ssl.SSLContext] | None:
+def tls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TlsFiles, ssl.SSLContext] | None:
     if request.param == "plain":
         return None
     authority = Authority(tmp_path)
     signed = authority.sign("server")
-    return Tls(signed.certificate, signed.key), authority.trusting()
+    return TlsFiles(signed.certificate, signed.key), authority.trusting()
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_it_is_known_how_much_of_an_answer_waits_to_be_read(tls: tuple[Tls, ssl.SSLContext] | None, loop: Loop) -> None:
+def test_it_is_known_how_much_of_an_answer_waits_to_be_read(
+    tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop
+) -> None:
     async def run() -> None:
         certificate, context = tls or (None, None)
         async with serving(certificate) as server, Slow(server, context) as caller:
@@ -121,7 +123,7 @@ def test_it_is_known_how_much_of_an_answer_waits_to_be_read(tls: tuple[Tls, ssl.
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(
-    tls: tuple[Tls, ssl.SSLContext] | None, loop: Loop
+    tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop
 ) -> None:
     async def run() -> None:
         certificate, context = tls or (None, None)
@@ -145,7 +147,7 @@ def test_what_both_sides_send_to_agree_is_no_answer_that_waits(
     signed = authority.sign("server")
 
     async def run() -> None:
-        async with serving(Tls(signed.certificate, signed.key)) as server:
+        async with serving(TlsFiles(signed.certificate, signed.key)) as server:
             for _ in range(8):
                 async with Slow(server, authority.trusting()) as caller:
                     caller.ask("PUT", "records/a", b"{}", "content-type: application/json\r\n")

@@ -233,11 +233,11 @@ def test_files_that_cannot_serve_are_told_in_one_line(tmp_path: Path, authority:
     server, other = authority.sign("server"), authority.sign("other")
     nothing, text = tmp_path / "nothing.pem", tmp_path / "text.pem"
     text.write_text("not a certificate")
-    assert "nothing.pem is not a file that can be read" in refused(["--ssl-certfile", str(nothing)])
+    assert "nothing.pem is not a readable file" in refused(["--ssl-certfile", str(nothing)])
     mixed = Signed(server.certificate, other.key)
     assert "key values mismatch" in refused(options(mixed))
     assert "text.pem and its key cannot be used" in refused(["--ssl-certfile", str(text)])
-    assert "text.pem holds no certificates" in refused([*options(server), "--ssl-ca-certs", str(text)])
+    assert "text.pem contains no certificates" in refused([*options(server), "--ssl-ca-certs", str(text)])
     assert "need --ssl-certfile" in refused(["--ssl-ca-certs", str(authority.certificate)])
     assert "need --ssl-certfile" in refused(["--ssl-keyfile", str(server.key)])
 
