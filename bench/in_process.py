@@ -30,7 +30,7 @@ from tableside.app import create_app
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.operations import Get, Put
 from tableside.core.store import TableSpec
-from tableside.server.connection import Protocol, State
+from tableside.server.connection import HttpConnection, SharedState
 from tableside.settings import TableSettings, validate
 from tableside.stores.memory import MemoryStore
 
@@ -75,7 +75,7 @@ async def _ways(app: Any, bare: ASGIApp) -> dict[str, Way]:
         "the table": _often(lambda: table.one(get)),
         "the service": _asgi(app),
         BARE_HTTP: _http(bare, HttpToolsProtocol, ServerState()),
-        "the service, as HTTP": _http(app, Protocol, State()),
+        "the service, as HTTP": _http(app, HttpConnection, SharedState()),
     }
 
 

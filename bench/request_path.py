@@ -17,7 +17,7 @@ import pyarrow as pa
 from uvicorn import Config
 
 from tableside.app import create_app
-from tableside.server.connection import Protocol, State
+from tableside.server.connection import HttpConnection, SharedState
 from tableside.settings import validate
 
 BATCH_ROWS = 100
@@ -112,7 +112,7 @@ async def paths() -> dict[str, Path]:
         config = Config(app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False)
         config.load()
         for name, request in requests().items():
-            connection, transport = Protocol(config, State(), {}), _Transport()
+            connection, transport = HttpConnection(config, SharedState(), {}), _Transport()
             connection.connection_made(cast("asyncio.Transport", transport))
             await _answered(connection, transport, request)
             with recorded("tableside.") as found[name]:
@@ -121,7 +121,7 @@ async def paths() -> dict[str, Path]:
     return found
 
 
-async def _answered(connection: Protocol, transport: _Transport, request: bytes) -> bytes:
+async def _answered(connection: HttpConnection, transport: _Transport, request: bytes) -> bytes:
     transport.written = b""
     connection.data_received(request)
     async with asyncio.timeout(ANSWER_MAX_S):

@@ -6,7 +6,7 @@ from typing import Any, cast
 from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 
-from tableside.server.connection import Protocol, State
+from tableside.server.connection import HttpConnection, SharedState
 
 PIECE_BYTES_MAX = 64
 
@@ -32,7 +32,7 @@ class _Seen:
     async def given(self, pieces: list[bytes]) -> None:
         config = Config(self.serve, interface="asgi3", log_config=None, access_log=False, lifespan="off")
         config.load()
-        protocol = Protocol(config, State(), {})
+        protocol = HttpConnection(config, SharedState(), {})
         protocol.connection_made(cast("asyncio.Transport", self))
         for piece in pieces:
             if self.closing:

@@ -13,7 +13,7 @@ from support.scripted import Scripted
 from tableside.app import create_app
 from tableside.catalog.admission import InFlight
 from tableside.http.middleware import RequestMiddleware
-from tableside.server.server import Config, Place, Server
+from tableside.server.server import ListenAddress, Server, ServerConfig
 from tableside.settings import validate
 
 RECORD = "/v1/tables/t/records/a"
@@ -88,7 +88,7 @@ async def served(
     # The templates of the console take most of a start.
     settings = validate(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
     app, store = create_app(settings), Scripted()
-    server = Server(Config(app, settings.limits, Place("127.0.0.1", 0)))
+    server = Server(ServerConfig(app, settings.limits, ListenAddress("127.0.0.1", 0)))
     task = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(10):

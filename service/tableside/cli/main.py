@@ -19,7 +19,7 @@ from .load import load
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ..server import Place, TlsFiles
+    from ..server import ListenAddress, TlsFiles
 
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 WORKERS_VARIABLE = "TABLESIDE_WORKERS"
@@ -78,11 +78,11 @@ def serve(
     local = _is_loopback(host)
     if settings.auth is None and not local and not insecure:
         _usage_error(f"without auth the service listens on loopback only; use --insecure to listen on {host}")
-    from ..server import Place  # the server package is imported only when needed
+    from ..server import ListenAddress  # the server package is imported only when needed
 
     tls = _tls(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
-    place = Place(host, port, probes_port, tls)
-    _run(settings, config, place, workers, local=settings.auth is None and local and not insecure)
+    address = ListenAddress(host, port, probes_port, tls)
+    _run(settings, config, address, workers, local=settings.auth is None and local and not insecure)
 
 
 @app.command()
@@ -104,18 +104,18 @@ def create_worker_app() -> "FastAPI":
     return create_app(settings, int(os.environ[WORKERS_VARIABLE]), file, accepted, local=local)
 
 
-def _run(settings: Settings, config: Path | None, place: "Place", workers: int, *, local: bool) -> None:
+def _run(settings: Settings, config: Path | None, address: "ListenAddress", workers: int, *, local: bool) -> None:
     # The first process of a container ignores signals that have no handler.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     # Imported here because the other commands start in half the time without the server.
     from ..app import create_app
     from ..catalog import save_accepted
-    from ..server import Workers, server
+    from ..server import Supervisor, server
 
     _configure_process(settings)
     if workers == 1:
         app = create_app(settings, file=config, local=local)
-        server.Server(server.Config(app, settings.limits, place)).run()
+        server.Server(server.ServerConfig(app, settings.limits, address)).run()
         return
     assert config is not None  # the default configuration allows a single process only
     name = f"{__name__}:{create_worker_app.__name__}"
@@ -124,7 +124,7 @@ def _run(settings: Settings, config: Path | None, place: "Place", workers: int, 
         save_accepted(config, accepted)
         variables = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
         os.environ |= variables | ({LOCAL_VARIABLE: "1"} if local else {})
-        raise typer.Exit(Workers(server.Config(name, settings.limits, place, workers)).serve())
+        raise typer.Exit(Supervisor(server.ServerConfig(name, settings.limits, address, workers)).serve())
 
 
 def _tls(

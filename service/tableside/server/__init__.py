@@ -1,16 +1,15 @@
 """Sockets and processes: connections, TLS, limits on slow clients, worker processes and graceful shutdown.
 
-Serves an ASGI application and does not use tables. Imports `core`, `settings`, `telemetry` and the parts of `http` that
-connections need.
+It serves any ASGI application. It imports `core`, `settings`, `telemetry` and, for its connections, parts of `http`.
 """
 
-from .server import Place
-from .supervisor import Workers
+from .server import ListenAddress
+from .supervisor import Supervisor
 from .tls import TlsError, TlsFiles
 
 __all__ = [
-    "Place",
+    "ListenAddress",
+    "Supervisor",
     "TlsError",
     "TlsFiles",
-    "Workers",
 ]

@@ -20,8 +20,8 @@ from ..core.errors import Overloaded
 from ..http import load_shedder, server_scope
 from ..http.wire import problems
 from .request_limits import RequestLimits, unreadable, without_upgrade
-from .response_writer import Cycle, HeadJoiner, problem_response
-from .slow_readers import Reader, slowest
+from .response_writer import HeadJoiner, RequestCycle, problem_response
+from .slow_readers import ReadProgress, slowest
 
 HEAD_MAX_S = 30.0
 """The timeout for the head of a request, from its first byte or, before that, from the start of the connection."""
@@ -36,7 +36,7 @@ WRITE_BUFFER_BYTES = 65_536
 """How many bytes a TLS transport may keep before it pauses the writer; that is what others have by default."""
 
 
-class State(ServerState):
+class SharedState(ServerState):
     """The state that all connections of a server share.
 
     `draining` means that the server still serves, and closes each connection with its next response; `closing` that it
@@ -47,23 +47,23 @@ class State(ServerState):
     closing = False
 
 
-class Protocol(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection. Instead of setting timers, it expects that the server calls `is_late` regularly."""
 
-    reader: Reader
-    server_state: State
+    read_progress: ReadProgress
+    server_state: SharedState
     _answering: RequestResponseCycle | None = None
     _in_body = False
     _joiner: HeadJoiner
     _last_response: bytes | None = None
     _late_at: float | None = None
     _load_shedder: load_shedder.LoadShedder | None = None
-    _waits_for_reader = False
+    _waits_for_client = False
 
     def __init__(
         self,
         config: Config,
-        server_state: State,
+        server_state: SharedState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start to receive requests."""
         super().connection_made(transport)
-        self.reader, self._joiner = Reader(transport), HeadJoiner(transport)
+        self.read_progress, self._joiner = ReadProgress(transport), HeadJoiner(transport)
         self._load_shedder = load_shedder.installed(self.app_state)
         self._late_at = self.loop.time() + HEAD_MAX_S
         if self.scheme == "https":
@@ -95,12 +95,12 @@ class Protocol(HttpToolsProtocol):
 
         `now` is a time of the event loop. The timeout for bodies is the application's.
         """
-        return self.reader.is_late(now) or (not self._busy and self._late_at is not None and now > self._late_at)
+        return self.read_progress.is_late(now) or (not self._busy and self._late_at is not None and now > self._late_at)
 
     @property
     def _busy(self) -> bool:
         """Whether a response is being computed, or has to be read before the next request is served."""
-        return self._waits_for_reader or not (self._answering is None or self._answering.response_complete)
+        return self._waits_for_client or not (self._answering is None or self._answering.response_complete)
 
     @property
     def _in_head(self) -> bool:
@@ -188,7 +188,7 @@ class Protocol(HttpToolsProtocol):
         self._in_body = True
         self.headers = []  # for trailers, which are ignored: the request has the list before
 
-    def _create_cycle(self) -> Cycle:
+    def _create_cycle(self) -> RequestCycle:
         scope, parser = cast("dict[str, Any]", self.scope), self.parser
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
@@ -196,7 +196,7 @@ class Protocol(HttpToolsProtocol):
         scope["path"] = unquote(path) if "%" in path else path
         scope["raw_path"] = url.path
         scope["query_string"] = url.query or b""
-        cycle = Cycle(
+        cycle = RequestCycle(
             scope=self.scope,
             transport=cast("asyncio.Transport", self._joiner),
             flow=self.flow,
@@ -209,7 +209,7 @@ class Protocol(HttpToolsProtocol):
             keep_alive=scope["http_version"] != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        cycle.joiner, cycle.reader = self._joiner, self.reader
+        cycle.joiner, cycle.read_progress = self._joiner, self.read_progress
         return cycle
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -223,9 +223,9 @@ class Protocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.reader.restart()
+        self.read_progress.restart()
         if self.flow.write_paused:
-            self._waits_for_reader = True
+            self._waits_for_client = True
             self.flow.pause_reading()
         else:
             self._go_on()
@@ -233,9 +233,9 @@ class Protocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Go on after the client has read nearly all that was sent."""
         super().resume_writing()
-        self.reader.restart()
-        if self._waits_for_reader and not self.transport.is_closing():
-            self._waits_for_reader = False
+        self.read_progress.restart()
+        if self._waits_for_client and not self.transport.is_closing():
+            self._waits_for_client = False
             self._go_on()
 
     def _go_on(self) -> None:
@@ -269,7 +269,7 @@ class Protocol(HttpToolsProtocol):
         self.loop.call_later(load_shedder.RETRY_AFTER_S, self._read_on)
 
     def _read_on(self) -> None:
-        if not self._waits_for_reader and not self.transport.is_closing():
+        if not self._waits_for_client and not self.transport.is_closing():
             self.flow.resume_reading()
 
     def _end_with(self, error: TableError) -> None:
@@ -309,15 +309,15 @@ class Protocol(HttpToolsProtocol):
             self.loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
 
 
-def late_connections(connections: Iterable[Protocol], now: float) -> list[Protocol]:
+def late_connections(connections: Iterable[HttpConnection], now: float) -> list[HttpConnection]:
     """Return the connections to abort: those that are late and, above the limit of unread bytes, the slowest."""
     late, others = [], {}
     for connection in connections:
         if connection.is_late(now):
             late.append(connection)
         else:
-            others[connection.reader] = connection
-    return late + [others[reader] for reader in slowest(others, now)]
+            others[connection.read_progress] = connection
+    return late + [others[progress] for progress in slowest(others, now)]
 
 
 _SHED = cast(

@@ -7,7 +7,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from ..http.wire import problems
-from .slow_readers import Reader
+from .slow_readers import ReadProgress
 
 JOINED_BYTES_MAX = 65_536
 """Longer bodies are not copied to be sent together with the head."""
@@ -45,11 +45,11 @@ class HeadJoiner:
         self._transport.write(data)
 
 
-class Cycle(RequestResponseCycle):
+class RequestCycle(RequestResponseCycle):
     """One request and its response."""
 
     joiner: HeadJoiner
-    reader: Reader
+    read_progress: ReadProgress
 
     async def send(self, message: Any) -> None:
         """Send the head or a part of the body."""
@@ -98,14 +98,14 @@ class Cycle(RequestResponseCycle):
         body = memoryview(message["body"])
         try:
             while len(body) > PIECE_BYTES and not self.disconnected:
-                self.reader.queued_bytes = len(body)
+                self.read_progress.queued_bytes = len(body)
                 piece: Any = {**message, "body": body[:PIECE_BYTES], "more_body": True}
                 await super().send(piece)
                 body = body[PIECE_BYTES:]
-            self.reader.queued_bytes = len(body)
+            self.read_progress.queued_bytes = len(body)
             await self.flow.drain()
         finally:
-            self.reader.queued_bytes = 0
+            self.read_progress.queued_bytes = 0
         return {**message, "body": body}
 
 

@@ -24,7 +24,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from ..settings import LimitSettings
-from .connection import Protocol, State, late_connections
+from .connection import HttpConnection, SharedState, late_connections
 from .health_port import probes_only
 from .tls import CertificateReloader, TlsFiles
 
@@ -44,7 +44,7 @@ CERTIFICATE_CHECK_TICKS = 50
 POLL_S = 0.02
 
 
-class Place(msgspec.Struct, frozen=True):
+class ListenAddress(msgspec.Struct, frozen=True):
     """The address to listen on, and the port of a second listener for probes and metrics, without TLS."""
 
     host: str
@@ -53,18 +53,18 @@ class Place(msgspec.Struct, frozen=True):
     tls: TlsFiles | None = None
 
 
-class Config(uvicorn.Config):
+class ServerConfig(uvicorn.Config):
     """The configuration of a server. With several workers `app` is the name of an application factory."""
 
-    def __init__(self, app: object, limits: LimitSettings, place: Place, workers: int = 1) -> None:
-        tls = place.tls
+    def __init__(self, app: object, limits: LimitSettings, address: ListenAddress, workers: int = 1) -> None:
+        tls = address.tls
         super().__init__(
             app,  # type: ignore[arg-type]  # an application or a name
             factory=isinstance(app, str),
             workers=workers,
-            host=place.host,
-            port=place.port,
-            http=Protocol,
+            host=address.host,
+            port=address.port,
+            http=HttpConnection,
             ws="none",
             access_log=False,
             log_config=None,
@@ -76,11 +76,11 @@ class Config(uvicorn.Config):
             ssl_keyfile_password=tls.password if tls else None,
         )
         self.limits = limits
-        self.place = place
+        self.address = address
 
     def probes_socket(self) -> socket.socket | None:
         """Return a bound socket for the probes' port, if there is one. Exit the process if the port is in use."""
-        host, port = self.place.host, self.place.probes_port
+        host, port = self.address.host, self.address.probes_port
         if port is None:
             return None
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -100,12 +100,12 @@ class Server(uvicorn.Server):
     With `supervised`, several processes share the listening sockets, and the supervisor handles the second signal.
     """
 
-    server_state: State
-    config: Config
+    server_state: SharedState
+    config: ServerConfig
 
-    def __init__(self, config: Config, *, supervised: bool = False) -> None:
+    def __init__(self, config: ServerConfig, *, supervised: bool = False) -> None:
         super().__init__(config)
-        self.server_state = State()
+        self.server_state = SharedState()
         self._limits = config.limits
         self._certificates: CertificateReloader | None = None
         self._supervised = supervised
@@ -120,8 +120,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the application's stores, then listen on the supervisor's sockets or on new ones."""
         probes = self.config.probes_socket() if sockets is None else next(iter(sockets[1:]), None)
-        if self.config.place.tls is not None:
-            self._certificates = CertificateReloader(self.config.place.tls)
+        if self.config.address.tls is not None:
+            self._certificates = CertificateReloader(self.config.address.tls)
             self.config.ssl = self._certificates.context
         await super().startup(None if sockets is None else sockets[:1])
         if probes is not None:
@@ -140,8 +140,8 @@ class Server(uvicorn.Server):
         config = copy(self.config)
         config.loaded_app = probes_only(config.loaded_app)
 
-        def protocol() -> Protocol:
-            return Protocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        def protocol() -> HttpConnection:
+            return HttpConnection(config=config, server_state=self.server_state, app_state=self.lifespan.state)
 
         server = await asyncio.get_running_loop().create_server(protocol, sock=probes, backlog=config.backlog)
         log.info("serving probes and metrics on port %s", server.sockets[0].getsockname()[1])
@@ -211,5 +211,5 @@ class Server(uvicorn.Server):
             logging.shutdown()
             os._exit(1)
 
-    def _connections(self) -> list[Protocol]:
-        return cast("list[Protocol]", list(self.server_state.connections))
+    def _connections(self) -> list[HttpConnection]:
+        return cast("list[HttpConnection]", list(self.server_state.connections))

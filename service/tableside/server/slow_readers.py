@@ -15,7 +15,7 @@ UNREAD_BYTES_MAX = 512 * 2**20
 """The limit of unread bytes on all connections. Above it the slowest clients are disconnected."""
 
 
-class Reader:
+class ReadProgress:
     """Measures how fast the client of one connection reads. `queued_bytes` wait for being written to the transport."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -54,15 +54,15 @@ class Reader:
         return max(0, self._bytes - unread)
 
 
-def slowest(readers: Collection[Reader], now: float) -> list[Reader]:
-    """Return the slowest readers without which no more than `UNREAD_BYTES_MAX` bytes are unread."""
-    excess_bytes = sum(reader.unread_bytes for reader in readers) - UNREAD_BYTES_MAX
-    found: list[Reader] = []
+def slowest(clients: Collection[ReadProgress], now: float) -> list[ReadProgress]:
+    """Return the slowest clients, without which at most `UNREAD_BYTES_MAX` bytes are unread."""
+    excess_bytes = sum(client.unread_bytes for client in clients) - UNREAD_BYTES_MAX
+    found: list[ReadProgress] = []
     if excess_bytes <= 0:
         return found
-    for reader in sorted(readers, key=lambda one: one.bytes_per_s(now)):
-        if excess_bytes <= 0 or reader.bytes_per_s(now) == float("inf"):
+    for client in sorted(clients, key=lambda client: client.bytes_per_s(now)):
+        if excess_bytes <= 0 or client.bytes_per_s(now) == float("inf"):
             break
-        excess_bytes -= reader.unread_bytes
-        found.append(reader)
+        excess_bytes -= client.unread_bytes
+        found.append(client)
     return found

@@ -14,7 +14,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Process
 
 from ..telemetry import DIRECTORY_VARIABLE
-from .server import Config, Server
+from .server import Server, ServerConfig
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ STARTUP_MAX_S = 30.0
 class Worker(Process):
     """A worker process."""
 
-    config: Config
+    config: ServerConfig
 
-    def __init__(self, config: Config, sockets: list[socket]) -> None:
+    def __init__(self, config: ServerConfig, sockets: list[socket]) -> None:
         super().__init__(config, sockets)
         self.started_at = time.monotonic()
 
@@ -48,13 +48,13 @@ class Worker(Process):
         return self.is_alive(self.config.timeout_worker_healthcheck)
 
 
-class Workers:
+class Supervisor:
     """Runs the worker processes. They share the listening sockets and a directory with the files of their metrics.
 
     SIGTERM and SIGINT shut all workers down; a second one kills them. SIGHUP is passed on to the workers.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         probes = config.probes_socket()
         self._sockets = [config.bind_socket(), *([] if probes is None else [probes])]
         self._config = config

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.server import slow_readers
-from tableside.server.connection import Protocol, State, late_connections
+from tableside.server.connection import HttpConnection, SharedState, late_connections
 from tableside.server.response_writer import JOINED_BYTES_MAX
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
@@ -46,10 +46,10 @@ class Recorder:
         self.reading = True
 
 
-def connected(app: ASGIApp) -> tuple[Recorder, Protocol]:
+def connected(app: ASGIApp) -> tuple[Recorder, HttpConnection]:
     config = Config(app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=IDLE_S)
     config.load()
-    recorder, protocol = Recorder(), Protocol(config, State(), {})
+    recorder, protocol = Recorder(), HttpConnection(config, SharedState(), {})
     protocol.connection_made(cast("asyncio.Transport", recorder))
     return recorder, protocol
 
@@ -66,7 +66,7 @@ def answering(*bodies: bytes, status: int = 200, headers: list[tuple[bytes, byte
     return app
 
 
-async def answered(recorder: Recorder, protocol: Protocol, request: bytes = GET % b"") -> list[bytes | str]:
+async def answered(recorder: Recorder, protocol: HttpConnection, request: bytes = GET % b"") -> list[bytes | str]:
     """Return what is done when a request has come."""
     recorder.done.clear()
     protocol.data_received(request)
@@ -199,7 +199,7 @@ async def test_a_body_that_cannot_be_read_is_refused_in_place_of_its_answer_and_
     await ended(protocol)
 
 
-async def ended(protocol: Protocol) -> None:
+async def ended(protocol: HttpConnection) -> None:
     """Return when nobody works any more for a connection that is closed."""
     protocol.connection_lost(None)
     async with asyncio.timeout(5):
@@ -364,8 +364,8 @@ def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: py
     monkeypatch.setattr(slow_readers, "UNREAD_BYTES_MAX", 1000)
     connections = []
     for _ in range(3):
-        recorder, protocol = Recorder(), Protocol.__new__(Protocol)
-        protocol.reader = slow_readers.Reader(cast("asyncio.Transport", recorder))
+        recorder, protocol = Recorder(), HttpConnection.__new__(HttpConnection)
+        protocol.read_progress = slow_readers.ReadProgress(cast("asyncio.Transport", recorder))
         connections.append((recorder, protocol))
         recorder.unread = 600
     all_of_them = [protocol for _, protocol in connections]

@@ -14,8 +14,8 @@ import uvloop
 
 from support.certificates import Authority
 from tableside.app import create_app
-from tableside.server.connection import Protocol
-from tableside.server.server import Config, Place, Server
+from tableside.server.connection import HttpConnection
+from tableside.server.server import ListenAddress, Server, ServerConfig
 from tableside.server.tls import TlsFiles
 from tableside.settings import validate
 
@@ -32,7 +32,7 @@ async def serving(tls: TlsFiles | None) -> AsyncIterator[Server]:
     settings = validate(
         {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}, "console": {"enabled": False}}
     )
-    server = Server(Config(create_app(settings), settings.limits, Place("127.0.0.1", 0, None, tls)))
+    server = Server(ServerConfig(create_app(settings), settings.limits, ListenAddress("127.0.0.1", 0, None, tls)))
     task = asyncio.create_task(server.serve())
     try:
         while not server.started:
@@ -80,8 +80,8 @@ async def unread(server: Server) -> int:
     while before != now or not now:
         await asyncio.sleep(0.15)
         [connection] = list(server.server_state.connections)
-        assert isinstance(connection, Protocol)
-        before, now = now, connection.reader.unread_bytes
+        assert isinstance(connection, HttpConnection)
+        before, now = now, connection.read_progress.unread_bytes
     return now
 
 
@@ -109,7 +109,7 @@ def test_it_is_known_how_much_of_an_answer_waits_to_be_read(
             assert waiting > ANSWER_BYTES_MIN / 2, "the rest is in the kernel"
             assert waiting < ANSWER_BYTES_MIN, "the second answer is not made yet"
             [connection] = list(server.server_state.connections)
-            assert isinstance(connection, Protocol)
+            assert isinstance(connection, HttpConnection)
             now = asyncio.get_running_loop().time()
             assert not connection.is_late(now)
             assert connection.is_late(now + 31)
