@@ -209,7 +209,7 @@ class HttpConnection(HttpToolsProtocol):
             keep_alive=scope["http_version"] != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        cycle.joiner, cycle.read_progress = self._joiner, self.read_progress
+        cycle.encrypted, cycle.joiner, cycle.read_progress = self.scheme == "https", self._joiner, self.read_progress
         return cycle
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:

@@ -48,6 +48,7 @@ class HeadJoiner:
 class RequestCycle(RequestResponseCycle):
     """One request and its response."""
 
+    encrypted: bool
     joiner: HeadJoiner
     read_progress: ReadProgress
 
@@ -61,7 +62,7 @@ class RequestCycle(RequestResponseCycle):
             if self.scope["method"] == "HEAD":
                 self.joiner.write(b"")
             return
-        if self.scope["scheme"] == "https" and len(message.get("body", b"")) > PIECE_BYTES:
+        if self.encrypted and len(message.get("body", b"")) > PIECE_BYTES:
             message = await self._send_pieces(message)
         await super().send(message)
 

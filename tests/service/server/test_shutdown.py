@@ -63,14 +63,15 @@ class Client:
         try:
             while True:
                 new = connection is None
-                connection = connection or await Connection.open(url)
                 try:
+                    connection = connection or await Connection.open(url)
                     answer = await self.next(connection)
-                except Unanswered:
+                except (Unanswered, ConnectionResetError):
                     self.unanswered += 1
                     assert new, "the response before did not announce the end of the connection"
                     assert self.unanswered <= UNANSWERED_MAX
-                    connection.close()
+                    if connection is not None:
+                        connection.close()
                     connection = None
                     continue
                 self.told_last += answer.last
@@ -231,7 +232,8 @@ async def until_refused(service: Service) -> None:
     async with asyncio.timeout(10):
         with suppress(Refused):
             while True:
-                (await Connection.open(service.url)).close()
+                with suppress(ConnectionResetError):
+                    (await Connection.open(service.url)).close()
 
 
 async def test_a_request_that_has_begun_to_arrive_is_answered_and_a_silent_connection_is_closed(
