@@ -138,7 +138,7 @@ def _tls(
         return None
     tls = TlsFiles(certificate, key, authorities, password)
     try:
-        tls.check()
+        tls.load()
     except TlsError as error:
         _usage_error(str(error))
     return tls

@@ -19,7 +19,7 @@ from ..core import TableError
 from ..core.errors import Overloaded
 from ..http import load_shedder, server_scope
 from ..http.wire import problems
-from .request_limits import RequestLimits, unreadable, without_upgrade
+from .request_limits import RequestLimits, malformed, without_upgrade
 from .response_writer import HeadJoiner, RequestCycle, problem_response
 from .slow_readers import ReadProgress, slowest
 
@@ -121,7 +121,7 @@ class HttpConnection(HttpToolsProtocol):
             self._check_partial(was_in_head=was_in_head)
         except httptools.HttpParserError as error:
             cause = error.__context__  # raised by a callback
-            self._end_with(cause if isinstance(cause, TableError) else unreadable())
+            self._end_with(cause if isinstance(cause, TableError) else malformed())
         except TableError as error:
             self._end_with(error)
 
@@ -151,7 +151,7 @@ class HttpConnection(HttpToolsProtocol):
         if (upgrade := self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT":
             return  # It is parsed again.
         if self.transport.is_closing():
-            raise unreadable()
+            raise malformed()
         version = self.scope["http_version"] = self.parser.get_http_version()
         self._limits.check_head(version, self.url, self.headers, upgrade=upgrade)
         if len(self.pipeline) >= PIPELINED_MAX or self._limits.heads > PIPELINED_MAX:

@@ -38,7 +38,7 @@ class RequestLimits:
         may_be_long = self._head_bytes + self._piece_bytes > HEAD_BYTES_MAX
         self._head_bytes = self._framing_bytes = self.body_bytes = 0
         if upgrade or (version != "1.1" and not _is_plain_1_0(version, headers)):
-            raise unreadable()
+            raise malformed()
         if len(headers) > HEADERS_MAX:
             raise TooLarge(f"a request may have {HEADERS_MAX} headers")
         if may_be_long and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_BYTES_MAX:
@@ -59,13 +59,13 @@ class RequestLimits:
             raise TooLarge("the chunks of the body are too small, or their extensions or trailers too large")
 
 
-def unreadable() -> MalformedRequest:
+def malformed() -> MalformedRequest:
     """Return the error for bytes that are not an HTTP request."""
     return MalformedRequest("the request is not valid HTTP/1.1")
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """Return the head of a request without its request for another protocol. CONNECT remains one without headers."""
+    """Return the head of a request without its upgrade headers."""
     lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, parser.get_http_version().encode())]
     for name, value in headers:
         if name == b"connection":

@@ -1,4 +1,4 @@
-"""Responses as bytes: a head is sent in one write with its body, and a large body over TLS in pieces."""
+"""Writes responses: a head together with its body in one write, and a large body over TLS in pieces."""
 
 import asyncio
 from collections.abc import Iterable
@@ -113,7 +113,7 @@ class RequestCycle(RequestResponseCycle):
 def problem_response(
     status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], *, close: bool, head_only: bool = False
 ) -> bytes:
-    """Return the bytes of a response with problem details, which no application has made."""
+    """Return the bytes of a response with problem details that the server itself sends."""
     lines = [
         *(name + b": " + value for name, value in headers),
         b"content-type: " + problems.MEDIA_TYPE.encode(),

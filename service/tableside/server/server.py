@@ -70,7 +70,7 @@ class ServerConfig(uvicorn.Config):
             log_config=None,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(limits.shutdown_s),
-            # The server replaces the context that uvicorn makes of these.
+            # The server replaces the TLS context that uvicorn creates from these.
             ssl_certfile=tls.certificate if tls else None,
             ssl_keyfile=tls.key if tls else None,
             ssl_keyfile_password=tls.password if tls else None,

@@ -1,4 +1,4 @@
-"""Progress of a client that reads its responses: too slow ones are disconnected, and the unread bytes are limited.
+"""Limits on unread responses: how slowly a client may read them, and how many bytes of them may wait in total.
 
 Bytes that do not fit into the kernel's buffers wait in this process, and responses may be large.
 """
@@ -16,7 +16,7 @@ UNREAD_BYTES_MAX = 512 * 2**20
 
 
 class ReadProgress:
-    """Measures how fast the client of one connection reads. `queued_bytes` wait for being written to the transport."""
+    """Measures how fast the client of one connection reads. `queued_bytes` are not written yet."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -32,12 +32,11 @@ class TlsFiles(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.certificate})"
 
-    def check(self) -> None:
-        """Raise TlsError if a file is missing or invalid, or if the key does not match the certificate."""
-        self.load()
-
     def load(self) -> ssl.SSLContext:
-        """Return a context with the current contents of the files. Raise TlsError if they cannot be used."""
+        """Return a context with the current contents of the files.
+
+        Raise TlsError if a file is missing or invalid, or if the key does not match the certificate.
+        """
         for file in self._files():
             if not os.access(file, os.R_OK):
                 raise TlsError(f"{file} is not a readable file")
