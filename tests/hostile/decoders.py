@@ -124,7 +124,7 @@ _READ_HEADERS: tuple[Callable[[Request], object], ...] = (
     headers.max_age_s,
     headers.if_match,
     headers.create_only,
-    lambda request: headers.matches_etag(request, "1"),
+    lambda request: headers.matches_etag(headers.header(request, "if-none-match") or "", "1"),
     headers.token,
     lambda request: headers.media_type(request, ("application/json",)),
     lambda request: headers.check_accepts(request, "application/json"),

@@ -70,31 +70,50 @@ class InFlightLimit:
 
 
 class Reservation:
-    """The part of a limit that one request takes, which can grow while its body arrives."""
+    """One request's share of the limits: a slot, and the bytes of its body, which can grow while it arrives."""
 
-    __slots__ = ("_bound", "_count")
+    __slots__ = ("_bytes", "_has_slot", "_limits")
 
-    def __init__(self, bound: InFlightLimit) -> None:
-        self._bound = bound
-        self._count = 0
+    def __init__(self, limits: "InFlight") -> None:
+        self._limits = limits
+        self._has_slot = False
+        self._bytes = 0
 
-    def grow_to(self, count: int) -> None:
-        """Increase the reservation to `count` if it is smaller. Raise Overloaded if that exceeds the limit."""
-        if count > self._count:
-            self._bound.add(count - self._count, self._count)
-            self._count = count
+    def enter(self, body_bytes: int) -> None:
+        """Take a slot and the bytes of a body. Raise Overloaded above a limit; call `leave` in any case."""
+        self.take_slot()
+        self.grow_body_to(body_bytes)
 
-    def shrink_to(self, count: int) -> None:
-        """Reduce the reservation to `count` if it is larger."""
-        if count < self._count:
-            self._bound.leave(self._count - count)
-            self._count = count
+    def take_slot(self) -> None:
+        """Count the request as in flight if it is not yet. Raise Overloaded above the limit."""
+        if not self._has_slot:
+            self._limits.requests.enter(1)
+            self._has_slot = True
+
+    def grow_body_to(self, body_bytes: int) -> None:
+        """Count so many bytes of the body, if more than before. Raise Overloaded above the limit."""
+        if body_bytes > self._bytes:
+            self._limits.bytes.add(body_bytes - self._bytes, self._bytes)
+            self._bytes = body_bytes
+
+    def step_aside(self, body_bytes: int) -> None:
+        """Release the slot, and all but so many bytes of the body."""
+        self._release_slot()
+        if body_bytes < self._bytes:
+            self._limits.bytes.leave(self._bytes - body_bytes)
+            self._bytes = body_bytes
 
     def leave(self) -> None:
-        """Release the whole reservation."""
-        if self._count:
-            self._bound.leave(self._count)
-            self._count = 0
+        """Release everything. A second call does nothing."""
+        self._release_slot()
+        if self._bytes:
+            self._limits.bytes.leave(self._bytes)
+            self._bytes = 0
+
+    def _release_slot(self) -> None:
+        if self._has_slot:
+            self._limits.requests.leave(1)
+            self._has_slot = False
 
 
 class InFlight:

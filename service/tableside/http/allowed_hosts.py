@@ -43,13 +43,11 @@ class AllowedHosts:
         given = tuple(names)
         patterns = [*map(_pattern, (*given, *_LOCAL)), *([_WITHOUT_DOT] if self._local else [])]
         self._names = re.compile("|".join(patterns), re.IGNORECASE)
-        self._any = not given and not self._local
+        self.allows_any = not given and not self._local
         self._accepted: set[bytes] = set()
 
     def check(self, scope: Scope) -> None:
         """Raise Misdirected if `Host` is neither an allowed name nor an IP address."""
-        if self._any:
-            return
         for name, value in scope["headers"]:
             if name == b"host" and value not in self._accepted and not self._allows(value):
                 raise Misdirected(

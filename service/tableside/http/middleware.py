@@ -16,13 +16,13 @@ from ..catalog import InFlight
 from ..core import Internal, TableError
 from ..core.caller_context import CALLER
 from ..core.errors import Overloaded
-from . import server_scope
 from .allowed_hosts import AllowedHosts
 from .load_shedder import PROBES, REQUEST_ID, LoadShedder, install
 from .request_context import CALLER_KEY, SCOPE_KEY, Observer, RequestContext
 from .request_lifecycle import RequestLifecycle
 from .request_spans import RequestSpans
 from .responses import problem_response
+from .server_scope import DISCONNECT_KEY
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +77,13 @@ class RequestMiddleware:
             self.spans.start(scope, context)
         lifecycle = RequestLifecycle(context, receive, send, self._in_flight)
         try:
-            if server_scope.on_disconnect(scope, lifecycle.on_disconnect):
+            if DISCONNECT_KEY not in scope:  # else the client disconnected while the request waited in the pipeline
+                scope[DISCONNECT_KEY] = lifecycle.on_disconnect
                 await self._process(scope, lifecycle, min(declared_bytes, self.body_bytes_max))
         finally:
-            server_scope.clear(scope)
-            lifecycle.leave()
+            scope[DISCONNECT_KEY] = None  # The callback would keep scope and lifecycle alive in a reference cycle.
+            if lifecycle.reserved:
+                lifecycle.leave()
             context.duration_s = time.perf_counter() - context.started_at
             for observer in self._observers:
                 observer.request_ended(context)
@@ -91,7 +93,8 @@ class RequestMiddleware:
     async def _process(self, scope: Scope, lifecycle: RequestLifecycle, declared_bytes: int) -> None:
         context = lifecycle.context
         try:
-            self._hosts.check(scope)
+            if not self._hosts.allows_any:
+                self._hosts.check(scope)
             # Authentication precedes admission, so that clients without a token do not occupy slots.
             caller = self._auth.admit(scope)
             _set_caller(scope, context, caller if isinstance(caller, Caller) else await caller)

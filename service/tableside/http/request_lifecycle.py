@@ -30,14 +30,14 @@ class RequestLifecycle:
     """Wraps `receive` and `send` of one request. Create it in the task that serves the request."""
 
     __slots__ = (
-        *("_body_bytes", "_body_started_at", "_disconnected", "_operations", "_receive", "_request_slot", "_send"),
+        *("_body_started_at", "_disconnected", "reserved", "_operations", "_receive", "_reservation", "_send"),
         *("_slow", "_task", "_timed_out", "_timer", "context"),
     )
 
     def __init__(self, context: RequestContext, receive: Receive, send: Send, in_flight: InFlight) -> None:
         self.context = context
-        self._request_slot = Reservation(in_flight.requests)
-        self._body_bytes = Reservation(in_flight.bytes)
+        self._reservation = Reservation(in_flight)
+        self.reserved = False
         self._operations = in_flight.operations
         self._receive = receive
         self._send = send
@@ -50,13 +50,14 @@ class RequestLifecycle:
 
     def enter(self, declared_bytes: int) -> None:
         """Count the request and the declared length of its body as in flight. Raise Overloaded above the limits."""
-        self._request_slot.grow_to(1)
-        self._body_bytes.grow_to(declared_bytes)
+        self.reserved = True
+        self._reservation.enter(declared_bytes)
 
     def leave(self) -> None:
         """Stop counting the request and its body as in flight."""
-        self._request_slot.leave()
-        self._body_bytes.leave()
+        if self.reserved:
+            self.reserved = False
+            self._reservation.leave()
 
     async def receive(self) -> Message:
         """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
@@ -72,11 +73,12 @@ class RequestLifecycle:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+        self.reserved = True
         self.context.bytes_in += len(message.get("body", b""))
-        self._body_bytes.grow_to(self.context.bytes_in)
+        self._reservation.grow_body_to(self.context.bytes_in)
         if not message.get("more_body"):
             if self._slow:
-                self._request_slot.grow_to(1)
+                self._reservation.take_slot()
             self._operations.check()  # Check again now, because a later rejection would waste the decoding.
         return message
 
@@ -119,8 +121,7 @@ class RequestLifecycle:
         """Free the request's slot at the first timeout, and cancel the request at the second."""
         if not self._slow:
             self._slow = True
-            self._request_slot.leave()
-            self._body_bytes.shrink_to(self.context.bytes_in)
+            self._reservation.step_aside(self.context.bytes_in)
             self._start_timer()
             return
         self._timed_out = True

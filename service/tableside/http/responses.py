@@ -68,7 +68,7 @@ class RecordResponse(Response):
             self.raw_headers.append((b"tableside-expires-at", rfc3339(answer.expires_ms).encode()))
         if answer.replayed:
             self.raw_headers.append((b"tableside-replayed", b"true"))
-        if answer.dropped:
+        if answer.partitions == ():
             self.raw_headers.append((b"tableside-dropped", b"true"))
 
 

@@ -7,29 +7,18 @@ from collections.abc import Callable
 
 from starlette.types import Scope
 
-_DISCONNECT = "tableside.on_disconnect"
+DISCONNECT_KEY = "tableside.on_disconnect"
+"""Where in the ASGI scope the callback for a disconnect is. None means that the client has disconnected."""
+
 _DRAINING = "tableside.draining"
-
-
-def on_disconnect(scope: Scope, callback: Callable[[], None]) -> bool:
-    """Call `callback` at most once, when the client disconnects. Return whether it is still connected."""
-    if _DISCONNECT in scope:
-        return False
-    scope[_DISCONNECT] = callback
-    return True
 
 
 def notify_disconnect(scope: Scope) -> None:
     """Report that the client disconnected before it had a response."""
-    callback: Callable[[], None] | None = scope.get(_DISCONNECT)
-    scope[_DISCONNECT] = None
+    callback: Callable[[], None] | None = scope.get(DISCONNECT_KEY)
+    scope[DISCONNECT_KEY] = None
     if callback is not None:
         callback()
-
-
-def clear(scope: Scope) -> None:
-    """Drop the callback of an answered request, which would otherwise keep both alive in a reference cycle."""
-    scope[_DISCONNECT] = None
 
 
 def mark_draining(scope: Scope) -> None:

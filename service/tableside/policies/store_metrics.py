@@ -108,6 +108,9 @@ class StoreCalls(Policy):
 
 
 def _outcome(outcomes: Sequence[Outcome]) -> str:
+    if len(outcomes) == 1:
+        [only] = outcomes
+        return only.code if isinstance(only, TableError) else "ok"
     if all_succeeded(outcomes):
         return "ok"
     return next(outcome.code for outcome in outcomes if isinstance(outcome, TableError))

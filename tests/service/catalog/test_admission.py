@@ -83,9 +83,9 @@ def test_a_full_bound_says_so(in_flight: InFlight) -> None:
 
 
 def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    share = Reservation(in_flight.bytes)
+    share = Reservation(in_flight)
     for count, expected in ((30, 30), (10, 30), (50, 50)):
-        share.grow_to(count)
+        share.grow_body_to(count)
         assert under_way(registry, in_flight, "bytes") == expected
     share.leave()
     share.leave()
@@ -93,16 +93,16 @@ def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: Collec
 
 
 def test_a_share_grows_beyond_the_bound_only_alone(in_flight: InFlight, registry: CollectorRegistry) -> None:
-    share, other = Reservation(in_flight.bytes), Reservation(in_flight.bytes)
-    share.grow_to(60)
-    share.grow_to(160)
+    share, other = Reservation(in_flight), Reservation(in_flight)
+    share.grow_body_to(60)
+    share.grow_body_to(160)
     with pytest.raises(Overloaded):
-        other.grow_to(1)
+        other.grow_body_to(1)
     share.leave()
-    other.grow_to(50)
-    share.grow_to(50)
+    other.grow_body_to(50)
+    share.grow_body_to(50)
     with pytest.raises(Overloaded):
-        share.grow_to(51)
+        share.grow_body_to(51)
     assert under_way(registry, in_flight, "bytes") == 100
     share.leave()
     other.leave()

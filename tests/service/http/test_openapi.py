@@ -153,7 +153,7 @@ def test_random_requests_are_answered_as_the_document_says(fuzzed: Service, full
 
 def test_random_requests_to_a_partitioned_table_are_answered_as_the_document_says(fuzzed: Service, full: bool) -> None:
     seen = checked_run(loaded(fuzzed, full, table="spread"))
-    assert {status for _, status in seen} >= {200, 204, 304, 400, 404, 405, 412, 415, 422}
+    assert {status for _, status in seen} >= {200, 204, 400, 404, 405, 412, 415, 422}
     assert 501 not in {status for _, status in seen}
 
 

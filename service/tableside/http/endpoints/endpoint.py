@@ -17,7 +17,7 @@ from ...auth import UNRESTRICTED, Caller
 from ...catalog import Catalog
 from ...core import TableNotFound, TooLarge
 from ...settings import NAME, LimitSettings
-from ..request_context import caller_of, context_of
+from ..request_context import CALLER_KEY, SCOPE_KEY, RequestContext
 from ..wire import headers
 from ..wire.problems import NotFound
 
@@ -28,11 +28,9 @@ _RAW_PATH = re.compile(rb"/v1/tables/([^/]+)(?:/(?:records|batch|splits)(?:/(.*)
 class ServiceRequest(Request):
     """A request with access to the open tables and the limits of the service."""
 
-    @property
-    def catalog(self) -> Catalog:
-        """The open tables."""
-        catalog: Catalog = self.app.state.catalog
-        return catalog
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        self.catalog: Catalog = scope["app"].state.catalog
 
     @property
     def limits(self) -> LimitSettings:
@@ -73,7 +71,7 @@ class TableRequest(ServiceRequest):
             name = unquote(name)
         if not _NAME.fullmatch(name):
             raise TableNotFound("no table has that name")
-        self.context = context_of(scope)
+        self.context: RequestContext = scope[SCOPE_KEY]
         self.context.table = name
         self.table_name = name
         self.key_segments: list[bytes] = [] if match[2] is None else match[2].split(b"/")
@@ -120,7 +118,7 @@ class TableEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the permission, call the handler of the method and send its response."""
-        request, caller = TableRequest(scope, receive), caller_of(scope)
+        request, caller = TableRequest(scope, receive), scope[CALLER_KEY]
         if caller is not UNRESTRICTED:
             self._check(request, caller)
         request.context.operations = self._operations

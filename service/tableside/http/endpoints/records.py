@@ -44,15 +44,15 @@ def _check_permission(request: TableRequest, caller: Caller) -> None:
 async def get_record(request: TableRequest) -> Response:
     """Respond with one record."""
     table = await request.catalog.table(request.table_name)
-    query = headers.query_parameters(request, ("fields", "partitions"))
-    headers.check_accepts(request, JSON)
+    options = headers.read_options(request, JSON)
     spec = table.spec
-    operation = Get(spec.key.from_path(request.key_segments), headers.max_age_s(request))
-    if "partitions" in query:
-        operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, parse_query(query["partitions"])))
-    outcome = await table.one(operation, headers.preferences(request).wait_s)
-    found = answer(outcome, headers.fields(query.get("fields")))
-    if found.etag is not None and headers.matches_etag(request, found.etag):
+    operation = Get(spec.key.from_path(request.key_segments), options.max_age_s)
+    if options.partitions is not None:
+        operation = Get(operation.key, operation.max_age_s, choose_partitions(spec, parse_query(options.partitions)))
+    outcome = await table.one(operation, options.wait_s)
+    found = answer(outcome, options.fields)
+    text = options.if_none_match
+    if text is not None and found.etag is not None and headers.matches_etag(text, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
     response = record_response(found, operation_partitions(spec, operation) if spec.partitions else ())
     if isinstance(outcome, Record) and outcome.age_s is not None:

@@ -60,6 +60,32 @@ def preferences(request: Request) -> Preferences:
 _NO_PREFERENCES = Preferences()
 
 
+class ReadOptions(msgspec.Struct, frozen=True):
+    """The options of a GET.
+
+    The members to return, the texts of `partitions` and `If-None-Match`, the age of a cached record, and the deadline.
+    """
+
+    fields: Fields
+    partitions: str | None
+    if_none_match: str | None
+    max_age_s: float | None
+    wait_s: float | None
+
+
+def read_options(request: Request, media: str) -> ReadOptions:
+    """Parse the query and the headers of a GET. Raise NotAcceptable if the client does not accept the media type."""
+    query = query_parameters(request, ("fields", "partitions"))
+    check_accepts(request, media)
+    return ReadOptions(
+        fields=fields(query.get("fields")),
+        partitions=query.get("partitions"),
+        if_none_match=header(request, "if-none-match"),
+        max_age_s=max_age_s(request),
+        wait_s=preferences(request).wait_s,
+    )
+
+
 def max_age_s(request: Request) -> float | None:
     """Return the maximum age of a cached record by `Cache-Control` (RFC 9111).
 
@@ -99,11 +125,8 @@ def create_only(request: Request) -> bool:
     return text is not None
 
 
-def matches_etag(request: Request, etag: str) -> bool:
-    """Return whether `If-None-Match` contains the etag, so that the client already has the record."""
-    text = header(request, "if-none-match")
-    if text is None:
-        return False
+def matches_etag(text: str, etag: str) -> bool:
+    """Return whether the text of `If-None-Match` contains the etag, so that the client already has the record."""
     return text.strip() == "*" or etag in [one.removeprefix("W/")[1:-1] for one in _etags(text, "If-None-Match")]
 
 
