@@ -1,54 +1,61 @@
 """The modules that a request passes through: `python -m bench.request_path`.
 
 For each kind of request, it prints the number of the service's modules whose functions run, and the number of calls
-from one of these modules to another. `Table.update` is measured in the Spark driver process.
+from one of these modules to another. For `Table.update` it does so with the client's modules, in the Spark driver.
 """
 
 import asyncio
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 import pyarrow as pa
+from examples.demo.service import free_port
+from examples.demo.service import running as running_service
+from examples.demo.session import session
+from pyspark.sql.functions import col, lit
 from uvicorn import Config
 
 from tableside.app import create_app
 from tableside.server.connection import HttpConnection, SharedState
 from tableside.settings import validate
+from tableside_spark import Table
 
 BATCH_ROWS = 100
 ANSWER_MAX_S = 5.0
 
 
 @dataclass
-class Path:
+class RequestPath:
     """The modules whose functions ran, and the number of calls from one module to another."""
 
-    package: str
+    packages: tuple[str, ...]
     modules: set[str] = field(default_factory=set)
     crossings: int = 0
 
     def call(self, frame: FrameType, event: str, _argument: Any) -> None:
         """Note a call; a profile function of `sys.setprofile`."""
         callee = frame.f_globals.get("__name__", "")
-        if event != "call" or not callee.startswith(self.package):
+        if event != "call" or not callee.startswith(self.packages):
             return
         self.modules.add(callee)
         caller = frame.f_back
-        while caller is not None and not caller.f_globals.get("__name__", "").startswith(self.package):
+        while caller is not None and not caller.f_globals.get("__name__", "").startswith(self.packages):
             caller = caller.f_back
         if caller is not None and caller.f_globals["__name__"] != callee:
             self.crossings += 1
 
 
 @contextmanager
-def recorded(package: str) -> Iterator[Path]:
+def recorded(*packages: str) -> Iterator[RequestPath]:
     """Record the path of what runs in this thread."""
-    path = Path(package)
+    path = RequestPath(packages)
     sys.setprofile(path.call)
     try:
         yield path
@@ -104,10 +111,10 @@ class _Transport:
         return lambda *_arguments, **_named: None
 
 
-async def paths() -> dict[str, Path]:
+async def paths() -> dict[str, RequestPath]:
     """Send each request twice to a service with a memory table, and record the second time."""
     app = create_app(validate({"stores": {"m": {"kind": "memory"}}, "tables": {"t": {"store": "m"}}}))
-    found: dict[str, Path] = {}
+    found: dict[str, RequestPath] = {}
     async with app.router.lifespan_context(app):
         config = Config(app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False)
         config.load()
@@ -130,12 +137,25 @@ async def _answered(connection: HttpConnection, transport: _Transport, request: 
     return transport.written
 
 
+def update_path() -> RequestPath:
+    """Run `Table.update` on a small frame twice, and record the second time."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with running_service(folder, free_port()) as service, session(folder) as spark:
+            frame = spark.range(100).select((col("id") % 10).cast("string").alias("k"), col("id").alias("n"))
+            table = Table("path", service.url)
+            for _ in range(2):
+                with recorded("tableside_spark.", "tableside_client.") as path:
+                    table.update(frame, "k", {"$inc": {"n": col("n"), "count": lit(1)}}, default={"n": 0, "count": 0})
+    return path
+
+
 def main() -> None:
     """Print a line for each kind of request."""
-    for name, path in asyncio.run(paths()).items():
+    for name, path in {**asyncio.run(paths()), "Table.update": update_path()}.items():
         print(f"{name:28} {len(path.modules):3} modules {path.crossings:4} crossings")
         if "-v" in sys.argv:
-            print("   ", *sorted(module.removeprefix(path.package) for module in path.modules))
+            print("   ", *sorted(path.modules))
 
 
 if __name__ == "__main__":
