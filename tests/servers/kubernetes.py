@@ -1,7 +1,7 @@
-"""An API server of Kubernetes with its etcd, and no more: objects are checked, admitted and kept, and nothing runs.
+"""A Kubernetes API server with etcd. It validates, admits and stores objects; there are no controllers and no kubelet.
 
-It is built from Kubernetes' own source by a Go toolchain, which takes minutes the first time, so no ordinary test asks
-for it. Debian brings etcd. The definitions of kinds that others have come with their projects' sources.
+A Go toolchain builds it from Kubernetes' source, which takes minutes the first time: only runs with `--full` use it.
+etcd is Debian's. The custom resource definitions come from the sources of their projects.
 """
 
 import contextlib
@@ -24,26 +24,22 @@ from .process import HOST, Server, free_port, running
 SOURCE = ROOT / "tests" / "servers" / "apiserver"
 TOKEN = "admin"
 
+GATEWAY = "sigs.k8s.io/gateway-api@v1.4.0", "config/crd/standard/gateway.networking.k8s.io_"
+PROMETHEUS = (
+    "github.com/prometheus-operator/prometheus-operator@v0.85.0",
+    ("example/prometheus-operator-crd/monitoring.coreos.com_"),
+)
 DEFINITIONS = {
-    "sigs.k8s.io/gateway-api@v1.4.0": {
-        "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml": "httproutes",
-    },
-    "github.com/prometheus-operator/prometheus-operator@v0.85.0": {
-        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml": "servicemonitors",
-        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml": "prometheusrules",
-    },
+    "httproutes": (*GATEWAY, "c2539410dec72b793ef840f484c19d13b48210074ec801b730e9fce2c5fc825c"),
+    "servicemonitors": (*PROMETHEUS, "1dae27b7189b5ce7b9ab764656c18b4c75a45cde1e6f3af6a5e84c4317628919"),
+    "prometheusrules": (*PROMETHEUS, "98fd16c9ab79fba8dcd6ef62c957c98cd6546ab74ce0a4ecf09ddf2fda03020e"),
 }
-DIGESTS = {
-    "httproutes": "c2539410dec72b793ef840f484c19d13b48210074ec801b730e9fce2c5fc825c",
-    "servicemonitors": "1dae27b7189b5ce7b9ab764656c18b4c75a45cde1e6f3af6a5e84c4317628919",
-    "prometheusrules": "98fd16c9ab79fba8dcd6ef62c957c98cd6546ab74ce0a4ecf09ddf2fda03020e",
-}
-"""SHA-256 of each definition."""
+"""Module, start of the path and SHA-256 of each custom resource definition."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running API server, the token of an administrator, and the file of the authority that it shows."""
+    """A running API server: its URL, the token of an administrator, and the file of the CA certificate."""
 
     url: str
     token: str
@@ -64,7 +60,7 @@ def kubernetes(directory: Path) -> Iterator[Cluster]:
 
 
 def definitions() -> list[Path]:
-    """Return the files that define the kinds of other projects."""
+    """Return the files of the custom resource definitions."""
     return sorted(_built().glob("*.yaml"))
 
 
@@ -74,28 +70,21 @@ def _built() -> Path:
 
 
 def _build(folder: Path) -> None:
-    if (go := find_command("go")) is None:
-        raise SetupError("go is missing: Kubernetes is built by the version that servers/apiserver/go.mod names")
-    build = ["nice", str(go), "build", "-C", str(SOURCE), "-mod=readonly", "-ldflags", _named()]
-    step("building Kubernetes' API server, which takes some minutes", [*build, "-o", str(folder / "kube-apiserver")])
-    for module, files in DEFINITIONS.items():
-        told = subprocess.run(
-            [go, "mod", "download", "-json", module], cwd=folder, check=True, capture_output=True, text=True
-        )
-        for file, name in files.items():
-            _keep(Path(json.loads(told.stdout)["Dir"]) / file, name, folder)
-
-
-def _named() -> str:
-    """Return how the linker is told the version, which Helm asks for."""
+    go = find_command("go")
+    if go is None:
+        raise SetupError("go is missing: install the version that tests/servers/apiserver/go.mod names")
+    # Helm reads the server's version.
     [version] = re.findall(r"k8s\.io/kubernetes (v[0-9.]+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
-    return f"-X k8s.io/component-base/version.gitVersion={version}"
-
-
-def _keep(file: Path, name: str, folder: Path) -> None:
-    if hashlib.sha256(file.read_bytes()).hexdigest() != DIGESTS[name]:
-        raise SetupError(f"{file} is not the file that is known")
-    shutil.copy(file, folder / f"{name}.yaml")
+    flags = ["-mod=readonly", "-ldflags", f"-X k8s.io/component-base/version.gitVersion={version}"]
+    output = ["-o", str(folder / "kube-apiserver")]
+    step("building Kubernetes' API server (minutes)", ["nice", str(go), "build", "-C", str(SOURCE), *flags, *output])
+    for name, (module, path, digest) in DEFINITIONS.items():
+        command = [str(go), "mod", "download", "-json", module]
+        downloaded = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+        file = Path(json.loads(downloaded)["Dir"]) / f"{path}{name}.yaml"
+        if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            raise SetupError(f"{file} has an unexpected digest")
+        shutil.copy(file, folder / f"{name}.yaml")
 
 
 @contextlib.contextmanager
@@ -135,5 +124,5 @@ def _is_ready(cluster: Cluster) -> bool:
 
 def _answers(url: str, context: ssl.SSLContext | None = None) -> bool:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
-    with urllib.request.urlopen(request, timeout=5, context=context) as answer:
-        return int(answer.status) == 200
+    with urllib.request.urlopen(request, timeout=5, context=context) as response:
+        return int(response.status) == 200

@@ -1,4 +1,4 @@
-// A Kubernetes API server, as the project k8s.io/kubernetes has it.
+// Command apiserver is the API server of the module k8s.io/kubernetes.
 package main
 
 import (

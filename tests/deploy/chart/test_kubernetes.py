@@ -1,7 +1,7 @@
-"""The chart, installed by Helm into a real API server, whose namespace admits what the restricted profile allows.
+"""Helm installs the chart into a real API server, in a namespace that enforces the restricted profile.
 
-Nothing runs there: objects are checked, defaulted, admitted and kept. `scripts/kubernetes` runs this, and no ordinary
-test run does, since the API server is built first.
+The server validates, defaults, admits and stores objects; no container runs. Building the server takes minutes: these
+tests run only with `--full`, and only where Go is installed.
 """
 
 import copy
@@ -20,7 +20,14 @@ import yaml
 from deploy.chart import matrix
 from deploy.chart.pods import placed, started
 from deploy.chart.rendering import CHART, LOCAL, REMOTE, Object, Values, all_of, merged, pod, render, workload
+from servers.install import find_command
 from servers.kubernetes import Cluster, definitions, kubernetes
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.server,
+    pytest.mark.skipif(find_command("go") is None, reason="Kubernetes' API server is built by Go, which is missing"),
+]
 
 NAMESPACE = "tables"
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
@@ -46,7 +53,7 @@ numbers = count()
 
 
 class Api:
-    """The API server's HTTP interface, as far as it is needed."""
+    """The requests to the API server that these tests need."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
@@ -59,7 +66,7 @@ class Api:
         return self._client.post(path, json=one, params=options)
 
     def apply(self, one: Object) -> httpx.Response:
-        """Apply an object on the server's side without keeping it; a member that is not known is refused."""
+        """Dry-run a server-side apply that rejects unknown fields."""
         path = self.path(one["kind"], one["apiVersion"], one["metadata"]["name"])
         options = {"fieldManager": "test", "dryRun": "All", "fieldValidation": "Strict"}
         return self._client.patch(path, content=json.dumps(one), headers={"Content-Type": APPLY}, params=options)
@@ -79,7 +86,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def api(cluster: Cluster) -> Iterator[Api]:
-    """The server with the namespace, the kinds of others, and what controllers would have made."""
+    """The server with the namespace, the custom resource definitions, and the objects that controllers would create."""
     headers = {"Authorization": f"Bearer {cluster.token}"}
     context = ssl.create_default_context(cafile=cluster.authority)
     with httpx.Client(base_url=cluster.url, headers=headers, verify=context, timeout=30) as client:
@@ -112,7 +119,7 @@ def release() -> str:
 
 
 def as_pod(template: Object, name: str) -> Object:
-    """Return the pod that a controller would make of a template."""
+    """Return the pod that a controller would create from a template."""
     one = copy.deepcopy(template)
     claims = {mount["name"] for container in one["spec"]["containers"] for mount in container.get("volumeMounts", [])}
     there = {volume["name"] for volume in one["spec"].get("volumes", [])}
@@ -122,13 +129,13 @@ def as_pod(template: Object, name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", **one, "metadata": {**one["metadata"], "name": name}}
 
 
-def test_the_server_is_a_real_one(api: Api) -> None:
+def test_the_server_reports_its_version(api: Api) -> None:
     version = api.raw("/version")
     assert (version["major"], int(version["minor"]) >= 30) == ("1", True)
 
 
 @pytest.mark.parametrize("number", range(matrix.FULL_ROWS))
-def test_every_object_is_taken_by_the_server(api: Api, number: int) -> None:
+def test_the_server_accepts_every_object(api: Api, number: int) -> None:
     row = matrix.full_rows()[number]
     for one in render(matrix.values_of(row), namespace=NAMESPACE):
         if one["kind"] != "Pod":
@@ -137,7 +144,7 @@ def test_every_object_is_taken_by_the_server(api: Api, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(0, matrix.FULL_ROWS, 4))
-def test_every_pod_is_admitted_where_the_restricted_profile_is_enforced(api: Api, number: int) -> None:
+def test_the_restricted_profile_admits_every_pod(api: Api, number: int) -> None:
     values = merged(matrix.values_of(matrix.full_rows()[number]), {"serviceAccount": {"create": False, "name": "mine"}})
     objects = render(values, namespace=NAMESPACE)
     for one in (as_pod(pod(objects), "tried"), *all_of(objects, "Pod")):
@@ -146,7 +153,7 @@ def test_every_pod_is_admitted_where_the_restricted_profile_is_enforced(api: Api
         assert "warning" not in answer.headers
 
 
-def test_a_pod_that_breaks_the_profile_is_not_admitted(api: Api) -> None:
+def test_the_restricted_profile_rejects_a_pod_that_violates_it(api: Api) -> None:
     one = as_pod(pod(render(merged(REMOTE, {"serviceAccount": {"create": False, "name": "mine"}}))), "tried")
     one["spec"]["containers"][0]["securityContext"]["capabilities"]["drop"] = []
     answer = api.create(api.path("Pod", "v1"), one, dryRun="All")
@@ -154,7 +161,7 @@ def test_a_pod_that_breaks_the_profile_is_not_admitted(api: Api) -> None:
     assert 'violates PodSecurity "restricted:latest"' in answer.json()["message"]
 
 
-def test_a_member_that_the_server_does_not_know_is_refused(api: Api) -> None:
+def test_the_server_rejects_an_unknown_field(api: Api) -> None:
     one = workload(render(REMOTE))
     one["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["minutes"] = 1
     assert "minutes" in api.apply(one).text
@@ -180,7 +187,7 @@ CHANGES: dict[str, tuple[Values, Values]] = {
     "ports": (REMOTE, merged(REMOTE, {"ports": {"http": 9000, "probes": 9001}, "service": {"port": 80}})),
     "a StatefulSet": (LOCAL, merged(LOCAL, EVERYTHING)),
     "a StatefulSet's labels": (LOCAL, merged(LOCAL, {"commonLabels": {"team": "a"}, "image": {"tag": "9.9"}})),
-    "another way to keep records": (REMOTE, LOCAL),
+    "from a Deployment to a StatefulSet": (REMOTE, LOCAL),
 }
 
 
@@ -203,7 +210,7 @@ def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(
     assert {api.get(one).status_code for one in [*first, *second]} == {404}
 
 
-def test_applying_it_again_changes_nothing(api: Api, helm: helm_python.Config) -> None:
+def test_an_upgrade_with_the_same_values_changes_nothing(api: Api, helm: helm_python.Config) -> None:
     name, values = release(), merged(REMOTE, EVERYTHING)
     helm.install(CHART, name, values)
     objects = [one for one in render(values, release=name, namespace=NAMESPACE) if one["kind"] != "Pod"]
@@ -213,7 +220,7 @@ def test_applying_it_again_changes_nothing(api: Api, helm: helm_python.Config) -
     helm.uninstall(name)
 
 
-def test_what_is_refused_leaves_nothing_behind(api: Api, helm: helm_python.Config) -> None:
+def test_a_refused_installation_leaves_nothing_behind(api: Api, helm: helm_python.Config) -> None:
     with pytest.raises(helm_python.HelmError, match=r"config\.auth is absent"):
         helm.install(CHART, name := release(), {"config": REMOTE["config"]})
     assert [one["name"] for one in helm.list(all_states=True) if one["name"] == name] == []
@@ -222,14 +229,14 @@ def test_what_is_refused_leaves_nothing_behind(api: Api, helm: helm_python.Confi
 
 
 def a_token(api: Api, account: str, audiences: list[str]) -> str:
-    """Have the cluster sign a token for a service account, as it does for pods that mount one."""
+    """Return a token that the cluster signs for a service account, like the token that a pod mounts."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": audiences}}
     answer = api.create(api.path("ServiceAccount", "v1", account) + "/token", request)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["status"]["token"])
 
 
-def test_a_pod_with_the_issuer_of_the_cluster_knows_its_service_accounts(
+def test_a_pod_that_trusts_the_cluster_authenticates_its_service_accounts(
     api: Api, cluster: Cluster, tmp_path: Path
 ) -> None:
     mounted = placed("/var/run/secrets/tableside/kubernetes", tmp_path)
