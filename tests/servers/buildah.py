@@ -1,4 +1,4 @@
-"""Images of containers, built and taken apart with buildah, which needs no daemon. Knows nothing of what is in them."""
+"""Build, export and unpack container images with buildah, which needs no daemon."""
 
 import contextlib
 import json
@@ -20,17 +20,17 @@ LOG_LINES_MAX = 60
 
 
 class BuildFailed(Exception):
-    """An image could not be built; the message has the end of what was said."""
+    """buildah failed; the message contains the last lines of its output."""
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds images, and keeps them below a folder."""
+    """Builds images and keeps them in a folder."""
 
     storage: Path
 
     def load(self, name: str, files: Path) -> None:
-        """Make an image whose files are those of an archive."""
+        """Create an image from the files of an archive."""
         with tempfile.TemporaryDirectory(dir=self.storage) as context:
             os.link(files, Path(context) / files.name)
             (Path(context) / "Dockerfile").write_text(f"FROM scratch\nADD {files.name} /\n")
@@ -45,24 +45,26 @@ class Builder:
         secrets: Mapping[str, Path] | None = None,
         file: Path | None = None,
     ) -> None:
-        """Build what a folder has and its Dockerfile says, or another `file`, as if nothing had been built before."""
-        given = [f"--build-arg={key}={value}" for key, value in (arguments or {}).items()]
-        hidden = [f"--secret=id={key},src={file}" for key, file in (secrets or {}).items()]
-        how = f"--file={file or context / 'Dockerfile'}"
-        self._run("bud", "--isolation=chroot", *given, *hidden, how, f"--tag={name}", str(context))
+        """Build an image from a folder and its Dockerfile, or from another `file`, without a cache."""
+        build_arguments = [f"--build-arg={key}={value}" for key, value in (arguments or {}).items()]
+        secret_options = [f"--secret=id={key},src={file}" for key, file in (secrets or {}).items()]
+        dockerfile = f"--file={file or context / 'Dockerfile'}"
+        self._run(
+            "bud", "--isolation=chroot", *build_arguments, *secret_options, dockerfile, f"--tag={name}", str(context)
+        )
 
     def described(self, name: str) -> dict[str, Any]:
-        """Return what an image says of itself, as the OCI's specification has it: `config`, `history`, …."""
+        """Return the description of an image in OCI format: `config`, `history` and so on."""
         described: dict[str, Any] = json.loads(self._run("inspect", "--type=image", name))["OCIv1"]
         return described
 
     def export(self, name: str, folder: Path) -> None:
-        """Write an image into a folder as it would be sent to others: its layers as archives, and what describes it."""
+        """Write an image into a folder in the format of a registry: its layers, manifest and configuration."""
         self._run("push", "--disable-compression", name, f"dir:{folder}")
 
     @contextlib.contextmanager
     def unpacked(self, name: str) -> Iterator[Path]:
-        """Yield the folder that has an image's files, all of its layers together."""
+        """Yield the folder with the files of an image, with all layers merged."""
         container = self._run("from", name).strip()
         try:
             yield Path(self._run("mount", container).strip())
@@ -80,15 +82,15 @@ class Builder:
         )
         if done.returncode != 0:
             lines = (done.stdout + done.stderr).splitlines()[-LOG_LINES_MAX:]
-            raise BuildFailed("\n".join([f"buildah {words[0]} ended with {done.returncode}:", *lines]))
+            raise BuildFailed("\n".join([f"buildah {words[0]} exited with {done.returncode}:", *lines]))
         return done.stdout
 
 
 @contextlib.contextmanager
 def builder() -> Iterator[Builder]:
-    """Yield a builder whose images are gone afterwards; they are large, and not in memory where /tmp is."""
+    """Yield a builder and delete its images at the end. They are large, and /tmp may be in memory: it is not used."""
     if os.geteuid() != 0:
-        raise SetupError("images are built with other users' files in them: that needs root")
+        raise SetupError("building images needs root, because they contain other users' files")
     CACHE.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="images-", dir=CACHE))
     try:

@@ -1,7 +1,8 @@
-"""A container, made of an image's files with what Linux has: no daemon, and nothing that has to be installed.
+"""A container made from an image's files with util-linux: without a daemon, and on the network of this machine.
 
-As an orchestrator would that grants nothing: the process is the first of its own, without any right of root's and
-unable to get one; all files are read-only but /tmp and what is mounted. The network is this machine's.
+Like an orchestrator that grants nothing: the process has PID 1 and no privileges, and cannot gain any. All files are
+read-only except /tmp and the mounts. (bubblewrap is no alternative: run by root, its monitor process gives up the right
+to signal other users' processes, so the container would survive a killed test run.)
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from .process import STOP_MAX_S, ServerFailed
 START_MAX_S = 30.0
 LOOK_S = 0.02
 
-# $1 is the folder of the image's files, $2 how many pairs of places follow, then the command.
+# Arguments: the folder with the image's files, the number of mounts, a source and a target for each, the command.
 ENTER = """
 set -eu
 root=$1 mounts=$2
@@ -46,7 +47,7 @@ exec chroot "$root" setpriv "$@"
 
 @dataclass(frozen=True)
 class Image:
-    """The folder that has an image's files, and the `config` of what it says of itself."""
+    """The folder with an image's files, and the `config` of its description."""
 
     root: Path
     config: Mapping[str, Any]
@@ -54,9 +55,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Run:
-    """How to run an image: what is given in place of its command, of its entry point or of its user, and beside them.
+    """Options that replace or extend those of the image.
 
-    `mounts` says for a place in the container, where there is something already, what of this machine is there.
+    `mounts` maps paths in the container, which must exist in the image, to paths on this machine.
     """
 
     command: Sequence[str] | None = None
@@ -68,40 +69,42 @@ class Run:
 
 @dataclass(frozen=True)
 class Container:
-    """A container that runs: its first process, as this machine counts, and the files of what it says."""
+    """A running container: the PID of its first process on this machine, and the files with its output."""
 
     pid: int
     output: Path
     errors: Path
     _waiting: "subprocess.Popen[bytes]"
 
-    def stop(self, order: signal.Signals = signal.SIGTERM) -> None:
-        """Tell it to end."""
-        os.kill(self.pid, order)
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal to the first process."""
+        os.kill(self.pid, stop_signal)
 
     def ended(self, timeout_s: float) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait until the container ends and return its exit code."""
         return self._waiting.wait(timeout_s)
 
 
 @contextlib.contextmanager
 def container(image: Image, run: Run, scratch: Path) -> Iterator[Container]:
-    """Run an image; it is killed at the end if it has not ended by itself. What it says is in files in `scratch`."""
+    """Run an image with its output in files in `scratch`; kill it at the end if it is still running."""
     scratch.mkdir(parents=True, exist_ok=True)
     output, errors = scratch / "output.log", scratch / "errors.log"
     with output.open("ab") as out, errors.open("ab") as err:
-        waiting = subprocess.Popen([*_apart(), *_entered(image, run)], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        waiting = subprocess.Popen(
+            [*_namespaces(), *_program(image, run)], stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
     try:
         yield Container(_first(waiting), output, errors, waiting)
     finally:
-        waiting.kill()  # its child with it
+        waiting.kill()  # and with it the first process
         waiting.wait(STOP_MAX_S)
 
 
 def ran(image: Image, run: Run, timeout_s: float) -> "subprocess.CompletedProcess[str]":
-    """Run an image to its end."""
+    """Run an image until it ends."""
     return subprocess.run(
-        [*_apart(), *_entered(image, run)],
+        [*_namespaces(), *_program(image, run)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -110,28 +113,28 @@ def ran(image: Image, run: Run, timeout_s: float) -> "subprocess.CompletedProces
     )
 
 
-def _apart() -> list[str]:
-    """Return the words before a command that give it processes and mounts of its own, which end with us."""
+def _namespaces() -> list[str]:
+    """Return the command prefix for new PID and mount namespaces, which end with this process."""
     setpriv = str(ensure_command("setpriv", "util-linux"))
     return [setpriv, "--pdeathsig=KILL", "--", *with_own_mounts("--pid", "--fork", "--kill-child")]
 
 
-def _entered(image: Image, run: Run) -> list[str]:
-    """Return the words that mount what belongs there, give up every right, and become what the image runs."""
+def _program(image: Image, run: Run) -> list[str]:
+    """Return the command that mounts the file systems, drops all privileges and executes the image's program."""
     user, _, group = (run.user or image.config["User"]).partition(":")
-    places = [str(part) for place, source in run.mounts.items() for part in (source, place)]
-    powerless = [f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
-    # Whoever changes users loses what `--kill-child` has set: it is set anew, after that.
-    powerless += ["--bounding-set=-all", "--inh-caps=-all", "--pdeathsig=KILL", "--"]
+    mounts = [str(path) for target, source in run.mounts.items() for path in (source, target)]
+    privileges = [f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
+    # A change of the user resets the signal that `--kill-child` has set for the death of the parent process.
+    privileges += ["--bounding-set=-all", "--inh-caps=-all", "--pdeathsig=KILL", "--"]
     environment = [*image.config["Env"], *(f"{name}={value}" for name, value in run.environment.items())]
     program = image.config["Entrypoint"] if run.entrypoint is None else run.entrypoint
     command = [*program, *(image.config["Cmd"] if run.command is None else run.command)]
     inside = ["env", "--ignore-environment", f"--chdir={image.config['WorkingDir']}", *environment, *command]
-    return ["sh", "-c", ENTER, "sh", str(image.root), str(len(run.mounts)), *places, *powerless, *inside]
+    return ["sh", "-c", ENTER, "sh", str(image.root), str(len(run.mounts)), *mounts, *privileges, *inside]
 
 
 def _first(waiting: "subprocess.Popen[bytes]") -> int:
-    """Return the first process of a container, which becomes what the image runs."""
+    """Return the PID of the container's first process, which executes the image's program."""
     children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
     until = time.monotonic() + START_MAX_S
     while waiting.poll() is None and time.monotonic() < until:

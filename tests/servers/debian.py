@@ -1,4 +1,4 @@
-"""A minimal Debian with Python, made of Debian's packages: a base to build images on where none can be fetched."""
+"""A minimal Debian with Python, made from Debian packages: the base image where no registry can be reached."""
 
 import subprocess
 import tempfile
@@ -10,31 +10,31 @@ from .install import ensure_command, ensure_folder
 
 RELEASE = "bookworm"
 PACKAGES = ("libstdc++6", "python3", "python3-venv")
-LEFT_OUT = ("/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/man/*")
+EXCLUDED = ("/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/man/*")
 
 
 def debian_with_python() -> Path:
-    """Return the archive of its files. It is made once, and then kept."""
+    """Return the archive of its files, which is created once and then kept."""
     return ensure_folder("debian", (Path(__file__),), _make) / "files.tar"
 
 
 def _make(folder: Path) -> None:
     make = [str(ensure_command("mmdebstrap", "mmdebstrap")), "--mode=root", "--variant=essential"]
-    fewer = [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
-    with tempfile.NamedTemporaryFile("w", suffix=".conf") as reach:
-        reach.write(_asked("apt-config", "dump", "--no-empty", "--format", '%F "%v";%n', "Acquire"))
-        reach.flush()
-        as_here = [f"--aptopt={reach.name}", "--dpkgopt=force-unsafe-io"]
-        what = [f"--include={','.join(PACKAGES)}", RELEASE, str(folder / "files.tar")]
-        step("making a minimal Debian", [*make, *fewer, *as_here, *what, *_mirrors()])
+    exclusions = [f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED]
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as settings:
+        settings.write(_output("apt-config", "dump", "--no-empty", "--format", '%F "%v";%n', "Acquire"))
+        settings.flush()
+        options = [f"--aptopt={settings.name}", "--dpkgopt=force-unsafe-io"]
+        target = [f"--include={','.join(PACKAGES)}", RELEASE, str(folder / "files.tar")]
+        step("making a minimal Debian", [*make, *exclusions, *options, *target, *_mirrors()])
 
 
 def _mirrors() -> list[str]:
-    """Return where this machine takes Debian's packages from: one place, or none, which is then Debian's own."""
-    asked = ["Created-By: Packages", "Origin: Debian", f"Codename: {RELEASE}", "Component: main"]
-    places = _asked("apt-get", "indextargets", "--format", "$(REPO_URI)", *asked).split()
-    return places[:1]
+    """Return the mirror from which this machine installs packages, or nothing, for Debian's default mirror."""
+    filters = ["Created-By: Packages", "Origin: Debian", f"Codename: {RELEASE}", "Component: main"]
+    mirrors = _output("apt-get", "indextargets", "--format", "$(REPO_URI)", *filters).split()
+    return mirrors[:1]
 
 
-def _asked(*command: str) -> str:
+def _output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout

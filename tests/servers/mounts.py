@@ -1,10 +1,10 @@
-"""Mounts of a command's own, which end with it. Knows nothing of the command."""
+"""Run a command in its own mount namespace."""
 
 from pathlib import Path
 
 from .install import CACHE, ensure_command
 
-# In a chroot, `/` is no mount, and so nobody can say what is to become of mounts below it: make it one.
+# In a chroot, `/` is not a mount point, so the propagation of the mounts below it cannot be set: make it one.
 ROOT_MOUNTED = """
 set -eu
 mount --rbind / "$1"
@@ -14,13 +14,13 @@ exec chroot "$@"
 
 
 def with_own_mounts(*options: str) -> list[str]:
-    """Return the words before a command that have it mount what nobody else sees; `options` are `unshare`'s."""
+    """Return the command prefix for a new mount namespace; `options` are more options of `unshare`."""
     unshare = [str(ensure_command("unshare", "util-linux")), "--mount", *options]
     if _root_is_a_mount():
         return [*unshare, "--"]
-    place = CACHE / "root"
-    place.mkdir(parents=True, exist_ok=True)
-    return [*unshare, "--propagation=unchanged", "--", "sh", "-c", ROOT_MOUNTED, "sh", str(place)]
+    root = CACHE / "root"
+    root.mkdir(parents=True, exist_ok=True)
+    return [*unshare, "--propagation=unchanged", "--", "sh", "-c", ROOT_MOUNTED, "sh", str(root)]
 
 
 def _root_is_a_mount() -> bool:
