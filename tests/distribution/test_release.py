@@ -33,7 +33,7 @@ RELEASED = {
 
 @pytest.fixture
 def clone(released: Released, tmp_path: Path) -> Path:
-    """A clone of the repository that was released, at its tag."""
+    """A clone of the released repository, at its tag."""
     git(tmp_path, "clone", "--quiet", released.repository.as_uri(), "clone")
     return tmp_path / "clone"
 
@@ -44,7 +44,7 @@ def test_it_makes_an_sdist_a_wheel_bills_of_materials_and_their_digests(released
     assert checked.splitlines() == [f"{name}: OK" for name in sorted(RELEASED - {"SHA256SUMS"})]
 
 
-def test_it_says_what_is_left_to_be_done(released: Released) -> None:
+def test_it_prints_the_remaining_steps(released: Released) -> None:
     commit_id = git(released.repository, "rev-parse", "HEAD").strip()
     assert f"tableside {VERSION}, built from {commit_id}" in released.said
     assert (released.dist / "SHA256SUMS").read_text() in released.said
@@ -52,7 +52,7 @@ def test_it_says_what_is_left_to_be_done(released: Released) -> None:
     assert f"uv publish dist/{released.sdist.name} dist/{released.wheel.name}\n" in released.said
 
 
-def test_who_makes_the_release_again_gets_the_same_bytes(released: Released, tmp_path: Path) -> None:
+def test_a_second_release_of_the_commit_has_the_same_bytes(released: Released, tmp_path: Path) -> None:
     shutil.copy(released.dist / "SHA256SUMS", tmp_path)
     commands = page_block("git clone").replace("REPOSITORY", released.repository.as_uri())
     commands = commands.replace("scripts/release", f"{sys.executable} -m scripts.releasing")
@@ -62,7 +62,7 @@ def test_who_makes_the_release_again_gets_the_same_bytes(released: Released, tmp
 
 
 @pytest.mark.parametrize("file", ["README.md", "service/tableside/new.py"])
-def test_changes_that_are_in_no_commit_are_refused(clone: Path, file: str) -> None:
+def test_uncommitted_changes_are_refused(clone: Path, file: str) -> None:
     (clone / file).write_text("changed")
     said = module(clone, "scripts.releasing", code=1)
     assert said.startswith("release: the tree has uncommitted changes:\n")
@@ -78,7 +78,7 @@ def test_a_release_that_the_changelog_does_not_describe_is_refused(clone: Path) 
     assert not (clone / "dist").exists()
 
 
-def test_a_release_whose_chart_asks_for_another_image_is_refused(clone: Path) -> None:
+def test_a_release_whose_chart_uses_another_image_is_refused(clone: Path) -> None:
     describe(clone, "1.2.4")
     git(clone, "checkout", "--quiet", "HEAD~", "--", "helm/Chart.yaml")
     commit(clone)
@@ -88,7 +88,7 @@ def test_a_release_whose_chart_asks_for_another_image_is_refused(clone: Path) ->
     assert not (clone / "dist").exists()
 
 
-def test_a_tree_that_is_no_repository_is_refused(clone: Path) -> None:
+def test_a_tree_without_a_repository_is_refused(clone: Path) -> None:
     shutil.rmtree(clone / ".git")
     assert "not a git repository" in module(clone, "scripts.releasing", code=1)
 
@@ -113,13 +113,13 @@ def test_a_development_version_is_built_but_not_published(clone: Path) -> None:
         ("", False),
     ],
 )
-def test_a_version_is_described_by_an_entry_with_a_date_and_words(entry: str, described: bool) -> None:
+def test_an_entry_describes_a_version_if_it_has_a_date_and_text(entry: str, described: bool) -> None:
     assert changelog.describes(f"# Changelog\n\nWhat changed.\n\n{entry}", Version("1.2.3")) is described
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_a_bill_of_materials_is_valid(released: Released, extra: str) -> None:
-    # Validating the addresses of the packages' pages takes most of a minute.
+    # Validating the URLs of the packages would take most of a minute.
     bill = json.loads(released.bill(extra).read_text(), object_hook=without_external_references)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
 
@@ -146,12 +146,12 @@ def test_a_bill_of_materials_names_the_packages_of_the_extra(
 
 
 def without_external_references(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a bill of materials without its addresses."""
+    """Return an object of a bill of materials without its URLs."""
     return {name: value for name, value in part.items() if name != "externalReferences"}
 
 
 def shell(commands: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run commands of a page in a folder, and return what they print."""
+    """Run commands of a page in a folder, and return their output."""
     full = {**os.environ, **NO_CONFIGURATION, **(environment or {})}
     done = subprocess.run(["sh", "-euc", commands], cwd=folder, env=full, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

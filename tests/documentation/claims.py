@@ -127,7 +127,7 @@ CLAIMS = [
     # How a release is made, checked and installed.
     Claim("docs/releasing.md", "sh",
           "distribution/test_release.py::test_it_makes_an_sdist_a_wheel_bills_of_materials_and_their_digests", "sha256sum"),
-    Claim("docs/releasing.md", "sh", "distribution/test_release.py::test_who_makes_the_release_again_gets_the_same_bytes",
+    Claim("docs/releasing.md", "sh", "distribution/test_release.py::test_a_second_release_of_the_commit_has_the_same_bytes",
           "git clone"),
     Claim("docs/releasing.md", "sh", "distribution/test_distribution.py::test_an_extra_brings_what_its_store_needs",
           "requirements.txt"),

@@ -1,4 +1,4 @@
-"""A release of the tree as it is, made as its owners would make it."""
+"""A release of the current tree, made by `scripts/release`."""
 
 import re
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ VERSION = "1.2.3"
 
 @dataclass(frozen=True)
 class Released:
-    """A repository whose commit is tagged, what its release put into `dist/`, and what was said of it."""
+    """A repository with a tagged commit and its release in `dist/`, and the output of `scripts/release`."""
 
     repository: Path
     said: str
 
     @property
     def dist(self) -> Path:
-        """Where it was put."""
+        """The folder with the files of the release."""
         return self.repository / "dist"
 
     @property
@@ -37,12 +37,12 @@ class Released:
         return sdist
 
     def bill(self, extra: str) -> Path:
-        """Return what says what an extra installs."""
+        """Return the bill of materials of an extra."""
         return self.dist / f"tableside-{VERSION}.{extra}.cdx.json"
 
 
 def describe(repository: Path, version: str) -> None:
-    """Put an entry for a version at the top of the changelog, have the chart ask for its image, and commit both."""
+    """Add an entry for a version to the changelog, set the appVersion of the chart, and commit both."""
     changelog = repository / "CHANGELOG.md"
     head, rest = changelog.read_text().split("\n## ", 1)
     changelog.write_text(f"{head}\n## [{version}] - 2026-01-02\n\n* What is new.\n\n## {rest}")
@@ -52,7 +52,7 @@ def describe(repository: Path, version: str) -> None:
 
 
 def leave_behind(repository: Path) -> None:
-    """Put into a repository's folder what is no part of it: files that git ignores, and an earlier release."""
+    """Add ignored files and an earlier release to the folder of a repository."""
     drafts = repository / "docs" / "drafts"
     drafts.mkdir()
     for name in (".gitignore", "draft.md"):
@@ -62,14 +62,14 @@ def leave_behind(repository: Path) -> None:
 
 
 def page_block(containing: str) -> str:
-    """Return the commands of the page about releases that contain some words."""
+    """Return the code block of docs/releasing.md that contains a text."""
     [block] = [block.text for block in blocks("docs/releasing.md") if containing in block.text]
     return block
 
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
-    """What `scripts/release` makes of the tree as it is, as version 1.2.3."""
+    """The release of the current tree as version 1.2.3."""
     repository = copied(tmp_path_factory.mktemp("released") / "repository")
     git(repository, "init", "--quiet", "--initial-branch", "main")
     describe(repository, VERSION)
