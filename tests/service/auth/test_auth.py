@@ -1,4 +1,4 @@
-"""Who asks, what they may do, and what the configuration may say of it; never a secret in what is told."""
+"""Identification and permissions of callers, faults in their settings, and that no message shows a secret."""
 
 import json
 import traceback
@@ -41,7 +41,7 @@ def auth_settings(**auth: Any) -> AuthSettings:
 
 
 def faults(auth: object, **more: Any) -> dict[str, str]:
-    """Return what is wrong, by path; no digest is in it, nor in what a traceback would show."""
+    """Return the faults by path; check that neither they nor a traceback would show a digest."""
     with pytest.raises(SettingsError) as refusal:
         validate({**STORES, "auth": auth, **more})
     told = "".join(traceback.format_exception(refusal.value)).lower()

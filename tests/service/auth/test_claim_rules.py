@@ -1,4 +1,4 @@
-"""What the claims of a token give a right to, and what its caller is called."""
+"""The permissions and the caller name that the claims of a token give."""
 
 import re
 from typing import Any

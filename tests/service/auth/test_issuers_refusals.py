@@ -1,4 +1,4 @@
-"""Signed tokens over HTTP: whoever is refused is refused before any store is asked, and is not told why."""
+"""Signed tokens over HTTP: the service rejects a token before it calls any store, and does not say why."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ RULES: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Guarded:
-    """A service, whose tokens it takes, and two who sign tokens whom it does not ask, or not for these."""
+    """A service, the issuer of the tokens used here, a second configured issuer, and one that is not configured."""
 
     service: Served
     client: httpx.AsyncClient
@@ -47,7 +47,7 @@ class Guarded:
 
     @property
     def asked(self) -> int:
-        """How often the store was asked for anything."""
+        """The number of calls that reached the store, scans included."""
         return len(self.service.store.calls) + self.service.store.scans
 
 
@@ -98,7 +98,7 @@ async def ask(guarded: Guarded, name: str, headers: Mapping[str, str]) -> httpx.
     return await guarded.client.request(method, path, headers={"Content-Type": media, **headers}, content=content)
 
 
-# Who is let in
+# Accepted tokens
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -130,11 +130,11 @@ async def test_a_token_is_verified_once_and_then_looked_up(guarded: Guarded, mon
     assert (await ask(guarded, "get", bearer(token))).status_code in (200, 404)
 
 
-# Who is not
+# Rejected tokens
 
 
 def hostile(guarded: Guarded) -> Iterator[tuple[str, str, str]]:
-    """Return tokens that are not as they should be: which, itself, and the reason that is counted."""
+    """Yield invalid tokens: a description, the token, and the reason under which the service counts it."""
     key, now, given = guarded.ours.key, int(time.time()), claims(guarded.ours.url, sub="all")
     yield "wrong", "tableside_wrong", "unknown"
     yield "expired", guarded.token(exp=now - 60), "expired"
@@ -193,7 +193,7 @@ async def test_where_else_a_token_may_stand_it_is_not_looked_for(guarded: Guarde
     assert guarded.asked == asked
 
 
-# What each may do
+# Permissions
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ async def test_the_log_has_the_callers_name_and_nothing_else_of_a_token(
     assert not any(secret in shown for secret in ("secret.example", sha256(token.encode()).hexdigest()))
 
 
-# While keys are not known
+# While keys are unknown
 
 
 @asynccontextmanager
@@ -274,7 +274,7 @@ async def guarded_by(issuer: Issuer, *rules: Mapping[str, Any]) -> AsyncIterator
 
 @pytest.fixture
 def cool(monkeypatch: pytest.MonkeyPatch) -> float:
-    """Let fetches follow each other sooner than they do otherwise."""
+    """Shorten the minimum interval between two fetches of the keys, and return it."""
     monkeypatch.setattr("tableside.auth.key_source.FETCH_INTERVAL_MIN_S", 0.3)
     return 0.3
 
@@ -298,7 +298,7 @@ async def test_an_issuer_that_is_away_at_start_is_unavailable_until_it_is_back()
 
 
 async def _answers(client: httpx.AsyncClient, token: str, status: int) -> None:
-    """Ask until that is the answer."""
+    """Repeat a get until the response has this status."""
     until = time.monotonic() + 20
     while (response := await client.get(RECORD, headers=bearer(token))).status_code != status:
         assert time.monotonic() < until, response.text
@@ -323,7 +323,7 @@ async def test_keys_are_exchanged_while_it_serves() -> None:
 
 
 def _unknown(issuer: Issuer) -> str:
-    """Return a token that has the keys fetched once more."""
+    """Return a token with an unknown key, which causes another fetch of the keys."""
     return SigningKey("made-up").signed(claims(issuer.url))
 
 

@@ -1,4 +1,4 @@
-"""A whole service that takes tokens of issuers: as Kubernetes signs them, and while its configuration changes."""
+"""A real service with issuers: tokens like those that Kubernetes signs, and changes of the configuration."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def issuer() -> Iterator[Issuer]:
 
 
 def configured(directory: Path, *issuers: dict[str, Any], **auth: Any) -> Path:
-    """Write a configuration, so that nobody reads half of it, and return its file."""
+    """Write a configuration atomically, and return its file."""
     file, data = directory / "tableside.yaml", {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s"}}}
     new = file.with_suffix(".new")
     new.write_text(
@@ -64,7 +64,7 @@ def reload(service: Service) -> None:
 
 
 def service_account(namespace: str, name: str, pod: str = "etl-1", **more: Any) -> dict[str, Any]:
-    """Return the claims of a projected service account's token."""
+    """Return the claims of the token of a projected service account."""
     within = {"namespace": namespace, "pod": {"name": pod, "uid": "1"}, "serviceaccount": {"name": name, "uid": "2"}}
     subject = f"system:serviceaccount:{namespace}:{name}"
     return claims(KUBERNETES, aud=["tableside"], sub=subject, nbf=int(time.time()), **{"kubernetes.io": within}, **more)
@@ -117,7 +117,7 @@ def test_issuers_and_their_rules_change_while_it_serves(issuer: Issuer, tmp_path
             reload(service)
             assert [status(service, first_token), status(service, second_token)] == [401, 200]
             shown = metric(service, "tableside_issuer_keys", issuer=issuer.url)
-            assert shown is None or shown != shown  # which only NaN does
+            assert shown is None or shown != shown  # true only of NaN
 
             configured(tmp_path, {**second.settings(), "algorithms": ["HS256"]})
             os.kill(service.pid, signal.SIGHUP)
@@ -158,7 +158,7 @@ def test_every_worker_fetches_for_itself(issuer: Issuer, tmp_path: Path, redis_u
 
 
 def examples(containing: str) -> list[Any]:
-    """Return what the page on security shows in YAML, of those blocks that contain something."""
+    """Return the YAML blocks of docs/security.md that contain this text."""
     text = (DOCUMENTATION / "security.md").read_text(encoding="utf-8")
     blocks = [block.partition("```")[0] for block in text.split("```yaml\n")[1:]]
     return [yaml.safe_load(block) for block in blocks if containing in block]

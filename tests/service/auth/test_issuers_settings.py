@@ -1,4 +1,4 @@
-"""What the configuration may say of issuers, and every fault in it."""
+"""The settings of issuers, and every fault in them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which keys of an issuer can verify a token, and which tokens each may."""
+"""Which keys of an issuer can verify a token, and with which algorithms."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ RSA_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
 
 def algorithms(*jwks: object) -> list[set[str]]:
-    """Return what each key that is left may verify."""
+    """Return the algorithms of each key that the parser keeps."""
     found = parse_key_set(json.dumps({"keys": jwks}).encode())
     return [set(key.algorithms) for key in found._keys]
 

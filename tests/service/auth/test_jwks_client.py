@@ -1,4 +1,4 @@
-"""Keys are fetched from where the configuration says, and an answer that is not as it should be is none."""
+"""Keys are fetched from the configured address, and a malformed response is rejected."""
 
 import json
 import ssl
@@ -150,7 +150,7 @@ async def test_an_issuer_that_is_not_there_is_told_so(issuer: Issuer) -> None:
 
 
 async def test_keys_are_asked_for_as_the_type_in_which_kubernetes_has_them(issuer: Issuer) -> None:
-    # Kubernetes answers 406 where `application/jwk-set+json` is not accepted.
+    # Kubernetes responds with 406 unless the request accepts `application/jwk-set+json`.
     await fetch_keys(place(issuer))
     [(_, headers)] = issuer.asked
     assert headers["accept"].split(", ") == ["application/jwk-set+json", "application/json"]

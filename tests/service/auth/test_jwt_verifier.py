@@ -1,4 +1,4 @@
-"""Which signed tokens are taken, and for which reason others are not."""
+"""Which signed tokens are accepted, and the reason for which each other token is rejected."""
 
 import json
 import time
@@ -58,7 +58,7 @@ def reason(token: str | bytes) -> str:
 
 
 def good(**more: Any) -> dict[str, Any]:
-    """Return claims that are good for a day, since some tokens are made long before they are used."""
+    """Return claims that are valid for a day, since some tokens are made long before they are used."""
     return claims(ID, **{"exp": int(time.time()) + 86400, **more})
 
 
@@ -110,7 +110,7 @@ def pem(key: SigningKey) -> bytes:
 
 
 def with_secret(secret: bytes, algorithm: str = "HS256", kid: str = "rsa") -> str:
-    """Return a token that is signed with what everybody can fetch, as if it were a secret that both sides know."""
+    """Return a token signed with the public key, as if that were a secret shared by both sides."""
     signer = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
     unsealed = unsigned(good(), algorithm, kid=kid)
     made = signer.sign(unsealed.rstrip(".").encode(), secret)
@@ -273,7 +273,7 @@ def test_a_time_beyond_all_others_is_one() -> None:
     assert found.until > time.time()
 
 
-# Anything at all
+# Random tokens
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8),
@@ -285,7 +285,7 @@ OF_CLAIMS = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti")
 
 
 def taken(token: bytes) -> bool:
-    """Return whether a token is taken; whatever it is, there is an answer."""
+    """Return whether a token is accepted; any other exception than a rejection fails the test."""
     try:
         return of(token) is not None
     except (TokenRejected, KeysMissing):

@@ -1,4 +1,4 @@
-"""Keys are kept fresh in the background, and tokens that name unknown ones cost the issuer little."""
+"""Keys are refreshed in the background, and tokens that name unknown keys cause few requests to the issuer."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ FIRST, SECOND = keys("first"), keys("first", "second")
 
 
 class Asked:
-    """An issuer in this process: what it answers, when it was asked, and a source that asks it."""
+    """An issuer in this process: its response, the times of its requests, and a key source that fetches from it."""
 
     def __init__(self) -> None:
         self.answer: PublicKeySet | Exception = FIRST
@@ -54,7 +54,7 @@ class Asked:
         return self.registry.get_sample_value(name, {"issuer": "https://id.example", **labels})
 
     async def waiting(self, count: int) -> list[object]:
-        """Return what became of so many who wait at once."""
+        """Wait for a refresh in this many tasks at once, and return their results or exceptions."""
         return await asyncio.gather(*(self.source.refreshed() for _ in range(count)), return_exceptions=True)
 
 
@@ -250,12 +250,12 @@ async def test_what_is_not_configured_any_more_shows_no_keys() -> None:
         asked.source.close()
         shown = asked.metric("tableside_issuer_keys")
         assert shown is not None
-        assert shown != shown  # which only NaN does
+        assert shown != shown  # true only of NaN
 
 
 @in_virtual_time
 async def test_whoever_waits_is_told_when_nothing_is_fetched_any_more() -> None:
-    """As when the configuration has no such issuer any more: who asks is then looked for among the others."""
+    """As after the issuer is removed from the configuration: the caller is then looked up at the other issuers."""
     asked = Asked()
     task = asyncio.create_task(asked.source.run())
     await asyncio.sleep(100)

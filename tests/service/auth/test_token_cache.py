@@ -1,4 +1,4 @@
-"""Tokens that were verified are remembered until they expire, and no more than there is room for."""
+"""Verified tokens are cached until they expire, and the cache has a maximum size."""
 
 from tableside.auth.token_cache import TokenCache
 

@@ -1,4 +1,4 @@
-"""What is let in at once, and what is not."""
+"""Which requests are admitted at the same time, and which are rejected."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

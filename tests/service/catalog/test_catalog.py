@@ -1,4 +1,4 @@
-"""The open tables: where they are, which are made when they are written to, and that everything is closed."""
+"""The open tables: lookup, tables created by writes, and that everything is closed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -156,7 +156,7 @@ async def test_operations_of_every_table_are_measured_under_its_name() -> None:
 
 
 class Sleeping(MemoryBackend):
-    """A backend that cannot be asked for a while."""
+    """A backend that is unavailable until it wakes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
 
 
 class Asked(Sleeping):
-    """A backend that answers when it may, and counts how often it was asked whether it is there."""
+    """A backend that counts pings, and answers them when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ async def test_however_many_want_to_know_whether_a_store_is_there_it_is_asked_on
     catalog = await sleeping(backend)
     many = [asyncio.create_task(catalog.ping()) for _ in range(100)]
     await asyncio.sleep(0)
-    many[0].cancel()  # One who hangs up takes nothing from the others.
+    many[0].cancel()  # A cancelled caller does not affect the others.
     await asyncio.sleep(0.01)
     assert (backend.times, any(one.done() for one in many[1:])) == (1, False)
     backend.answers.set()

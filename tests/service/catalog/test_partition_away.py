@@ -1,4 +1,4 @@
-"""One partition's store is down: what a caller is told, and that his retry leaves all of them with the record once."""
+"""One partition's store is down: the response, and that a retry leaves the record once in every partition."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def serving(
     tables = {"t": {"store": "shards", "name": directory.name, "deadline_s": 5, **table}}
     config.write_text(json.dumps({"stores": {**stores, "shards": shards}, "tables": tables}))
     context = running(directory, config, ready=ready, workers=workers)
-    service = await asyncio.to_thread(context.__enter__)  # meanwhile the proxy passes on what the service asks
+    service = await asyncio.to_thread(context.__enter__)  # a thread, so that the proxy runs
     try:
         async with httpx.AsyncClient(base_url=f"{service.url}/v1/tables/t", timeout=30) as http:
             yield http
@@ -82,7 +82,7 @@ async def test_a_multicast_while_a_store_is_down_is_finished_by_its_retry_exactl
         async with serving(tmp_path, stores, POLICIES[policies]) as http:
             assert (await increment(http, "x", "w/1")).status_code == 201
             proxy.cut()
-            for _ in range(2):  # again while it is down: the one that has it does not count it twice
+            for _ in range(2):  # the retry is not counted again where the first attempt was applied
                 failed = await increment(http, "x", "w/2")
                 problem = failed.json()
                 assert (failed.status_code, problem["code"]) == (503, "store_unavailable")

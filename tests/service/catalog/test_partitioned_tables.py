@@ -1,4 +1,4 @@
-"""Partitioned tables among the others of a catalog: policies around each partition, changes, tables made by writes."""
+"""Partitioned tables in a catalog: policies around each partition, reloads, and tables created by writes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -218,7 +218,7 @@ async def test_what_is_refused_in_one_partition_holds_nothing_back_and_what_may_
         assert (held_back.applied, held_back.retriable, held_back.partitions) == ("no", True, None)
 
 
-# Changes while it serves
+# Reloads while the service runs
 
 
 async def test_policies_change_around_every_partition_and_records_stay() -> None:
@@ -235,7 +235,7 @@ async def test_policies_change_around_every_partition_and_records_stay() -> None
         again = await changed.one(increment)
         assert isinstance(again, Written)
         assert again.replayed
-        await asyncio.sleep(0.05)  # until the old policies have ended, the new caches keep nothing
+        await asyncio.sleep(0.05)  # the new caches keep nothing until the old policies have ended
         for _ in range(3):
             assert [await n(changed, "x", 0), await n(changed, "x", 1)] == [1, 1]
         assert registry.get_sample_value("tableside_cache_gets_total", {"table": "t", "outcome": "hit"}) == 4
@@ -256,7 +256,7 @@ async def test_a_table_that_takes_the_place_of_others_keeps_nothing_until_they_h
         assert [await n(table, "x", 0), await n(table, "x", 1)] == ["a", "b"]
 
 
-# Tables made by writes
+# Tables created by writes
 
 
 async def test_a_write_makes_a_table_in_every_partition() -> None:

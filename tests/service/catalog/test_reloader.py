@@ -1,4 +1,4 @@
-"""A changed configuration is taken into service while it serves; a faulty one changes nothing."""
+"""The service applies a changed configuration while it runs; a faulty configuration changes nothing."""
 
 import asyncio
 import hashlib
@@ -95,7 +95,7 @@ async def test_a_table_that_cannot_be_opened_changes_nothing(catalog: Catalog, m
 
 
 async def test_policies_change_and_what_is_under_way_ends_as_it_began(catalog: Catalog) -> None:
-    """Updates from many callers, while the policies of their table change 50 times: each counts once."""
+    """While the policies of a table change 50 times, each update from many callers is applied once."""
 
     async def count(writer: int) -> None:
         for _ in range(200):
@@ -116,7 +116,7 @@ async def test_policies_change_and_what_is_under_way_ends_as_it_began(catalog: C
 
 
 async def test_a_new_cache_keeps_nothing_that_a_write_of_before_makes_stale(catalog: Catalog) -> None:
-    """A write goes round the new cache, which is there before it ends: a get after it finds what it wrote."""
+    """A write bypasses the new cache, which is opened before the write ends: a later get finds the written value."""
     entry = catalog.entry("t")
     assert entry._store is not None
     slow = Scripted(entry._store)
@@ -138,14 +138,14 @@ async def test_a_new_cache_keeps_nothing_that_a_write_of_before_makes_stale(cata
     await table.one(Get("a"))
     kept = await table.one(Get("a"))
     assert isinstance(kept, Record)
-    assert kept.age_s is not None, "once nothing goes round it, it keeps"
+    assert kept.age_s is not None, "the cache keeps records once no write bypasses it"
 
 
 CACHED = {"cache": {"records_max": 10, "ttl_s": 60}}
 
 
 def slow_puts(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every put take a while in the stores of tables that are opened from now on."""
+    """Delay every put in the stores of tables that are opened from now on."""
     backend = catalog._backends["local"]
     open_store = backend.store
 
@@ -200,7 +200,7 @@ async def test_a_table_that_takes_the_place_of_another_keeps_nothing_that_its_wr
     await number(table)
     kept = await table.one(Get("a"))
     assert isinstance(kept, Record)
-    assert kept.age_s is not None, "once nothing goes round it, it keeps"
+    assert kept.age_s is not None, "the cache keeps records once no write bypasses it"
 
 
 async def made_by_writes() -> Catalog:
@@ -373,7 +373,7 @@ def now_s(url: str) -> float | None:
     try:
         return deadline_s(url)
     except httpx.TransportError:
-        return None  # for a moment nobody serves
+        return None  # for a moment no worker serves
 
 
 def until_deadline_is(url: str, expected_s: float) -> None:
@@ -458,7 +458,7 @@ def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_fil
 
 
 def serving(pid: int) -> list[psutil.Process]:
-    """Return the workers of a service."""
+    """Return the process ids of the workers of a service."""
     return [child for child in psutil.Process(pid).children() if _is_worker(child)]
 
 
@@ -466,4 +466,4 @@ def _is_worker(process: psutil.Process) -> bool:
     try:
         return "spawn_main" in " ".join(process.cmdline())
     except psutil.Error:
-        return False  # it has just ended
+        return False  # the process has just ended

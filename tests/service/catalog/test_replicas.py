@@ -1,4 +1,4 @@
-"""Two replicas, each a process of its own, that share limits and tell each other what they wrote."""
+"""Two replicas in separate processes that share limits and invalidate each other's caches."""
 
 import hashlib
 import threading
@@ -27,7 +27,7 @@ def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 
 @pytest.fixture
 def replicas(redis: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[httpx.Client]]:
-    """Clients of the one table of each replica; the test's parameter is what its table is."""
+    """One client for the table of each replica; the parameter of the test is the table's configuration."""
     table: dict[str, Any] = request.param
     configuration = redis.configuration(**table)
     with ExitStack() as stack:
@@ -69,7 +69,7 @@ LIMITED = {"limiter": "s", "read": {"rate_per_s": 200, "burst": 100}, "deadline_
 
 @pytest.mark.parametrize("replicas", [LIMITED], indirect=True)
 def test_replicas_together_keep_one_limit(replicas: list[httpx.Client]) -> None:
-    """At two credits a get, 100 of them pass each second, beside a burst of 50; twice that if each had its own."""
+    """With two credits a get, 100 gets pass each second after a burst of 50; separate limits would pass twice that."""
     for client in replicas:
         assert client.get("/records/a").status_code == 404
     statuses, passed = set[int](), list[int]()
@@ -123,6 +123,6 @@ def until_heard(client: httpx.Client) -> None:
 
 
 def value(client: httpx.Client, name: str) -> float:
-    """Return a metric of the client's replica."""
+    """Return the value of a metric of the client's replica."""
     text = client.get(client.base_url.join("/metrics")).text
     return next((float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name)), 0.0)

@@ -1,4 +1,4 @@
-"""The policies together: whichever are on, outcomes are the same, and over a store that fails nothing is lost."""
+"""Combined policies: every combination gives the same outcomes, and over a failing store no write is lost."""
 
 import asyncio
 import itertools
@@ -71,7 +71,7 @@ class TestEveryPolicyIdle(StoreContract):
 
 
 class Failing(Policy):
-    """A store that fails, throttles and keeps people waiting, on purpose and by chance."""
+    """A store that fails, throttles and delays calls at random."""
 
     def __init__(self, inner: Store, chance: random.Random) -> None:
         super().__init__(inner)
@@ -139,7 +139,7 @@ def planned(seed: str, writer: int, writes: int) -> list[str]:
 
 
 async def count(table: Table, writer: int, keys: list[str]) -> int:
-    """Count under keys by chance, each write until it is acknowledged; return how often a default was used."""
+    """Increment these keys, and repeat each write until it is acknowledged; return how often a default was used."""
     created = 0
     for sequence, key in enumerate(keys):
         default = values.encode({"n": 0, "from": "the default"})
@@ -171,7 +171,7 @@ async def gotten(table: Table, key: str) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_whichever_policies_are_on_outcomes_are_the_same(seed: int) -> None:
-    """One caller's batches, over a store that works: told as the naive table tells."""
+    """Compare the outcomes of one caller's batches, over a healthy store, with those of the naive table."""
     chance = random.Random(seed)
     table, naive = Table(stacked(MemoryStore(TableSpec("t")), EVERYTHING)), Naive(None)
     for _ in range(60):

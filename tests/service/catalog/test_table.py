@@ -1,4 +1,4 @@
-"""A table: operations on one key in their order, folded where that is exact; deadlines; what follows a failure."""
+"""A table: operations on one key run in order and are folded if that is exact; deadlines; effects of a failure."""
 
 import asyncio
 import math
@@ -28,7 +28,7 @@ from tableside.stores.memory import MemoryStore
 
 
 class Watched(Policy):
-    """Keeps the calls that reach the store, and can fail or delay some operations."""
+    """A store that records its calls, and can fail or delay some operations."""
 
     def __init__(self, spec: TableSpec) -> None:
         super().__init__(MemoryStore(spec))
@@ -250,7 +250,7 @@ async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standin
 
 async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> None:
     class Picky(Watched):
-        """A store that takes no `n` of 5."""
+        """A store that rejects values whose `n` is 5."""
 
         @property
         def capabilities(self) -> Capabilities:
@@ -340,7 +340,7 @@ async def test_an_update_of_a_member_named_as_the_key_is_not_part_of_the_put() -
 
 
 async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: Watched) -> None:
-    """The store is not a partitioned one, and does not look where they go: it shows what is sent."""
+    """The store is not partitioned and ignores `partitions`: it shows which operations the table sends."""
     first = Get("a", partitions=(0,))
     await table.batch([first, Get("a", partitions=(0,)), Get("a", partitions=(1,)), Get("a")])
     assert store.calls == [[first], [Get("a", partitions=(1,))], [Get("a")]]
@@ -352,7 +352,7 @@ async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: Wat
     assert len(store.calls) == 1
 
 
-# What follows a failure
+# Effects of a failure
 
 
 FAILURES = [

@@ -1,4 +1,4 @@
-"""Operations are counted by what became of them, once each, and what callers asked is timed."""
+"""Each operation is counted once, by its outcome, and each call is timed."""
 
 import asyncio
 

@@ -21,7 +21,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def tableside(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Run the command in this process, in a directory of the test's own."""
+    """Run the command in this process, in a directory of the test."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, url: str = service.url) -> Result:

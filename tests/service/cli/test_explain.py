@@ -1,4 +1,4 @@
-"""`tableside token explain`: whose a token is by a configuration, and why it is not taken."""
+"""`tableside token explain`: the caller that a configuration gives a token, or why the token is rejected."""
 
 import json
 from collections.abc import Iterator

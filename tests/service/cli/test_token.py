@@ -1,4 +1,4 @@
-"""Tokens on the command line: made, sent, and never shown again."""
+"""Tokens on the command line: they are created, sent, and never shown again."""
 
 import subprocess
 import sys
@@ -105,7 +105,7 @@ def test_what_is_refused_is_told_in_one_line_without_the_token(tableside: Comman
 
 
 def test_with_auth_the_service_listens_elsewhere_than_on_loopback(tmp_path: Path) -> None:
-    """It is refused for another reason, which comes later: the address is nobody's here."""
+    """The start fails later and for another reason: this machine does not have the address."""
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {local: {kind: memory}}\n" + f"auth: {{tokens: [{{name: a, sha256: {'ab' * 32}}}]}}\n")
     serve = ["serve", "--host", "192.0.2.1", "--port", "0"]

@@ -1,4 +1,4 @@
-"""What was seen of a call is believed, and what was not is looked at."""
+"""Marks on a batch are trusted; without a mark, the batch is inspected."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ GETS: list[Operation] = [Get("a"), Get("b")]
 
 
 class Seen(Policy):
-    """A store that remembers how it was asked."""
+    """A store that records its calls."""
 
     def __init__(self) -> None:
         super().__init__(Scripted())

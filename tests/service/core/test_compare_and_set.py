@@ -1,4 +1,4 @@
-"""Comparing and setting over an exchange that lets others run in between: nothing is lost, and it ends in time."""
+"""Compare-and-set over an exchange that lets other tasks run in between: no write is lost, and it ends in time."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ from tableside.stores.memory import MemoryStore
 
 
 class Dictionary(VersionedRecords):
-    """Records in a dictionary that is a moment away."""
+    """Records in a dictionary with a simulated latency."""
 
     def __init__(self) -> None:
         self.records: dict[Key, Stored | RecordUnreadable] = {}
@@ -55,7 +55,7 @@ class Dictionary(VersionedRecords):
 
 
 class Compared(Policy):
-    """A store that writes by comparing and setting, and reads as the memory store does."""
+    """A store that writes by compare-and-set, and reads like the memory store."""
 
     def __init__(self, spec: TableSpec, clock: Clock) -> None:
         self.memory = MemoryStore(spec, clock)

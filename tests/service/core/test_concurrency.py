@@ -1,4 +1,4 @@
-"""Work in parts and side by side."""
+"""Yielding to the event loop, and bounded concurrency."""
 
 import asyncio
 import time

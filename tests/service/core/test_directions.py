@@ -1,4 +1,4 @@
-"""Reads and writes of one call, told apart and put together again."""
+"""The reads and writes of one call are separated, and their outcomes are merged in order."""
 
 from collections.abc import Sequence
 

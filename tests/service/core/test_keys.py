@@ -1,4 +1,4 @@
-"""Keys: what is legal, how they stand in a path, and that their encoding sorts as they do."""
+"""Keys: which are valid, how they are written in a path, and that their encoding preserves their order."""
 
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ TWO_STRINGS = KeySchema((KeyField("a", "string"), KeyField("b", "string")))
 STRING_IN_THE_MIDDLE = KeySchema((KeyField("a", "integer"), KeyField("b", "string"), KeyField("c", "integer")))
 SCHEMAS = [STRINGS, INTEGERS, COMPOSITE, TWO_STRINGS, THREE_PARTS, STRING_IN_THE_MIDDLE]
 
-# Few characters, some next to each other in the order of bytes but not of UTF-16, so that parts often share a prefix.
+# Few characters, so that parts often share a prefix; some are adjacent in byte order but not in UTF-16 order.
 strings = st.text(st.sampled_from("\x01 abz\x7f\u0080ü\u07ff\uffff\U00010000\U0010ffff"), min_size=1, max_size=5)
 integers = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, -1, 255, 256, -256, 2**63 - 1, -(2**63)])
 PARTS: dict[str, st.SearchStrategy[Any]] = {"string": strings, "integer": integers}
@@ -29,7 +29,7 @@ def keys_of(schema: KeySchema) -> st.SearchStrategy[Any]:
 
 
 def order(key: Key) -> list[bytes | int]:
-    """Return what keys are ordered by: UTF-8 bytes, or numeric, part by part."""
+    """Return the sort key of a key: each part as UTF-8 bytes or as a number."""
     return [part.encode() if isinstance(part, str) else part for part in (key if isinstance(key, tuple) else (key,))]
 
 

@@ -1,4 +1,4 @@
-"""Where a record goes: as Kafka's own producer places it, or where its caller says."""
+"""The partition of a record: the one that Kafka's own producer chooses, or the one that the caller names."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Work is bounded in time as by a timer, and one that waits for nothing sets none."""
+"""Work is limited in time as by a timer, and work that finishes without waiting sets no timer."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The update language: every operator, every refusal, RFC 7396's own cases, and folding."""
+"""The update language: every operator, every rejection, the cases of RFC 7396, and folding."""
 
 from typing import Any
 
@@ -240,7 +240,7 @@ RFC_7396_APPENDIX_A: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("target", "patch", "result"), RFC_7396_APPENDIX_A, ids=str)
 def test_the_cases_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
-    # A value and a merge patch are objects here, so every case stands inside a member as well.
+    # A value and a merge patch are objects here, so every case is also wrapped in a member.
     wanted = {} if result is None else {"m": result}
     assert same(applied({"m": target}, {"m": patch}), wanted)
     if isinstance(target, dict) and isinstance(patch, dict):

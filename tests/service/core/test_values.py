@@ -1,4 +1,4 @@
-"""What a value may be, and that its canonical text is stable."""
+"""Which values are valid, and that their canonical text is stable."""
 
 import math
 from typing import Any
@@ -13,12 +13,12 @@ from tableside.core.errors import InvalidOperation, MalformedRequest
 
 
 def canonical(text: str) -> bytes:
-    """Read JSON text and encode it, as a put does."""
+    """Parse JSON text and encode it, as a put does."""
     return values.encode(values.parse(text))
 
 
 def nested(depth: int, leaf: str = "{}", opening: str = '{"d":', closing: str = "}") -> str:
-    """Return JSON text nested `depth` deep, the leaf counted."""
+    """Return JSON text with this nesting depth, which includes the leaf."""
     return opening * (depth - 1) + leaf + closing * (depth - 1)
 
 

@@ -1,4 +1,4 @@
-"""How these tests ask a service, and what they expect of every refusal."""
+"""A client for the HTTP tests, and checks that apply to every error response."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 def fresh(word: str = "key") -> str:
-    """Return a key, or the name of a table, that no other test uses."""
+    """Return a key or a table name that no other test uses."""
     return f"{word}-{next(_numbers):05}"
 
 
@@ -41,14 +41,14 @@ def path_of(table: str, *parts: object) -> str:
 
 
 class Asking:
-    """A client of one service; of a partitioned store, it sees to it that what is said of partitions is the whole."""
+    """A client of one service; on a partitioned store it checks that each result agrees with that of its partition."""
 
     def __init__(self, client: httpx.Client, *, partitioned: bool = False) -> None:
         self.client = client
         self.partitioned = partitioned
 
     def in_order(self, keys: Sequence[Any]) -> list[Any]:
-        """Return keys as they were scanned, in an order that is theirs where the store has none."""
+        """Return scanned keys: unchanged if the store is ordered, else sorted."""
         return sorted(keys) if self.partitioned else list(keys)
 
     def get(self, table: str, *key: object, **options: Any) -> httpx.Response:
@@ -56,7 +56,7 @@ class Asking:
         return self.client.get(path_of(table, *key), **options)
 
     def value(self, table: str, *key: object) -> Any:
-        """Return a record's value, which must be there."""
+        """Return the value of a record, which must be present."""
         response = self.get(table, *key)
         assert response.status_code == 200, response.text
         return response.json()
@@ -80,7 +80,7 @@ class Asking:
         return self.client.delete(path_of(table, *_parts(key)), **options)
 
     def scan(self, table: str, **query: Any) -> httpx.Response:
-        """Ask for one page."""
+        """Request one page of a scan."""
         return self.client.get(f"/v1/tables/{table}/records", params=query)
 
     def walk(self, table: str, **query: Any) -> list[Result]:
@@ -94,7 +94,7 @@ class Asking:
             query["cursor"] = page["cursor"]
 
     def post(self, table: str, content: bytes, media: str = JSON, **options: Any) -> httpx.Response:
-        """Post a batch, as it is."""
+        """Post a batch without changes."""
         headers = {"Content-Type": media, **options.pop("headers", {})}
         return self.client.post(f"/v1/tables/{table}/batch", content=content, headers=headers, **options)
 
@@ -106,7 +106,7 @@ class Asking:
         return [without_one_partition(result) for result in found] if self.partitioned else found
 
     def rows(self, table: str, columns: Mapping[str, Any], **query: Any) -> list[Result]:
-        """Return the rows that answer a batch sent as Arrow."""
+        """Return the rows of the response to a batch sent as Arrow."""
         response = self.post(table, stream(columns), ARROW, params=query)
         assert response.status_code == 200, response.text
         assert response.headers["Content-Type"] == ARROW
@@ -119,7 +119,7 @@ def _parts(key: object) -> Sequence[object]:
 
 
 def without_one_partition(result: Result) -> Result:
-    """Return a result as an ordinary table's, when the one partition that it names says the same."""
+    """Return a result as that of an ordinary table, after checking that its one partition reports the same."""
     own = dict(result)
     assert not own.pop("dropped", False)
     for part in own.pop("partitions", None) or []:
@@ -173,7 +173,7 @@ def check_problem(problem: Mapping[str, Any], status: int, code: str) -> None:
 
 
 def check_refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check that a response is a problem, and return it."""
+    """Check that a response is a problem with this status and code, and return it."""
     assert response.status_code == status, response.text
     assert response.headers["Content-Type"] == PROBLEM
     assert response.headers["X-Request-Id"]

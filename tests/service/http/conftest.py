@@ -28,7 +28,7 @@ limits: {body_bytes_max: 262144, operations_max: 200, response_bytes_max: 65536}
 
 @pytest.fixture(scope="session")
 def asking_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Asking]]:
-    """Clients of services, each on one store, which start with their first test and run until the last."""
+    """Clients of services, one for each store; a service starts with its first test and runs until the last."""
     with ExitStack() as stack:
 
         @cache
@@ -45,5 +45,5 @@ def asking_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 
 @pytest.fixture(scope="session")
 def asking(request: pytest.FixtureRequest, asking_on: Callable[[str], Asking]) -> Asking:
-    """A client of a service on memory, or on each store for tests with `ON_EVERY_STORE`."""
+    """A client of a service on the memory store, or on each store for tests with `ON_EVERY_STORE`."""
     return asking_on(getattr(request, "param", "memory"))

@@ -1,4 +1,4 @@
-"""Callers by bearer tokens, over HTTP: who is let in, what each may do, and what is never told."""
+"""Bearer tokens over HTTP: authentication, permissions, and information that no response contains."""
 
 import asyncio
 import json
@@ -55,9 +55,9 @@ def bearer(name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service whose tokens are in a file of their own."""
+    """A service with its tokens in a separate file."""
     directory: Path = tmp_path_factory.mktemp("guarded")
-    lines = [f"- {token}" for token in TOKENS]  # such reprs are YAML
+    lines = [f"- {token}" for token in TOKENS]  # such a repr is valid YAML
     (directory / "tokens.yaml").write_text("\n".join(lines).replace("True", "true"))
     config = directory / "tableside.yaml"
     config.write_text(
@@ -76,12 +76,12 @@ def client(guarded: Service) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def owner(guarded: Service) -> Iterator[Asking]:
-    """Who may do everything with tables."""
+    """A client whose token has all permissions on tables."""
     with httpx.Client(base_url=guarded.url, timeout=30, headers=bearer("all")) as client:
         yield Asking(client)
 
 
-# Who is let in
+# Authentication
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_metrics_may_be_for_admins_only(client: httpx.Client) -> None:
     assert client.get("/metrics", headers=bearer("operator")).status_code == 200
 
 
-# What each may do
+# Permissions
 
 RECORD = "/v1/tables/t/records/a"
 RETURNED = {"Prefer": "return=representation"}
@@ -248,7 +248,7 @@ def test_rights_are_on_the_name_as_it_is_read_from_the_path(client: httpx.Client
     assert client.get("/v1/tables/%74/records/a", headers=reader).status_code in (200, 404)
     check_refused(client.get("/v1/tables/%78/records/a", headers=reader), 403, "forbidden")
     check_refused(client.get("/v1/tables/T/records/a", headers=reader), 403, "forbidden")
-    # As the server decodes it, this is a record of the table t; as it was sent, of no table that there can be.
+    # Decoded, the path names a record of the table t; as sent, it names a table that cannot exist.
     check_refused(client.get("/v1/tables/t%2Frecords%2Fx/records/a", headers=reader), 404, "table_not_found")
     for path in ("/v1/tables/x/records/../../t/records/a", "/v1/tables/x/../t/records/a"):
         answer = raw(client, f"GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {reader['Authorization']}\r\n\r\n")
@@ -278,7 +278,7 @@ def test_a_table_without_a_right_is_forbidden_whether_it_is_there_or_not(owner: 
 
 
 def test_what_is_refused_makes_no_table(owner: Asking) -> None:
-    table = fresh("table")  # the reader may read it
+    table = fresh("table")  # the reader has the permission to read it
     put = {"op": "put", "key": "a", "value": {}}
     check_refused(owner.put(table, "a", {}, headers=bearer("reader")), 403, "forbidden")
     response = owner.client.post(f"/v1/tables/{table}/batch", json={"operations": [put]}, headers=bearer("reader"))
@@ -361,7 +361,7 @@ def columns(operations: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def raw(client: httpx.Client, head: str) -> bytes:
-    """Send the head of a request and nothing more, and return what comes back."""
+    """Send only the head of a request, and return the response."""
     where = (client.base_url.host, client.base_url.port or 80)
     with socket.create_connection(where, timeout=10) as connection:
         connection.sendall(head.encode())
@@ -401,7 +401,7 @@ def test_a_connection_goes_on_after_a_body_that_was_not_wanted(guarded: Service)
             assert client.get("/v1/tables/t", headers=bearer("reader")).status_code == 200
 
 
-# Changed while it serves
+# Reloads while the service runs
 
 
 def test_a_file_of_tokens_is_read_anew_on_sighup_and_a_faulty_one_changes_nothing(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_a_file_of_tokens_is_read_anew_on_sighup_and_a_faulty_one_changes_nothin
         assert "auth.tokens_file" in service.log.read_text()
 
 
-# What is never told
+# Information that no response contains
 
 
 def test_no_answer_metric_or_log_has_a_token_or_a_digest(guarded: Service, client: httpx.Client) -> None:
@@ -458,7 +458,7 @@ def test_no_answer_metric_or_log_has_a_token_or_a_digest(guarded: Service, clien
 
 
 class Asked(Policy):
-    """A store that notes who asked, and waits if it is told to."""
+    """A store that records the caller of each operation, and can block until the test continues."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""Batches as Arrow: the same outcomes as in JSON, in columns."""
+"""Batches as Arrow: the outcomes are the same as in JSON, in columns."""
 
 from collections.abc import Callable
 from typing import Any

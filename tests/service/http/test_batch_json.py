@@ -310,7 +310,7 @@ def test_fields_choose_the_members_of_any_value_that_is_answered(asking: Asking)
     assert [result["value"] for result in results] == [{"a": 1}, {"b": 2, "c": 3}, {}, {"a": 1, "b": 2, "c": 3}]
 
 
-# The whole
+# The batch as a whole
 
 
 @ON_EVERY_STORE
@@ -354,7 +354,7 @@ def test_what_exceeds_the_answer_is_too_large_and_may_be_asked_again(asking: Ask
 
 @ON_EVERY_STORE
 def test_a_write_whose_value_exceeds_the_answer_is_done_and_the_value_left_out(asking: Asking) -> None:
-    length = 10_000 if asking.partitioned else 20_000  # the value stands beside that of the one partition
+    length = 10_000 if asking.partitioned else 20_000  # the result of the partition repeats the value
     puts = [{"op": "put", "key": fresh(), "value": {"t": "x" * length}, "return": True} for _ in range(4)]
     results = asking.batch(T, *puts)
     assert statuses(results) == [200, 200, 200, 204]
@@ -382,7 +382,7 @@ def test_an_answer_that_the_caller_does_not_accept_is_refused_before_anything_is
 
 
 def test_a_page_in_a_browser_has_to_say_what_its_batch_is_in(asking: Asking) -> None:
-    """Without a type any site's page could send one, unasked, to a service on the same machine."""
+    """Otherwise a page of any site could send a batch, without a preflight, to a service on the same machine."""
     key = fresh()
     body = json.dumps({"operations": [{"op": "put", "key": key, "value": {}}]})
     path = f"/v1/tables/{T}/batch"

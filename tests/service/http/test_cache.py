@@ -1,4 +1,4 @@
-"""What a table with a cache answers over HTTP: `Age`, and what `Cache-Control` on a request asks for."""
+"""A table with a cache over HTTP: the header `Age`, and the directives of `Cache-Control` in requests."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ class Site:
         self.cache = Cache(self.store, monotonic=lambda: self.time_s, **options)
 
     async def elsewhere(self, operation: Operation) -> None:
-        """Do a write that the cache does not see, as another replica does."""
+        """Write to the store without the cache, as another replica does."""
         await self.store._inner.apply([operation])
 
     async def get(self, key: str = "a", headers: Mapping[str, str] | None = None, method: str = "GET") -> Response:

@@ -1,4 +1,4 @@
-"""How the deadline of a caller comes to the store, whichever policies stand between."""
+"""The deadline of a request reaches the store through every combination of policies."""
 
 import asyncio
 

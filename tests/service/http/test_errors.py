@@ -1,4 +1,4 @@
-"""Every way in which a request is refused: one kind of body, and the codes that a running service can show."""
+"""Every error response: they share one format, and a running service can return each of these codes."""
 
 import asyncio
 import math
@@ -45,7 +45,7 @@ from tableside.settings import validate
 T = "errors"
 
 
-# What the service refuses by itself
+# Errors of the service itself
 
 
 @pytest.mark.parametrize(
@@ -274,11 +274,11 @@ def test_head_is_taken_wherever_get_is(asking: Asking) -> None:
         assert response.content == b""
 
 
-# What only a store in trouble shows: the same application, in this process, on a store that answers as it is told
+# Errors that need a failing store: the same application, in this process, on a scripted store
 
 
 class Answering(Policy):
-    """A store that ends operations on some keys as it is told, and counts what it was asked."""
+    """A store that fails operations on some keys as the test says, and records the keys of all operations."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -467,7 +467,7 @@ async def test_readiness_is_refused_when_no_store_can_be_reached_and_life_is_not
     assert (await site.client.get("/livez")).status_code == 200
 
 
-# Many at once
+# Concurrent requests
 
 
 @pytest.mark.parametrize("round_", range(5))

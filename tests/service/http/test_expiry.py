@@ -1,4 +1,4 @@
-"""Expiry: who sets it, who keeps it, and that an expired record is absent."""
+"""Expiry: which operations set it, which keep it, and that an expired record is absent."""
 
 import time
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What becomes of a request whose caller hangs up: reads are given up down to the store, writes are finished."""
+"""A client disconnects during a request: reads are cancelled down to the store, writes are finished."""
 
 import asyncio
 from collections.abc import AsyncIterator

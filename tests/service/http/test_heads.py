@@ -1,4 +1,4 @@
-"""The head of a request is bounded, in bytes and in time."""
+"""The head of a request has a limit in bytes and a timeout."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ async def service() -> AsyncIterator[Served]:
 async def test_a_head_without_end_is_refused_and_ends_the_connection(service: Served) -> None:
     async with await Connection.open(service.url) as connection:
         connection.writer.write(f"GET {RECORD} HTTP/1.1\r\nhost: test\r\n".encode())
-        for size in (60_000, 6_000):  # the last piece is one too many
+        for size in (60_000, 6_000):  # the last piece exceeds the limit
             await asyncio.sleep(0.05)
             connection.writer.write(f"x: {'x' * size}\r\n".encode())
         refused = await connection.answer()

@@ -1,4 +1,4 @@
-"""By which names the service is asked."""
+"""Which host names the service accepts."""
 
 import time
 from collections.abc import AsyncIterator

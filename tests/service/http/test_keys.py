@@ -1,4 +1,4 @@
-"""Keys: in a path and in a batch, strings, integers and composites; which must work and which are refused."""
+"""Keys in paths and in batches: strings, integers and composites; which are valid and which are rejected."""
 
 import http.client
 from typing import Any

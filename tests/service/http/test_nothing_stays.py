@@ -1,4 +1,4 @@
-"""What was answered is forgotten: no request keeps anything of itself in memory, whatever became of it."""
+"""After its response, no request leaves objects in memory, whatever its outcome."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ ASKED: dict[str, Ask] = {
 
 @pytest.fixture(scope="module")
 def only_new_objects() -> Iterator[None]:
-    """Have the garbage collector leave out what is there already: other tests leave millions of objects."""
+    """Exclude existing objects from garbage collection, since other tests leave millions of them."""
     gc.collect()
     gc.freeze()
     yield
@@ -80,7 +80,7 @@ async def test_what_was_answered_is_forgotten(asked: str) -> None:
 
 
 def counted() -> Counter[str]:
-    """Return how many objects of requests there are, by kind, that something still needs."""
+    """Return the number of reachable objects of requests, by type."""
     gc.collect()
     return Counter(type(one).__qualname__ for one in gc.get_objects() if is_of_a_request(one))
 

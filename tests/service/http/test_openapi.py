@@ -1,4 +1,4 @@
-"""The OpenAPI document: legal, about every route and no other, and true of what the service answers."""
+"""The OpenAPI document is valid, describes exactly the routes, and agrees with the responses of the service."""
 
 import json
 import re
@@ -44,7 +44,7 @@ DOCUMENT: dict[str, Any] = openapi.document("1.2.3")
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service on memory that has an ordinary table and a partitioned one."""
+    """A service on the memory store with an ordinary table and a partitioned one."""
     directory = tmp_path_factory.mktemp("fuzzed")
     config = directory / "tableside.yaml"
     config.write_text(CONFIG)
@@ -145,7 +145,7 @@ CHECKS = [
 
 
 def test_random_requests_are_answered_as_the_document_says(fuzzed: Service, full: bool) -> None:
-    """Examples, borders, random and wrong data, and walks along the links, over HTTP."""
+    """Send examples, boundary values, random and invalid data over HTTP, and follow the links."""
     seen = checked_run(loaded(fuzzed, full))
     assert {status for _, status in seen} >= {200, 204, 304, 400, 404, 405, 412, 415, 422}
     assert seen[JSON, 200] > 100
@@ -159,14 +159,14 @@ def test_random_requests_to_a_partitioned_table_are_answered_as_the_document_say
 
 @pytest.mark.parametrize("table", ["fuzzed", "spread"])
 def test_random_arrow_batches_are_answered_as_the_document_says(fuzzed: Service, table: str, full: bool) -> None:
-    """Streams that are legal, that hold wrong cells or columns, and that were cut or altered."""
+    """Send valid streams, streams with invalid cells or columns, and truncated or altered ones."""
     seen = checked_run(loaded(fuzzed, full, only=ARROW, table=table))
     assert seen[ARROW, 200] > (50 if full else 12), seen
     assert seen[ARROW, 400] > (50 if full else 12)
 
 
 def checked_run(schema: Any) -> Counter[tuple[str, int]]:
-    """Send what the schema generates, and return how often a media type ended in a status."""
+    """Send the requests that the schema generates, and count the responses by media type and status."""
     faults: list[str] = []
     seen = Counter[tuple[str, int]]()
     for event in from_schema(schema).execute():
@@ -180,11 +180,11 @@ def checked_run(schema: Any) -> Counter[tuple[str, int]]:
 
 def loaded(service: Service, full: bool, only: str | None = None, table: str = "fuzzed") -> Any:
     document = httpx.get(f"{service.url}/openapi.json").json()
-    # Random names of tables would all lead to the same answer.
+    # Random table names would all get the same response.
     document["components"]["parameters"]["table"] |= {"schema": {"enum": [table]}, "example": table}
     partitioned = "partitions" in httpx.get(f"{service.url}/v1/tables/{table}").json()
     if not partitioned:
-        # Whatever they say, the answer is that the table has none.
+        # Any value gets the same response: the table has no partitions.
         for path in document["paths"].values():
             for operation in path.values():
                 if isinstance(operation, dict):
@@ -206,18 +206,18 @@ def _of_partitions(parameter: dict[str, Any]) -> bool:
 
 
 def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
-    # Fewer for a table with partitions no longer find a record that has not been modified.
+    # With fewer examples for a partitioned table, no request gets the status 304.
     examples, usual = ((20, 20) if partitioned else (60, 15)) if only is None else (400, 100)
-    # Legal by the schema is also what only the table can refuse, so acceptance is checked only as far as 400.
+    # A table can reject requests that the schema allows, so these statuses also count as acceptance.
     acceptance = {"enabled": True, "expected-statuses": ["2xx", "3xx", 404, 412, 422, 504]}
-    # An operation in a batch is refused in its result, and a cursor is legal only for its own scan.
+    # An invalid operation in a batch is rejected in its result, and a cursor is valid only for its own scan.
     exceptions = [
         {"include-operation-id": "batch", "checks": off("negative_data_rejection", "positive_data_acceptance")},
         {"include-operation-id": "scan", "checks": off("positive_data_acceptance")},
     ]
     checks = {"enabled": False, **{name: {"enabled": True} for name in CHECKS}}
     if partitioned:
-        # A write may go to several partitions or none, a get asks one: the link between them cannot say which.
+        # A write may go to several partitions or none, a get to one: the link between them cannot say which one.
         checks |= off("ensure_resource_availability")
     return {
         "seed": 20130101,
@@ -231,7 +231,7 @@ def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
         },
         "checks": checks | {"positive_data_acceptance": acceptance},
         "operations": exceptions,
-        # What it holds for legal at the borders does not always fit the patterns of headers.
+        # The boundary values that schemathesis considers valid do not always match the patterns of headers.
         "phases": {"coverage": {"checks": off("positive_data_acceptance")}},
     }
 
@@ -245,13 +245,13 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if case.operation.definition.raw.get("operationId") != "batch":
         return
     if case.media_type != ARROW:
-        case.query = {}  # The document says in words only that these are for Arrow.
-    elif isinstance(case.body, bytes) and sum(case.body) % 8:  # some keep parameters that do not fit
+        case.query = {}  # Only the document's prose says that these parameters are for Arrow.
+    elif isinstance(case.body, bytes) and sum(case.body) % 8:  # some keep parameters that contradict the columns
         case.query = fitting(case.query or {}, case.body)
 
 
 def fitting(query: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return parameters that go with the stream's columns, which the document says in words only."""
+    """Return parameters that agree with the stream's columns, a rule that only the document's prose states."""
     try:
         names = pa.ipc.open_stream(body).schema.names
     except (pa.ArrowException, OSError):
@@ -281,7 +281,7 @@ def answered(event: events.ScenarioFinished) -> Iterator[tuple[str, int]]:
             yield interaction.request.headers.get("Content-Type", [""])[0], interaction.response.status_code
 
 
-# Arrow streams, legal and not
+# Valid and invalid Arrow streams
 
 
 TEXTS = [None, "{}", '{"n":1}', '{"$inc":{"n":1}}', '{"n":null}', "[1", '{"n":1e400}', '{"_ts":1}', "[]", "null", ""]
@@ -319,7 +319,7 @@ def arrow_stream(table: pa.Table, compression: str | None) -> bytes:
 
 @st.composite
 def arrow_batches(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
-    """Arrow batches, of which some hold wrong columns or cells, and some were cut or altered."""
+    """Generate Arrow batches; some have invalid columns or cells, and some are truncated or altered."""
     rows = draw(st.integers(0, 4))
     columns = {"key": draw(st.sampled_from(KEYS))}
     columns |= {name: COLUMNS[name] for name in draw(st.lists(st.sampled_from(sorted(COLUMNS)), unique=True))}
@@ -347,7 +347,7 @@ def as_it_is(context: object, value: bytes) -> bytes:
     return value
 
 
-# What these tests share
+# Helpers
 
 
 def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -364,7 +364,7 @@ def parameters_of(path: str, operation: dict[str, Any]) -> Iterator[dict[str, An
 
 
 def routed(app: FastAPI) -> set[tuple[str, str]]:
-    """Return what the application routes; HEAD, which every GET takes too, only where it was asked for by name."""
+    """Return the application's paths and methods; HEAD counts only for routes that also have PUT."""
     found = set()
     for route in app.routes:
         if isinstance(route, Route) and route.path not in NOT_DESCRIBED:

@@ -1,4 +1,4 @@
-"""More than the service takes at once: what is above a bound is refused at once, and harms nothing that was let in."""
+"""Load shedding: a request above a limit is rejected immediately and does not affect admitted requests."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ async def service() -> AsyncIterator[Served]:
 
 
 def value(size_bytes: int) -> dict[str, str]:
-    """Return a value that is a body of so many bytes."""
+    """Return a value whose body has this many bytes."""
     return {"a": "x" * (size_bytes - len('{"a": ""}'))}
 
 
@@ -30,7 +30,7 @@ def gets(count: int) -> dict[str, object]:
 
 
 def send_chunked(connection: Connection, size_bytes: int) -> None:
-    """Send a put without saying how long its body is."""
+    """Send a put without the length of its body."""
     connection.send("PUT", RECORD, None, content_length="", transfer_encoding="chunked")
     body = json.dumps(value(size_bytes)).encode()
     for start in range(0, len(body), 1000):
@@ -157,7 +157,7 @@ async def test_declared_bytes_above_the_bound_are_refused_before_they_come(servi
         other.send("PUT", f"{RECORD}b", None, content_length="4000")
         check_shed(await other.answer())
         assert service.metric("tableside_shed_total", reason="bytes") == 1
-        # The body comes anyway, and is no part of the next request.
+        # The client sends the body anyway, and it is not part of the next request.
         other.writer.write(b'{"a":"%b"}' % (b"x" * 3992))
         assert (await other.ask("PUT", f"{RECORD}c", value(1500))).status == 204
         slow.writer.write(b'{"a":"%b"}' % (b"y" * 7992))
@@ -195,7 +195,7 @@ async def test_a_body_larger_than_the_bound_passes_alone(service: Served, chunke
 
 
 async def test_who_waits_to_be_asked_for_the_body_is_told_and_the_connection_ends(service: Served) -> None:
-    """Else nobody could tell whether what comes next is the body."""
+    """Otherwise the service could not know whether the next bytes are the body."""
     async with connected(service, 2) as [slow, other]:
         slow.send("PUT", RECORD, None, content_length="8000")
         await until_under_way(service, (1, 0, 8000))
@@ -257,7 +257,7 @@ async def test_of_a_length_that_nobody_may_send_no_more_counts_than_may_be_sent(
 
 
 async def test_a_storm_is_answered_and_leaves_nothing_behind(full: bool) -> None:
-    """A second of many more callers than may be served at once, ten in a full run."""
+    """Far more clients than `in_flight_max` send requests for a second, or for ten seconds in a full run."""
     async with served(in_flight_max=8, drain_s=0) as service:
         service.store.takes_s = lambda operations: 0.002
         async with connected(service, 64) as callers:
@@ -274,7 +274,7 @@ async def test_a_storm_is_answered_and_leaves_nothing_behind(full: bool) -> None
 
 
 async def insist(caller: Connection, number: int, until: float) -> set[int]:
-    """Put a record, then ask for batches again and again."""
+    """Put a record, then send batches of gets until the time is over; return the statuses."""
     statuses = set()
     answer = await caller.ask("PUT", f"{RECORD}{number}", {"number": number})
     while asyncio.get_running_loop().time() < until:

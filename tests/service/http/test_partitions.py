@@ -1,4 +1,4 @@
-"""A partitioned table over memory, RocksDB and Redis: where records go, what is said of it, and what is refused."""
+"""A partitioned table over memory, RocksDB and Redis: partitions of records, results, and rejected requests."""
 
 import json
 import random
@@ -171,7 +171,7 @@ def test_an_etag_and_a_returned_value_are_of_one_partition(shards: Asking) -> No
     value = shards.put("t", key, {"n": 1}, params=several, headers={"Prefer": "return=representation"})
     assert "batch" in check_refused(value, 422, "invalid_operation")["detail"]
     assert in_each(shards, key) == [None] * COUNT
-    # A delete leaves no value, so that there is nothing to return.
+    # A delete leaves no value to return.
     assert shards.delete("t", key, params=several, headers={"Prefer": "return=representation"}).status_code == 204
     one = shards.put("t", key, {"n": 1}, params={"partitions": "1"}, headers={"Prefer": "return=representation"})
     assert (one.status_code, one.json()) == (200, {"n": 1})
@@ -287,7 +287,7 @@ def test_splits_and_arrow_pages_have_the_partition(shards: Asking) -> None:
 
 
 def test_cursors_and_splits_are_refused_where_a_table_has_other_partitions(tmp_path: Path) -> None:
-    """Its records are elsewhere now: a scan that went on would pass over some of them."""
+    """Records are now in other partitions: a scan that continued would miss some of them."""
     config = tmp_path / "tableside.yaml"
     taken: dict[str, str] = {}
     for parts in ("one, two", "one, two, three"):
@@ -324,7 +324,7 @@ def test_a_description_says_how_many_partitions_there_are(shards: Asking) -> Non
 
 
 def model_of(seen: list[dict[str, Any]], operation: dict[str, Any]) -> list[tuple[int, int]]:
-    """Do an operation in the dictionaries; return for each partition that it goes to the status it has there."""
+    """Apply an operation to the dictionaries; return each of its partitions with the status there."""
     given = operation.get("partitions", [None])
     places = range(COUNT) if given in (None, "all", [-1]) else sorted({*given})
     if given == [None]:

@@ -1,4 +1,4 @@
-"""Updates of single records: merge patches, operators, defaults, and what is refused."""
+"""Updates of single records: merge patches, operators, defaults, and rejected updates."""
 
 import pytest
 

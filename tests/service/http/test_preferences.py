@@ -1,4 +1,4 @@
-"""Deadlines, request ids, and parameters that are not known."""
+"""Deadlines, request ids, and unknown parameters."""
 
 import pytest
 

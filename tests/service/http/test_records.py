@@ -1,4 +1,4 @@
-"""Single records: what GET, HEAD, PUT and DELETE promise."""
+"""Single records: GET, HEAD, PUT and DELETE."""
 
 from typing import Any
 

@@ -95,7 +95,7 @@ def test_random_batches_end_the_same_in_json_and_in_arrow(asking: Asking, full: 
 
 
 def check_outcomes(asking: Asking, batch: list[dict[str, Any]], returning: bool) -> None:
-    """Send each form to a table of its own, and compare the outcomes and all that is left there."""
+    """Send each form to a separate table, and compare the outcomes and the remaining records."""
     tables = fresh("json"), fresh("arrow")
     for table in tables:
         asking.put(table, "c", {"n": 1, "l": [1], "s": "x"})
@@ -107,7 +107,7 @@ def check_outcomes(asking: Asking, batch: list[dict[str, Any]], returning: bool)
 
 @pytest.mark.parametrize("asking", ["memory", "partitioned"], indirect=True)
 def test_random_batches_for_partitions_end_the_same_in_json_and_in_arrow(asking: Asking, full: bool) -> None:
-    """Where a table has none, each that says some is refused the same. A column says it of every row."""
+    """A table without partitions rejects each operation that names some. In Arrow, the column applies to every row."""
 
     @settings(RANDOM, max_examples=150 if full else 60)
     @given(batch=st.lists(placed, max_size=10), returning=st.booleans())
@@ -131,10 +131,10 @@ def check_outcomes_in_partitions(asking: Asking, batch: list[dict[str, Any]], re
 
 
 def in_partitions(result: Result, of: Callable[[Result], tuple[Any, ...]]) -> Any:
-    """Return an outcome and those of its partitions, with etags that only tell whether there is one."""
+    """Return an outcome and those of its partitions, with each etag replaced by whether there is one."""
     told = (*of(result), bool(result.get("dropped")))
     parts = result.get("partitions")
-    # Arrow says of the whole alone whether a record expires.
+    # In Arrow, only the combined outcome says whether a record expires.
     each = None if parts is None else [(part["partition"], *of(part)[:-1]) for part in parts]
     return [
         tuple(member is not None if place == ETAG else member for place, member in enumerate(one))
@@ -193,7 +193,7 @@ def of_arrow(row: Result) -> tuple[Any, ...]:
 
 
 def patterned(outcomes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Replace each etag by where it stood first: which are equal matters, not how they read."""
+    """Replace each etag by its first position, since only the equality of etags matters."""
     first: dict[str | None, int | None] = {None: None}
     return [
         (status, value, first.setdefault(etag, position), *rest)

@@ -13,7 +13,7 @@ COUNT = 137
 
 @pytest.fixture(scope="module")
 def filled(asking: Asking) -> str:
-    """Return the name of a table with so many records, from record-000 on, and a few others."""
+    """Return the name of a table with `COUNT` records, from record-000 on, and a few others."""
     table = fresh("filled")
     puts = [{"op": "put", "key": f"record-{n:03}", "value": {"n": n, "m": -n}} for n in range(COUNT)]
     others: list[object] = [

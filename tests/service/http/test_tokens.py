@@ -1,4 +1,4 @@
-"""Tokens of single writes: applied once, whatever else the request says."""
+"""Tokens of single writes: a write is applied once, whatever the rest of the request."""
 
 import pytest
 

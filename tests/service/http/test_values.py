@@ -1,4 +1,4 @@
-"""Values: what is kept, and what is refused."""
+"""Values: which content a record preserves, and which values are rejected."""
 
 import pytest
 

@@ -29,14 +29,14 @@ console: {edit: %s}
 
 @pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service whose console changes records."""
+    """A service whose console can change records."""
     with _serving(tmp_path_factory.mktemp("console"), edit=True) as started:
         yield started
 
 
 @pytest.fixture(scope="package")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service whose console only shows, as it is where nothing is said."""
+    """A service whose console is read-only, which is the default."""
     with _serving(tmp_path_factory.mktemp("console"), edit=False) as started:
         yield started
 
@@ -49,13 +49,13 @@ def client(service: Service) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="package")
 async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    """A browser without a window."""
+    """A headless browser."""
     program = chromium.chromium()
     async with async_playwright() as driver:
         started = await driver.chromium.launch(
             executable_path=program,
             args=[*chromium.ARGUMENTS],
-            chromium_sandbox=False,  # it cannot be had as root
+            chromium_sandbox=False,  # not available to root
             env={"HOME": str(tmp_path_factory.mktemp("home"))},
         )
         yield started

@@ -1,4 +1,4 @@
-"""A page in a browser, of which it is noted whether anything is wrong with it."""
+"""Pages in a browser, with checks for console messages, script errors and requests to other hosts."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ expect.set_options(timeout=WITHIN_MS)
 
 @asynccontextmanager
 async def looking(browser: Browser, *, dark: bool = False, width: int = 1280) -> AsyncIterator[Page]:
-    """Open a page, and see when it is left that nothing was complained of and nobody else asked.
+    """Open a page; on exit, check that it logged nothing and sent no request to another host.
 
     A new context has no cookies and no storage, as a new profile has.
     """
@@ -33,4 +33,4 @@ async def looking(browser: Browser, *, dark: bool = False, width: int = 1280) ->
     finally:
         await context.close()
     assert complaints == []
-    assert hosts - {None} == {"127.0.0.1"}  # an address that begins with data: has no host
+    assert hosts - {None} == {"127.0.0.1"}  # a data: URL has no host

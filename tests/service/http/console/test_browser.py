@@ -1,4 +1,4 @@
-"""The console as people use it, in a browser."""
+"""The console in a browser."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ async def text(page: Page, row: str) -> str:
 
 
 def per_s(row: str) -> float:
-    """Return the operations a second that a row of the table of tables shows."""
+    """Return the operations per second in a row of the list of tables."""
     return float(row.split("\t")[4])
 
 
@@ -224,7 +224,7 @@ async def test_everything_is_reached_by_keyboard(browser: Browser, service: Serv
         link = page.get_by_role("link", name="quiet", exact=True)
         await link.focus()
         seen = await page.locator("time").first.inner_text()
-        await expect(page.locator("time").first).not_to_have_text(seen)  # the part that has the link is new
+        await expect(page.locator("time").first).not_to_have_text(seen)  # the element with the link was replaced
         await expect(link).to_be_focused()
         await page.keyboard.press("Enter")
         await page.get_by_label("Key", exact=True).focus()
@@ -279,7 +279,7 @@ async def test_plots_are_drawn(browser: Browser, service: Service) -> None:
 
 
 async def luminance(page: Page, selector: str, member: str) -> float:
-    """Return the relative luminance of a colour, by WCAG; in one step, since the page replaces its parts."""
+    """Return the WCAG relative luminance of a colour; in one call, since the page replaces its elements."""
     colour = await page.evaluate(COLOUR, [selector, member])
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]

@@ -1,4 +1,4 @@
-"""What changed between two moments, in rates, shares and quantiles."""
+"""Changes between two readings as rates, shares and quantiles."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_what_a_page_does_not_show_is_not_counted() -> None:
 def test_latency_is_of_what_was_observed_meanwhile() -> None:
     before, after = Counts(), Counts()
     for bound in (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf):
-        before.add(f"le {bound}", 1000)  # a thousand fast ones, long ago
+        before.add(f"le {bound}", 1000)  # from before the interval
         after.add(f"le {bound}", 1000 + (100 if bound >= 0.1 else 0))
     assert change(before, after).latency_s(0.5) == pytest.approx(0.075)
     assert change(after, after).latency_s(0.5) is None

@@ -1,4 +1,4 @@
-"""The page of the HTTP interface works in a browser that lets it do no more than it needs."""
+"""The page of the HTTP interface works in a browser with a content security policy that allows only its needs."""
 
 import re
 

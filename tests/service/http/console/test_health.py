@@ -1,4 +1,4 @@
-"""Stores are asked at most once in a while, and no page waits for one that does not answer."""
+"""Health checks of stores are rate limited, and no page waits for a store that does not respond."""
 
 import asyncio
 

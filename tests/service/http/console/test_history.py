@@ -1,4 +1,4 @@
-"""The last minutes: what is kept, for how long, and what is drawn of it."""
+"""The history of the last minutes: which samples it keeps, for how long, and the points of its plots."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tableside.http.console.reading import Reading
 
 
 def reading(**tables: float) -> Reading:
-    """Return a reading of tables that were read so often."""
+    """Return a reading with this number of reads for each table."""
     found = Reading({}, Counts(), {})
     for name, reads in tables.items():
         row = found.tables[name] = Counts()
@@ -28,7 +28,7 @@ def test_now_is_the_last_seconds() -> None:
     history = filled(100)
     now = history.now("t")
     assert now is not None
-    assert now.seconds == NOW_S + 1  # every two seconds
+    assert now.seconds == NOW_S + 1  # samples are two seconds apart
     assert now.per_s("reads") == 5
     assert filled(1).now("t") is None
     assert (start := filled(3).now("t")) is not None

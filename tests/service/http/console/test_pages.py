@@ -1,4 +1,4 @@
-"""Pages without a browser: what they are sent with, what is refused, and that what records hold stays text."""
+"""Pages without a browser: response headers, rejected requests, and that content of records is escaped."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import pytest
 
 from support.running import Service, running
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("browser")]  # which shares the services
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("browser")]  # the group shares the services
 
 FROM_A_PAGE = {"HX-Request": "true", "Sec-Fetch-Site": "same-origin"}
 RECORD = "/console/tables/quiet/record?k0="

@@ -1,4 +1,4 @@
-"""From metrics to rows: every metric that the pages need is found under the name that the service gives it."""
+"""From metrics to rows: the service exports every metric that the pages need, under the expected name."""
 
 import pytest
 from prometheus_client import CollectorRegistry

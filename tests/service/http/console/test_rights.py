@@ -1,4 +1,4 @@
-"""With tokens, the console is no way round them."""
+"""With authentication, the console enforces the permissions of tokens."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ FROM_A_PAGE = {"HX-Request": "true", "Sec-Fetch-Site": "same-origin"}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client with a token that may not do everything, of a service with one record in each table."""
+    """A client whose token has limited permissions, of a service with one record in each table."""
     directory: Path = tmp_path_factory.mktemp("rights")
     config = directory / "tableside.yaml"
     config.write_text(CONFIG % (sha256(b"mine").hexdigest(), sha256(b"all").hexdigest()))

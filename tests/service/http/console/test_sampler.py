@@ -1,4 +1,4 @@
-"""How often the metrics are read: often for who looks, seldom for nobody, and never for much of the time."""
+"""The sampling rate of metrics: high while a page is open, low otherwise, and limited in its share of the time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

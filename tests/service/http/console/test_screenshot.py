@@ -1,6 +1,6 @@
-"""The pictures in the documentation: of a real service that was really asked, for as long as a plot is wide.
+"""The screenshots in the documentation: of a real service under real load, for the time span of a plot.
 
-`TABLESIDE_SCREENSHOT=docs/images scripts/run pytest tests/service/http/console/test_screenshot.py` makes them anew.
+`TABLESIDE_SCREENSHOT=docs/images scripts/run pytest tests/service/http/console/test_screenshot.py` makes new ones.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
 @pytest.fixture
 def folder() -> Path:
-    """Where the pictures go."""
+    """The folder for the screenshots."""
     if (named := os.environ.get(FOLDER_VARIABLE)) is None:
         pytest.skip(f"takes ten minutes: {FOLDER_VARIABLE} names no folder")
     found = Path(named).resolve()
@@ -72,7 +72,7 @@ async def test_the_pictures_of_the_documentation(folder: Path, browser: Browser,
 
 
 async def looked_at(client: httpx.AsyncClient) -> None:
-    """Look, so that it is sampled often, until a plot is full."""
+    """Request a page until a plot is full, so that the sampling rate stays high."""
     for _ in range(TRAFFIC_S // 15):
         assert (await client.get("/console")).status_code == 200
         await asyncio.sleep(15)
@@ -94,7 +94,7 @@ async def pictures(browser: Browser, url: str, folder: Path) -> None:
 
 
 async def often(client: httpx.AsyncClient, per_s: float, ask: Ask) -> None:
-    """Ask again and again, now more often and now less."""
+    """Send requests at random times with an average rate that varies."""
     while True:
         await ask(client)
         await asyncio.sleep(random.expovariate(per_s * (1 + 0.6 * math.sin(time.monotonic() / 60))))
@@ -126,7 +126,7 @@ async def batch(client: httpx.AsyncClient) -> httpx.Response:
 
 
 async def visit(client: httpx.AsyncClient) -> httpx.Response:
-    """Count visits; in a burst more of them than the table's limit lets through."""
+    """Count visits; during a burst, more of them than the table's rate limit allows."""
     count = 45 if time.monotonic() % BURST_EVERY_S < BURST_S else 10
     operations = [
         {

@@ -1,4 +1,4 @@
-"""Numbers, plots and verdicts as people see them."""
+"""The text of numbers, plots and verdicts on pages."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""With several workers, every one of them shows what all of them did."""
+"""With several workers, each worker shows the sums over all of them."""
 
 import re
 import time
@@ -25,7 +25,7 @@ ROUNDING_S = 0.5
 
 
 def shown(client: httpx.Client) -> tuple[float, float]:
-    """Return how many gets found nothing, at the least and at the most, in the time that a page of the table shows."""
+    """Return bounds for the number of gets of absent records in the period that the table's page shows."""
     page = client.get("/console/tables/console-workers/live").text
     seconds = re.search(r"last ([\d.]+) s<", page)
     per_s = re.search(r"absent</th><td class=\"number\">([\d.]+) /s", page)
@@ -38,16 +38,16 @@ def shown(client: httpx.Client) -> tuple[float, float]:
 def test_a_page_counts_what_every_worker_did(redis_url: str, tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text(CONFIG % redis_url)
-    anew = httpx.Limits(max_keepalive_connections=0)  # on each connection, whichever worker is faster answers
+    anew = httpx.Limits(max_keepalive_connections=0)  # the kernel chooses a worker for each connection
     with running(tmp_path, config, workers=2) as service, httpx.Client(base_url=service.url, limits=anew) as client:
         for _ in range(PAGES):
-            shown(client)  # so that each worker has counted before
+            shown(client)  # so that each worker has an earlier sample
         for number in range(GETS):
             assert client.get(f"/v1/tables/console-workers/records/{number}").status_code == 404
         right, until = 0, time.monotonic() + SHOWN_MAX_S
         while right < PAGES and time.monotonic() < until:
             least, most = shown(client)
             assert least <= GETS
-            right = right + 1 if most >= GETS else 0  # in succession, so that pages of every worker are among them
+            right = right + 1 if most >= GETS else 0  # in succession, so that every worker has served a page
             time.sleep(0.1)
         assert right == PAGES
