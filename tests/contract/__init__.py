@@ -1,7 +1,7 @@
 """The contract of the store interface as test classes, one for stores and one for policies.
 
 A subclass opens a store, or wraps a policy around one, and inherits the tests. Tests skip what the store's capabilities
-exclude. A store whose clock cannot be set has `clock_can_be_set = False`: its tests wait for short times in real time
+exclude. If a store's clock cannot be set (`clock_can_be_set = False`), its tests wait for short times in real time
 and skip long ones.
 """
 

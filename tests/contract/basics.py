@@ -1,4 +1,4 @@
-"""One outcome per operation, in order, each by itself, however many."""
+"""Contract tests: one independent outcome per operation, in order."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from .words import etag, one, put, record, refused, same, update, value, written
 
 
 class Basics(Opens):
-    """Promises 1, 3, 4 and 7: one outcome per operation, in order, each by itself, however many."""
+    """Promises 1, 3, 4 and 7: each operation has one independent outcome, in order, whatever the batch size."""
 
     async def test_no_operations_have_no_outcomes(self, open_store: Open) -> None:
         store = await open_store()

@@ -1,4 +1,4 @@
-"""Keys of every kind, and values of every kind."""
+"""Contract tests: keys and values of all kinds."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ MEMBERS: list[Any] = [
 
 
 class KeysAndValues(Opens):
-    """Every legal key is told from every other, and a value comes back as it was."""
+    """Every legal key is distinct from all others, and a value is returned unchanged."""
 
     async def test_unusual_keys(self, open_store: Open) -> None:
         store = await open_store()

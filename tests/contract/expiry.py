@@ -1,4 +1,4 @@
-"""When a record expires, and that an expired one is absent."""
+"""Contract tests: expiry of records."""
 
 from tableside.core.errors import RecordNotFound
 from tableside.core.operations import NO_EXPIRY, Get, Operation
@@ -9,7 +9,7 @@ from .words import one, put, record, refused, same, scanned, update, value, writ
 
 
 class Expiry(Opens):
-    """When a record expires, and that an expired one is absent."""
+    """A record expires at the time that its write or its table sets, and an expired record is absent."""
 
     async def test_a_record_is_absent_from_the_moment_it_expires(self, store: Store, time: Time) -> None:
         await written(store, put("a", {"n": 1}, ttl_s=1))

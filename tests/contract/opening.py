@@ -1,4 +1,4 @@
-"""How a store is opened for the contract, and the time that passes in it."""
+"""Fixtures of the store contract: open a store and control its clock."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ Open = Callable[..., Awaitable[Store]]
 
 
 class Time:
-    """A clock that goes on only when a test says so, or for stores that ask another, the real one."""
+    """A clock that only tests advance, or the real clock for stores whose clock cannot be set."""
 
     def __init__(self, *, real: bool) -> None:
         self._real = real
@@ -30,11 +30,11 @@ class Time:
 
     @property
     def short_s(self) -> float:
-        """A time to live that is over soon; a second where that takes no time, for stores that count in seconds."""
+        """A short time to live: one second if the clock can be set, because some stores count in seconds."""
         return 0.3 if self._real else 1.0
 
     async def goes_on(self, seconds: float) -> None:
-        """Let time pass within the life of a record; a real clock makes up for most of it when time next passes."""
+        """Let time pass within a record's lifetime; with a real clock, the next `passes` makes up for most of it."""
         if self._real:
             self._owed_s += seconds
             await asyncio.sleep(0.02)
@@ -58,20 +58,20 @@ def needs(store: Store, *capabilities: str) -> None:
 
 
 NEEDED = {"Preconditions": ["if_match"], "Expiry": ["ttl"], "Tokens": ["tokens"]}
-"""What a store must be able to do for a part of the contract."""
+"""The capabilities that a store needs for a part of the contract."""
 
 
 class Opens(ABC):
-    """How a store is opened; what every part of the contract needs."""
+    """Open a store. Base class of all parts of the contract."""
 
     clock_can_be_set = True
     splits_have_several_parts = True
-    """Whether a table of a thousand records is divided when several parts are asked for."""
+    """Whether the store divides a table of a thousand records into several splits on request."""
     key_parts_max = 8
 
     @abstractmethod
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        """Return a store with no records; it is closed with the context."""
+        """Return an empty store; leaving the context closes it."""
 
     @pytest.fixture
     def time(self) -> Time:
@@ -88,7 +88,7 @@ class Opens(ABC):
 
     @pytest.fixture
     async def store(self, open_store: Open, request: pytest.FixtureRequest) -> Store:
-        """A store that can do what the part of the contract is about."""
+        """A store with the capabilities that this part of the contract tests."""
         store = await open_store()
         part = request.function.__qualname__.partition(".")[0]
         needs(store, *NEEDED.get(part, ()))

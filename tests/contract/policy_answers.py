@@ -1,4 +1,4 @@
-"""What a caller sees of a policy is what the store within has answered."""
+"""Contract tests for policies: callers get the outcomes of the inner store."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ from .words import COMPOSITE, INTEGERS, etag, one, put, record, refused, same, s
 
 
 class Answers(WithinPolicy):
-    """Operations, outcomes, errors and scans go through a policy unchanged, and no answer is out of date."""
+    """A policy passes operations, outcomes, errors and scans through unchanged, and returns no stale outcome."""
 
     async def test_operations_reach_the_store_as_they_were_asked(self, policy: Policy, within: Within) -> None:
         token, other = Token("w", 1), Token("w", 2)
@@ -31,7 +31,7 @@ class Answers(WithinPolicy):
         await policy.apply(asked)
 
         def plain(operation: Any) -> Any:
-            """Leave out that a value is asked for: a policy may want to see what it is."""
+            """Clear the flag that requests the value: a policy may set it because it needs the value itself."""
             named = hasattr(operation, "returning")
             return msgspec.structs.replace(operation, returning=False) if named else operation
 
@@ -55,7 +55,7 @@ class Answers(WithinPolicy):
 
     async def test_a_get_sees_every_write_acknowledged_before_it(self, policy: Policy) -> None:
         async def seen() -> Any:
-            for _ in range(2):  # the second may be from a cache
+            for _ in range(2):  # the second read may come from a cache
                 outcome = await one(policy, Get("a"))
             return values.decode(outcome.value)["n"] if isinstance(outcome, Record) else outcome
 
@@ -150,7 +150,7 @@ class Answers(WithinPolicy):
             assert refused(await one(policy, stale), PreconditionFailed)
         assert refused(await one(policy, put("a", {}, if_absent=True)), PreconditionFailed)
         assert same(await value(policy, "a"), {"n": 2})
-        await written(within, put("a", {"n": 3}))  # as another tool does
+        await written(within, put("a", {"n": 3}))  # as another tool writes
         assert refused(await one(policy, Delete("a", (second,))), PreconditionFailed)
         await written(policy, Delete("a", ("*",)))
         assert refused(await one(policy, increment("a", if_match=("*",))), PreconditionFailed)

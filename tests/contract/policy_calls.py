@@ -1,4 +1,4 @@
-"""Callers of a policy at the same time, in haste, that leave, and at its end."""
+"""Contract tests for policies: concurrent callers, deadlines, cancellation and closing."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ NEVER_S = 3600.0
 
 
 class Calls(WithinPolicy):
-    """Whatever a policy makes of calls, each caller has its own outcomes, in time, and nobody is held up for ever."""
+    """However a policy groups calls, each caller gets its own outcomes in time, and no caller waits forever."""
 
     async def test_first_updates_at_the_same_time_use_the_default_once_and_all_count(self, policy: Policy) -> None:
         outcomes = await asyncio.gather(*(written(policy, increment("a")) for _ in range(64)))
@@ -59,7 +59,7 @@ class Calls(WithinPolicy):
         assert [outcome.replayed for outcome in outcomes].count(False) == 1
         assert same(await value(policy, "a"), {"n": 1})
 
-    # Deadlines, cancellation, the end
+    # Deadlines, cancellation, closing
 
     async def test_a_slow_store_ends_at_the_deadline_and_what_reached_it_is_unknown(
         self, policy: Policy, within: Within

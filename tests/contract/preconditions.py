@@ -1,4 +1,4 @@
-"""Writes that ask for a version, or for absence."""
+"""Contract tests: writes that require a version or an absent record."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from .words import etag, one, put, refused, same, update, value, written
 
 
 class Preconditions(Opens):
-    """A write that asks for a version, or for absence, is done then or not at all."""
+    """A write that requires a version, or an absent record, is applied only if the condition is met."""
 
     async def test_every_write_changes_the_etag(self, store: Store) -> None:
         seen = [(await written(store, put("a", {"n": 0}))).etag]

@@ -1,4 +1,4 @@
-"""Scans in pages, and the splits of a table."""
+"""Contract tests: scans in pages, and splits of a table."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from .words import COMPOSITE, INTEGERS, STRINGS, UNUSUAL_KEYS, met_once, one, pa
 
 
 class Scans(Opens):
-    """A scan meets every record, in pages of a bounded size; splits divide a table."""
+    """A scan returns every record, in pages of bounded size; splits divide a table."""
 
     @staticmethod
     async def filled(open_store: Open, keys: Sequence[Key], key: KeySchema = STRINGS) -> Store:

@@ -1,4 +1,4 @@
-"""Writes that are sent again count once."""
+"""Contract tests: a write that is sent again counts once."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from .words import etag, one, put, record, refused, same, scanned, update, value
 
 
 class Tokens(Opens):
-    """A write that was seen is acknowledged and not done again."""
+    """A write whose token was seen before is acknowledged and not applied again."""
 
     async def test_a_store_that_keeps_no_tokens_refuses_them(self, open_store: Open) -> None:
         store = await open_store()
@@ -75,7 +75,7 @@ class Tokens(Opens):
 
         assert [await replayed(writer) for writer in range(8)] == [False] * 8
         assert [await replayed(writer) for writer in range(8)] == [True] * 8
-        assert not await replayed(0, 2)  # now writer 1 is the one that wrote longest ago
+        assert not await replayed(0, 2)  # now writer 1 has the oldest write
         assert not await replayed(8)
         assert [await replayed(writer) for writer in (2, 3, 4, 5, 6, 7, 8)] == [True] * 7
         assert await replayed(0, 2)

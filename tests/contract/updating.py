@@ -1,4 +1,4 @@
-"""An update is one atomic step, with or without a default."""
+"""Contract tests: an update is one atomic step, with or without a default."""
 
 import asyncio
 from typing import Any

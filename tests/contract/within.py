@@ -1,4 +1,4 @@
-"""The store within a policy, and how the policy is put around it."""
+"""Fixtures of the policy contract: the inner store and the policy around it."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ PATIENCE_S = 20.0
 
 
 class Within(Scripted):
-    """The store within a policy: it refuses what no policy may do, can hold calls up, and keeps what it is asked."""
+    """The inner store: it rejects calls that no policy may make, can block calls, and records its operations."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -32,7 +32,7 @@ class Within(Scripted):
         self.open = asyncio.Event()
         self.open.set()
         self.held = 0
-        """How many calls are held up."""
+        """The number of blocked calls."""
         self.asked: list[Scan | int] = []
         self.closed = 0
 
@@ -78,11 +78,11 @@ def increment(key: Key, **rest: Any) -> Operation:
 
 
 class WithinPolicy(Opens):
-    """How the policy is put around a store; what every part of the contract of policies needs."""
+    """Put the policy around a store. Base class of all parts of the policy contract."""
 
     @abstractmethod
     def around(self, inner: Store, time: Time) -> Policy:
-        """Return the policy around a store; `time` is the clock of both."""
+        """Return the policy around a store; both use the clock `time`."""
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return self.closing(Within(MemoryStore(spec, time.now_ms)), time)

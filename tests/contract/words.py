@@ -1,4 +1,4 @@
-"""What tests of stores say in few words: tables' keys, operations, and what became of them."""
+"""Short helpers for store tests: key specs, operations and checks of outcomes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -61,18 +61,18 @@ async def value(store: Store, key: Key) -> Any:
 
 
 def same(one_value: object, other: object) -> bool:
-    """Whether two values are the same JSON: `1`, `1.0` and `true` are three things, the order of members is nothing."""
+    """Whether two values are the same JSON: `1`, `1.0` and `true` differ, and the order of members is ignored."""
     return orjson.dumps(one_value, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
 
 
 def refused(outcome: object, kind: type[TableError]) -> bool:
-    """Whether the outcome says that the write was not done, and why."""
+    """Whether the outcome is a non-retriable error of this kind and the write was not applied."""
     assert isinstance(outcome, kind), outcome
     return outcome.applied == "no" and not outcome.retriable and bool(outcome.detail)
 
 
 async def pages(store: Store, scan: Scan, pages_max: int = 10_000) -> list[Page]:
-    """Go through a scan from page to page."""
+    """Return all pages of a scan."""
     found = []
     for _ in range(pages_max):
         page = await store.scan(scan)
@@ -84,9 +84,9 @@ async def pages(store: Store, scan: Scan, pages_max: int = 10_000) -> list[Page]
 
 
 def met_once(met: Sequence[Key], store: Store) -> list[str]:
-    """Return the keys that a scan met, in order.
+    """Return the distinct keys that a scan returned, in order.
 
-    Where a scan has no order it may meet a record twice, as Redis does while it rearranges what it holds.
+    An unordered scan may return a record twice, for example while Redis resizes its hash table.
     """
     keys = sorted(map(str, met))
     return keys if store.capabilities.sorted_scan else sorted({*keys})

@@ -47,7 +47,7 @@ def _cannot_match(file: Path, config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Remember the names of the cases, unless only a part of a file was requested."""
+    """Store the names of the cases, unless only a part of a file was requested."""
     if any("::" in argument for argument in config.args) or _worker(config) != FIRST_WORKER:
         return
     found: dict[Path, list[str]] = defaultdict(list)

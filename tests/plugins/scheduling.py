@@ -1,4 +1,4 @@
-"""How the cases are divided among worker processes: by file, files that take long first.
+"""Distribute cases to worker processes by file, slow files first.
 
 The cases of a file share its fixtures, so they stay together. Files with the same `xdist_group` mark share more, such
 as a Spark session, and stay together too.
@@ -44,7 +44,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files that take long first, so that no worker process starts one when the others are done."""
+    """Put slow files first, so that no worker process starts one when the other workers are done."""
     ranks: dict[str, int] = {}
     for item in items:
         file = item.nodeid.split("::", 1)[0]
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     """Escape what UTF-8 cannot encode in a report, such as half a surrogate pair that a case printed.
 
-    pytest-xdist ends the whole run where it cannot send a report.
+    pytest-xdist aborts the whole run if it cannot send a report.
     """
     return _encodable((yield))
 

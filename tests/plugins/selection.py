@@ -1,4 +1,4 @@
-"""Which cases run: `--full` adds those for a release, `--quick` leaves out those that start something."""
+"""Select cases: `--full` adds the cases for a release, `--quick` leaves out cases that start a process."""
 
 import re
 from pathlib import Path
@@ -39,7 +39,7 @@ def full(pytestconfig: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Pass over a file none of whose cases is part of a quick run."""
+    """Skip a file if a quick run contains none of its cases."""
     if not config.getoption("--quick") or not collection_path.name.startswith("test_"):
         return None
     return True if MARKED.search(collection_path.read_text(encoding="utf-8")) else None

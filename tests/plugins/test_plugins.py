@@ -1,4 +1,4 @@
-"""The suite's own plugins: which cases run, in which order, and in which process."""
+"""Tests of the suite's plugins: selection, order and distribution of cases."""
 
 import os
 import re
@@ -13,7 +13,7 @@ MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n full\n"
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A suite of two files, one of which starts a server."""
+    """A suite of two files; one starts a server."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     folder = pytester.mkdir("tests")
     (folder / "test_apple.py").write_text("def test_red(): pass\ndef test_green(): pass\n")
@@ -67,7 +67,7 @@ def test_a_changed_file_is_collected_again(suite: pytest.Pytester, changed: str)
 
 
 def deselected(suite: pytest.Pytester, words: str) -> int:
-    """Return how many cases were collected in vain."""
+    """Return the number of cases that were collected and then deselected."""
     return int(suite.runpytest(*OPTIONS, "-k", words).parseoutcomes().get("deselected", 0))
 
 

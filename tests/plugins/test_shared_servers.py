@@ -1,4 +1,4 @@
-"""The servers of a run, used by several processes."""
+"""Tests of the servers that several processes of a run share."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A cache around a store that does as a test says, on a clock that the test moves."""
+"""A cache around a scripted store, on a clock that the test advances."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tableside.stores.memory import MemoryStore
 
 
 class Site:
-    """A cache around a store, both on the loop's clock; the store has record `a` with n = 0, and no other."""
+    """A cache around a store, both on the loop's clock; the store contains only record `a` with n = 0."""
 
     def __init__(self, spec: TableSpec | None = None, metrics: CacheMetrics | None = None, **given: Any) -> None:
         spec = spec or TableSpec("t")
@@ -32,7 +32,7 @@ class Site:
         return round(now() * 1000)
 
     async def elsewhere(self, operation: Operation) -> None:
-        """Do a write that the cache does not see, as another replica does."""
+        """Write past the cache, as another replica does."""
         await self.memory.apply([operation])
 
     async def one(self, operation: Operation, within_s: float = 100.0) -> Outcome:
@@ -45,7 +45,7 @@ class Site:
         return None if outcome is None else outcome.value
 
     def takes(self, *seconds: float) -> None:
-        """Let each call take its time; those that follow take none."""
+        """Set the duration of each of the next calls; later calls take no time."""
         left = list(seconds)
         self.store.takes_s = lambda operations: left.pop(0) if left else 0.0
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own, and what it signs."""
+"""A test certificate authority and the certificates that it signs."""
 
 import ssl
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Signed:
 
 
 class Authority:
-    """Signs certificates; `certificate` is the PEM file of its own, called by its name."""
+    """Signs certificates; `certificate` is the PEM file of the authority's own certificate, named after it."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,9 @@ class Authority:
         password: str | None = None,
         kind: str = "EC",
     ) -> Signed:
-        """Return a certificate for these hosts, or for a client that has none, in files that are called by the name.
+        """Return a certificate for these hosts, or a client certificate if there are none, in files named `name`.
 
-        One of that name is replaced.
+        An existing certificate with that name is replaced.
         """
         key = rsa.generate_private_key(65537, 2048) if kind == "RSA" else ec.generate_private_key(ec.SECP256R1())
         until = datetime.now(UTC) + (-DAY / 24 if expired else DAY)
@@ -70,7 +70,7 @@ class Authority:
         return files
 
     def trusting(self, client: Signed | None = None) -> ssl.SSLContext:
-        """Return what a client uses that trusts this authority, and shows a certificate of its own, if it has one."""
+        """Return an SSL context for a client that trusts this authority and may present its own certificate."""
         context = ssl.create_default_context(cafile=self.certificate)
         if client is not None:
             context.load_cert_chain(client.certificate, client.key)

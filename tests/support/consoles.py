@@ -1,4 +1,4 @@
-"""What a page shows of a terminal: its commands, each with what it prints, and how to run and compare them here."""
+"""Terminal sessions in documentation pages: parse the commands, run them and compare their output."""
 
 import json
 import re
@@ -17,14 +17,14 @@ TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 @dataclass(frozen=True)
 class Command:
-    """A command with what it prints, errors included."""
+    """A command with its output, including errors."""
 
     line: str
     printed: str
 
 
 def commands(block: str) -> list[Command]:
-    """Return the commands of a block, in order; one goes on while a line ends in a backslash or in an open quote."""
+    """Return the commands of a block, in order; a backslash or an open quote continues a command on the next line."""
     return [_command(part) for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
 
 
@@ -60,7 +60,7 @@ print(httpx.request(said.X or ("POST" if said.d else "GET"), said.url, headers=h
 
 
 def as_run_here(line: str, url: str) -> str:
-    """Return a command as it is run on this machine, against the service at this URL."""
+    """Return a command adapted to this machine and the service at this URL."""
     python = shlex.quote(sys.executable)
     line = re.sub(r"^(tableside|python) ", lambda found: _here(found[1], python), line.replace(SAID_URL, url))
     curl = "curl --silent" if shutil.which("curl") else f"{python} -c {shlex.quote(CURL)}"
@@ -72,7 +72,7 @@ def _here(command: str, python: str) -> str:
 
 
 def comparable(printed: str) -> Any:
-    """Return output without what is new in every run: etags and times. JSON is compared as JSON."""
+    """Return output without etags and times, which change in every run. JSON is compared as JSON."""
     text = TIME.sub("a time", ETAG.sub("an etag", printed.strip()))
     try:
         return json.loads(text)

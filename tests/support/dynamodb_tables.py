@@ -1,4 +1,4 @@
-"""DynamoDB for tests: clients that need no real credentials, and tables of their own for each test."""
+"""DynamoDB for tests: clients with fake credentials and separate tables for each test."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ def settings(url: str, **rest: Any) -> DynamodbSettings:
 
 
 async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> None:
-    """Make a table by hand, as another tool would: attributes of the key and their types, S, N or B."""
+    """Create a table as another tool would, from the key attributes and their types (S, N or B)."""
     roles = zip(keys, ("HASH", "RANGE"), strict=False)
     description: dict[str, Any] = {
         "TableName": name,
@@ -42,7 +42,7 @@ async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> 
 
 @asynccontextmanager
 async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: Any) -> AsyncIterator[Store]:
-    """Open a table that no other test has; DynamoDB deletes nothing of it, whatever the test takes for the time."""
+    """Open a new table. DynamoDB's own expiry does not delete its items, whatever clock the test uses."""
     name = a_name()
     named = spec.key.has_names
     keys = {field.name or "_ts_key": ATTRIBUTE_TYPES[field.type] for field in spec.key.fields}
@@ -54,7 +54,7 @@ async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: An
 
 @asynccontextmanager
 async def fresh_table(client: Client, keys: dict[str, str]) -> AsyncIterator[str]:
-    """Make a table by hand and return its name."""
+    """Create a table as another tool would, and return its name."""
     name = a_name()
     await make(client, name, keys)
     yield name
@@ -62,7 +62,7 @@ async def fresh_table(client: Client, keys: dict[str, str]) -> AsyncIterator[str
 
 
 async def opened(client: Client, name: str, clock: Any = now_ms, **rest: Any) -> DynamodbStore:
-    """Open the store of a table that is there."""
+    """Open the store of an existing table."""
     return await DynamodbBackend(client, clock).store(TableSpec("t", stored_as=name, **rest))
 
 

@@ -1,4 +1,4 @@
-"""An issuer of signed tokens for tests: keys of every kind, tokens of any shape, and a server that shows the keys."""
+"""An issuer of signed tokens for tests: keys of every kind, valid and invalid tokens, and a JWKS server."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ FITTING = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdD
 
 
 class SigningKey:
-    """A key pair: `kind` is RSA, or the name of a curve."""
+    """A key pair; `kind` is RSA or the name of a curve."""
 
     def __init__(self, kid: str | None, kind: str = "P-256", bits: int = 2048) -> None:
         self.kid = kid
@@ -37,7 +37,7 @@ class SigningKey:
             self.algorithm = FITTING[kind]
 
     def jwk(self, *, private: bool = False, **more: Any) -> dict[str, Any]:
-        """Return what an issuer shows of it; with a member of None in `more` without that member."""
+        """Return the key as a JWK; `more` replaces members, or removes members that are None."""
         key = self.private if private else self.private.public_key()
         kinds: dict[str, Any] = {"RS256": RSAAlgorithm, "EdDSA": OKPAlgorithm}
         shown: dict[str, Any] = kinds.get(self.algorithm, ECAlgorithm).to_jwk(key, as_dict=True)
@@ -53,7 +53,7 @@ class SigningKey:
 
 
 def claims(issuer: str, **more: Any) -> dict[str, Any]:
-    """Return claims that are good for five minutes; one of None in `more` is left out."""
+    """Return claims that are valid for five minutes; `more` replaces claims, or removes claims that are None."""
     now = int(time.time())
     given = {"iss": issuer, "aud": AUDIENCE, "sub": "someone", "iat": now, "exp": now + 300, **more}
     return {name: claim for name, claim in given.items() if claim is not None}
@@ -65,7 +65,7 @@ def unsigned(claims: Mapping[str, Any], alg: object = "none", **header: Any) -> 
 
 
 def tampered(token: str, **changed: Any) -> str:
-    """Return a token with other claims under the signature of its own."""
+    """Return a token with changed claims and the original signature."""
     head, body, signature = token.split(".")
     given = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     return ".".join([head, _part({**given, **changed}), signature])
@@ -76,9 +76,9 @@ def _part(document: Mapping[str, Any]) -> str:
 
 
 class Issuer:
-    """A server on loopback that shows keys: as `keys` says, or as `answers` does, by path.
+    """A loopback server that publishes `keys`, or the responses in `answers` by path.
 
-    `asked` are the paths that were asked for with their headers. It can be `slow_s`, and `away`, when it breaks off.
+    `asked` records the requested paths with their headers. `slow_s` delays responses; `away` breaks connections.
     """
 
     def __init__(self, *keys: SigningKey) -> None:
@@ -96,17 +96,17 @@ class Issuer:
 
     @property
     def fetches(self) -> int:
-        """How often the keys were asked for."""
+        """The number of requests for the keys."""
         return sum(path == "/keys" for path, _ in self.asked)
 
     def settings(self, *rules: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        """Return what the configuration says of it; without rules every subject may read everything."""
+        """Return the issuer's settings for the configuration; without rules, every subject may read everything."""
         given = [*rules] or [{"claims": {"sub": "*"}, "read": ["*"]}]
         found = {"issuer": self.url, "audience": AUDIENCE, "jwks_url": self.jwks_url, "rules": given, **more}
         return {name: member for name, member in found.items() if member is not None}
 
     def token(self, **more: Any) -> str:
-        """Return a token that is good."""
+        """Return a valid token."""
         return self.key.signed(claims(self.url, **more))
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
@@ -121,7 +121,7 @@ class Issuer:
 
 @contextmanager
 def issuing(*keys: SigningKey, context: ssl.SSLContext | None = None) -> Iterator[Issuer]:
-    """Run an issuer; with one key of its own if none is given."""
+    """Run an issuer, with one new key if none is given."""
     issuer = Issuer(*(keys or (SigningKey("first"),)))
 
     class Handler(BaseHTTPRequestHandler):
@@ -143,7 +143,7 @@ def issuing(*keys: SigningKey, context: ssl.SSLContext | None = None) -> Iterato
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """Whoever asked has hung up."""
+            """Ignore clients that disconnect early."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if context is not None:

@@ -1,4 +1,4 @@
-"""Topics of a Kafka that tests share: made, filled and read to their end, without Spark."""
+"""Create, fill and read topics of the shared Kafka broker, without Spark."""
 
 import time
 import uuid
@@ -16,7 +16,7 @@ POLL_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A record as a topic holds it; `headers` in their order, `timestamp_ms` since 1970."""
+    """A record of a topic; `headers` are in order, `timestamp_ms` counts from 1970."""
 
     partition: int
     key: bytes | None
@@ -26,7 +26,7 @@ class Received:
 
 
 def create_topic(address: str, partitions: int, name: str | None = None) -> str:
-    """Make a topic and return its name: one that nobody else has, unless it is given."""
+    """Create a topic and return its name, a unique one by default."""
     name = name or f"topic-{uuid.uuid4().hex}"
     with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
         admin.create_topics([NewTopic(name, partitions, 1)])
@@ -34,7 +34,7 @@ def create_topic(address: str, partitions: int, name: str | None = None) -> str:
 
 
 def send(address: str, topic: str, records: Iterable[Received]) -> None:
-    """Send records to where they say; return when the broker has them."""
+    """Send records to the topics and partitions that they name; return when the broker has acknowledged them."""
     with closing(KafkaProducer(bootstrap_servers=address)) as producer:
         sent = [
             producer.send(
@@ -52,7 +52,7 @@ def send(address: str, topic: str, records: Iterable[Received]) -> None:
 
 
 def read(address: str, topic: str) -> list[Received]:
-    """Return all that the topic holds now, each partition in its order."""
+    """Return all current records of the topic, each partition in its order."""
     with closing(KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)) as consumer:
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         consumer.assign(partitions)
@@ -61,6 +61,6 @@ def read(address: str, topic: str) -> list[Received]:
         found: list[Any] = []
         until = time.monotonic() + READ_MAX_S
         while any(consumer.position(partition) < end for partition, end in ends.items()):
-            assert time.monotonic() < until, f"{len(found)} records read, and not all"
+            assert time.monotonic() < until, f"only {len(found)} records could be read"
             found += [record for records in consumer.poll(POLL_MS).values() for record in records]
     return [Received(each.partition, each.key, each.value, tuple(each.headers), each.timestamp) for each in found]

@@ -1,4 +1,4 @@
-"""Every kind of store with a real server behind it, and what a configuration says of it."""
+"""All kinds of store on real servers, with their settings."""
 
 import subprocess
 import uuid
@@ -24,7 +24,7 @@ AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_ME
 
 @dataclass(frozen=True)
 class Kind:
-    """The entry of a store in a configuration, and what a process needs in its environment to use it."""
+    """A store's settings, and the environment variables that a process needs to use it."""
 
     store: dict[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -33,14 +33,14 @@ class Kind:
     """Makes the table that has to be there, by the name that it has in the store."""
 
     def configuration(self, **table: Any) -> dict[str, Any]:
-        """Return a configuration with one table, `t`, that nobody else uses."""
+        """Return a configuration with one table, `t`, in a location that no other test uses."""
         own = {"store": "s", "name": f"t-{uuid.uuid4().hex}", "create": True, **self.table}
         self.make(own["name"])
         return {"stores": {"s": self.store}, "tables": {"t": {**own, **table}}}
 
 
 def kind(name: str, request: pytest.FixtureRequest, directory: Path) -> Kind:
-    """Return a kind of store, its server started if it was not yet; `directory` is for an embedded one."""
+    """Return a kind of store and start its server if necessary; embedded stores use `directory`."""
     match name:
         case "memory":
             return Kind({"kind": "memory"})

@@ -1,7 +1,7 @@
-"""A small, slow table: what the operations mean, written again from their description and from nothing else.
+"""A small, slow reference implementation of a table, written only from the description of the operations.
 
-It shares no code with the service beside the classes of operations and outcomes, keeps Python objects where the
-service keeps text, and copies everything instead of changing it.
+It shares only the classes of operations and outcomes with the service, stores Python objects where the service stores
+text, and copies values instead of changing them.
 """
 
 import copy
@@ -14,12 +14,12 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class No(Exception):
-    """The operation is refused; the word is the code of the error."""
+    """The operation is refused; the argument is the error code."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is kept under a key; without a value only who wrote it last."""
+    """The state of a key; without a value, only its last writers."""
 
     value: dict[str, Any] | None
     version: str
@@ -29,7 +29,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Told:
-    """What a caller is told: `code` is "found", "absent", "done", or that of an error."""
+    """The result of an operation: `code` is "found", "absent", "done" or an error code."""
 
     code: str
     value: dict[str, Any] | None = None
@@ -41,14 +41,14 @@ class Told:
 
 @dataclass(frozen=True)
 class Asked:
-    """An operation, and the document of an update, which the service holds in a form of its own."""
+    """An operation and its update document, which the service stores in parsed form."""
 
     operation: Operation
     document: Any = None
 
 
 class Naive:
-    """A table in a dictionary. `versions` are names that the caller gives, one for every write in turn."""
+    """A table in a dictionary. The caller provides `versions`, one name for each write in turn."""
 
     def __init__(self, ttl_s: float | None) -> None:
         self.ttl_s = ttl_s
@@ -154,7 +154,7 @@ MISSING = object()
 
 
 def at(value: Any, names: list[str], operator: str, operand: Any) -> Any:
-    """Return a copy of an object in which one operator was used at one path."""
+    """Return a copy of an object with one operator applied at one path."""
     if not isinstance(value, dict):
         if operator == "$unset":
             return value

@@ -1,4 +1,4 @@
-"""What the tests of the PostgreSQL store share: a backend, connections of their own, tables as `psql` makes them."""
+"""Fixtures for tests of the PostgreSQL store: a backend, direct connections, and manually created tables."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 
 def new_name() -> str:
-    """Return a table's name that no test has; names of tables may have capitals, dots and hyphens."""
+    """Return a unique table name; table names may have capitals, dots and hyphens."""
     return f"Table-{os.getpid()}.{next(_numbers)}"
 
 
@@ -34,7 +34,7 @@ async def database(dsn: str, time: Time | None = None, **rest: Any) -> AsyncIter
 
 @asynccontextmanager
 async def psql(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection of another tool."""
+    """A direct connection, as another tool would open."""
     connection = await asyncpg.connect(dsn)
     try:
         yield connection

@@ -1,4 +1,4 @@
-"""HTTP over a socket that the test holds, so that it knows what became of every connection."""
+"""HTTP over a socket that the test controls, so that the test sees how each connection ends."""
 
 import asyncio
 import json
@@ -8,16 +8,16 @@ from typing import Any, Self
 
 
 class Refused(Exception):
-    """Nobody listens."""
+    """The server refused the connection."""
 
 
 class Unanswered(Exception):
-    """The connection ended without an answer."""
+    """The connection ended without a response."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came: the status, headers by their names in lower case, and the body."""
+    """A response: the status, headers by lower-case name, and the body."""
 
     status: int
     headers: dict[str, str]
@@ -25,7 +25,7 @@ class Answer:
 
     @property
     def last(self) -> bool:
-        """Whether the connection is closed after it."""
+        """Whether the server closes the connection after this response."""
         return self.headers.get("connection") == "close"
 
     def json(self) -> Any:
@@ -48,7 +48,7 @@ class Connection:
             raise Refused from None
 
     async def ask(self, method: str, path: str, document: object = None, **headers: str) -> Answer:
-        """Send a request and return the answer."""
+        """Send a request and return the response."""
         self.send(method, path, document, **headers)
         return await self.answer()
 
@@ -60,7 +60,7 @@ class Connection:
         self.writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     async def answer(self) -> Answer:
-        """Return the next answer. Raise Unanswered if the connection ends first."""
+        """Return the next response. Raise `Unanswered` if the connection ends first."""
         try:
             lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines[1:])}
@@ -90,5 +90,5 @@ class Connection:
         self.writer.close()
 
     def abort(self) -> None:
-        """End it as a process does that is killed."""
+        """Reset the connection, as a killed process does."""
         self.writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Tables with records of their own on a Redis that tests share."""
+"""Separate tables on the Redis server that all tests share."""
 
 import uuid
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A real service in a process of its own, for tests that need one."""
+"""A real service in a separate process, for tests."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ START_S = 90.0
 
 @dataclass(frozen=True)
 class Service:
-    """A running service: where it listens, where its data is, and its process id."""
+    """A running service: its URL, its data folder and its process id."""
 
     url: str
     directory: Path
@@ -27,7 +27,7 @@ class Service:
     log: Path
 
     def kill(self) -> None:
-        """End the process as a power cut would."""
+        """Kill the process without notice."""
         os.kill(self.pid, signal.SIGKILL)
 
 
@@ -44,10 +44,10 @@ def running(
     probes_port: int | None = None,
     options: Sequence[str] = (),
 ) -> Iterator[Service]:
-    """Run `tableside serve` in a directory; without a configuration its records are in RocksDB there.
+    """Run `tableside serve` in a directory; without a configuration, its records are in RocksDB there.
 
-    It is yielded when it is ready, or with `ready=False` as soon as it answers. More `options` that have it speak TLS
-    need a port for probes, where it is asked then.
+    The service is yielded when it is ready, or with `ready=False` as soon as it responds. `options` that enable TLS
+    must set a probe port, which then receives the readiness checks.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port, log = port or free_port(), directory / "service.log"

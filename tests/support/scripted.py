@@ -1,4 +1,4 @@
-"""A store around memory that fails, waits and counts as a test says: what policies are tried against."""
+"""A store around memory for tests of policies; a test sets its faults and delays, and reads its calls."""
 
 import asyncio
 import math
@@ -13,9 +13,9 @@ Fault = TableError | None
 
 
 class Scripted(Policy):
-    """Keeps its calls, with their times; a fault with applied "unknown" happens after the write was done.
+    """Records its calls with their times; a fault with applied "unknown" happens after the write was applied.
 
-    A call takes `takes_s`; it ends by itself at its deadline, having done nothing, unless it is `deaf`.
+    A call takes `takes_s`. It ends at its deadline without an effect, unless the store is `deaf`.
     """
 
     def __init__(self, inner: Store | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The service with its real protocol on a real port, in the test's own loop, over a store that does as a test says."""
+"""The service with its real protocol on a real port, in the test's event loop, over a scripted store."""
 
 import asyncio
 import re
@@ -35,11 +35,11 @@ POLICIES: dict[str, dict[str, Any]] = {
         "cache": {"records_max": 100, "ttl_s": 60},
     },
 }
-"""What a table may say of itself to have each policy."""
+"""Table settings that enable each policy."""
 
 
 class Served:
-    """A running service: the table `t`, the store below its policies, and what is under way."""
+    """A running service: the table `t`, the store below its policies, and the work in flight."""
 
     def __init__(self, url: str, app: FastAPI, store: Scripted) -> None:
         self.url = url
@@ -54,7 +54,7 @@ class Served:
 
     @property
     def under_way(self) -> tuple[int, int, int]:
-        """How many requests, operations and bytes are in flight."""
+        """The number of requests, operations and bytes in flight."""
         bounds = self.in_flight
         return bounds.requests.in_flight, bounds.operations.in_flight, bounds.bytes.in_flight
 
@@ -66,7 +66,7 @@ class Served:
         return float(found[1]) if found else 0.0
 
     async def called(self, count: int = 1) -> None:
-        """Return when the store is being asked so many things."""
+        """Return when the store has this many calls in progress."""
         async with asyncio.timeout(10):
             while self.store.under_way < count:
                 await asyncio.sleep(0.005)
@@ -85,7 +85,7 @@ async def served(
     """Run the service."""
     given = {"deadline_s": 30, **(table or {})}
     data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
-    # The templates of the console take most of a start.
+    # Compiling the console's templates takes most of the startup time.
     settings = validate(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
     app, store = create_app(settings), Scripted()
     server = Server(ServerConfig(app, settings.limits, ListenAddress("127.0.0.1", 0)))
@@ -104,7 +104,7 @@ async def served(
 
 @asynccontextmanager
 async def connected(service: Served, count: int) -> AsyncIterator[list[Connection]]:
-    """Open so many connections."""
+    """Open this many connections."""
     connections = [await Connection.open(service.url) for _ in range(count)]
     try:
         yield connections

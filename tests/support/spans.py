@@ -1,4 +1,4 @@
-"""The names of the spans that something makes within a request that is traced."""
+"""The names of the spans that a store creates within a traced request."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tableside.telemetry.spans import Traces
 
 
 class Spans:
-    """Where policies under test get their `traces`."""
+    """Provides the `traces` of policies under test."""
 
     def __init__(self) -> None:
         self._kept = InMemorySpanExporter()
@@ -24,7 +24,7 @@ class Spans:
         self.traces = Traces(self._tracer)
 
     async def of(self, store: Store, operations: Sequence[Operation], left_s: float = 60) -> list[str]:
-        """Return the spans that were made while a store did these operations, in the order in which they ended."""
+        """Return the spans created while a store applied these operations, in the order in which they ended."""
         self._kept.clear()
         with self._tracer.start_as_current_span("request", Context()):
             await store.apply(operations, now() + left_s)

@@ -1,4 +1,4 @@
-"""Copies of the project's tree, as repositories of their own and without git, to build from."""
+"""Copies of the project's tree to build from, as new repositories or without git."""
 
 import os
 import shutil
@@ -16,27 +16,27 @@ TIME = "2026-01-02T03:04:05Z"
 
 
 def copied(folder: Path) -> Path:
-    """Copy the tree as it is, without git's history and without what git ignores."""
+    """Copy the current tree without git's history and ignored files."""
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", *ignored), symlinks=True)
     return folder
 
 
 def committed(folder: Path) -> Path:
-    """Make a repository of a folder, with one commit of all that is in it."""
+    """Create a repository in a folder, with one commit of all its files."""
     git(folder, "init", "--quiet", "--initial-branch", "main")
     commit(folder)
     return folder
 
 
 def commit(folder: Path) -> None:
-    """Commit all that is in a repository's folder, changed or not."""
+    """Commit all files in a repository's folder; an empty commit is allowed."""
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--allow-empty", "--message", "as it is")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder, as nobody in particular, at a time of its own."""
+    """Run git in a folder, with a fixed author and time."""
     command = [str(ensure_command("git", "git")), *IDENTITY, *arguments]
     times = {"GIT_AUTHOR_DATE": TIME, "GIT_COMMITTER_DATE": TIME}
     environment = {**os.environ, **NO_CONFIGURATION, **times}
@@ -48,7 +48,7 @@ def git(folder: Path, *arguments: str) -> str:
 def module(
     folder: Path, name: str, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a module of Python in a folder, with more environment; return what it prints, on both ways."""
+    """Run a Python module in a folder, with additional environment variables; return its stdout and stderr."""
     command = [sys.executable, "-m", name, *arguments]
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
     full = {**kept, **NO_CONFIGURATION, "PYTHONWARNINGS": "ignore", **(environment or {})}

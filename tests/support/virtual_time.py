@@ -1,7 +1,7 @@
-"""An event loop whose clock moves only when nothing is left to do, and then straight to the next timer.
+"""An event loop whose clock moves only when no callback is ready, and then straight to the next timer.
 
-So tests of deadlines, pauses and rates take no time and always see the same times. Where nothing could ever happen
-again the test fails at once, instead of hanging.
+Tests of deadlines, pauses and rates take no time and always see the same times. If all tasks wait and no timer is
+set, the test fails at once instead of hanging.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         ready: list[Any] = super().select(0)
         if not ready:
-            assert timeout is not None, "everything waits, and for nothing that could come"
+            assert timeout is not None, "all tasks wait, and no timer or event can wake them"
             self.passed_s += timeout
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Starts at 1,000 s; `time()` is exact to rounding."""
+    """A loop that starts at 1,000 s; `time()` is exact to rounding."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()
@@ -39,7 +39,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def in_virtual_time(
     test: Callable[Parameters, Coroutine[Any, Any, Result]],
 ) -> Callable[Parameters, Result]:
-    """Make a test that runs on a loop of its own with such a clock."""
+    """Run a test on a new loop with a virtual clock."""
 
     @functools.wraps(test)
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:

@@ -1,4 +1,4 @@
-"""Waiting in tests for what another process does in its own time."""
+"""Wait in tests for an effect of another process."""
 
 import time
 from collections.abc import Callable
@@ -7,8 +7,8 @@ LOOK_S = 0.05
 
 
 def until(holds: Callable[[], bool], within_s: float = 60.0, otherwise: Callable[[], str] = str) -> None:
-    """Return when it holds. Fail, with what `otherwise` says then, if it does not come about in time."""
+    """Return when the condition is true. Fail with the text of `otherwise` if it is not true in time."""
     ends = time.monotonic() + within_s
     while not holds():
-        assert time.monotonic() < ends, f"it did not come about: {otherwise()}"
+        assert time.monotonic() < ends, f"the condition did not become true in time: {otherwise()}"
         time.sleep(LOOK_S)
