@@ -132,7 +132,7 @@ CLAIMS = [
     Claim("docs/releasing.md", "sh", "distribution/test_distribution.py::test_an_extra_brings_what_its_store_needs",
           "requirements.txt"),
     Claim("docs/image.md", "sh", CONTAINED,
-          not_run="there is no container engine; tests/image builds and runs the image"),
+          not_run="there is no container engine; tests/deploy/image builds and runs the image"),
     # Spark on a cluster.
     Claim("docs/spark-deployment.md", "dockerfile", BASED, not_run="it is on top of an image of yours"),
     Claim("docs/spark-deployment.md", "sh",

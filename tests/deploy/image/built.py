@@ -1,7 +1,4 @@
-"""The image, built from this tree as anybody would, on a Debian with Python in place of the base that Docker fetches.
-
-Knows nothing of what it ought to have inside.
-"""
+"""Build the image from this tree, on a minimal Debian with Python instead of the base image from a registry."""
 
 import ast
 import contextlib
@@ -29,13 +26,13 @@ ARGUMENTS = {
     "REVISION": "abcdef0123456789",
     "SOURCE": "https://example.org/tableside",
 }
-REACH = {"index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries"}
-"""What of pip's settings says how packages are reached."""
+NETWORK_SETTINGS = {"index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries"}
+"""The settings of pip that determine how it reaches packages."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """The image, the archive of its base's files, and what it was built from, with its build's secrets."""
+    """The image, the archive with its base, its build context, and the secrets of its build."""
 
     builder: Builder
     image: Image
@@ -43,6 +40,7 @@ class Built:
     context: Path
     secrets: Mapping[str, Path]
     canary: str
+    """A text in every secret, which must not be in the image."""
 
 
 @contextlib.contextmanager
@@ -60,7 +58,7 @@ def built(scratch: Path) -> Iterator[Built]:
 
 
 def _copied(context: Path) -> Path:
-    """Copy what a builder is sent: the tree may change while the tests run."""
+    """Copy the build context: the tree may change while the tests run."""
     ensure_jar(ensure_javac())
     sent = re.findall(r"(?m)^!(.+)$", (ROOT / ".dockerignore").read_text())
     context.mkdir()
@@ -74,16 +72,16 @@ def _copied(context: Path) -> Path:
 
 
 def _secrets(folder: Path, canary: str) -> Iterator[tuple[str, Path]]:
-    """Yield the files that have packages reached as from here, each with something in it that is found again."""
+    """Yield secrets with the package settings of this machine. Each contains the canary."""
     settings = _pip_settings()
-    known = "".join(f"{name} = {value}\n" for name, value in settings.items() if name in REACH)
-    yield "pip.conf", _written(folder / "pip.conf", f"# {canary}\n[global]\n{known}")
+    options = "".join(f"{name} = {value}\n" for name, value in settings.items() if name in NETWORK_SETTINGS)
+    yield "pip.conf", _written(folder / "pip.conf", f"# {canary}\n[global]\n{options}")
     if authorities := settings.get("cert"):
         yield "ca.pem", _written(folder / "ca.pem", f"{canary}\n{Path(authorities).read_text()}")
 
 
 def _pip_settings() -> dict[str, str]:
-    """Return pip's settings here, whether they are in a file or in the environment."""
+    """Return the settings of pip on this machine, from its files and from the environment."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {name: str(ast.literal_eval(value)) for name, value in re.findall(r"(?m)^[^=]*\.([\w-]+)=(.*)$", listed)}

@@ -1,4 +1,4 @@
-"""The image is built once, for all tests of it."""
+"""Build the image once for all its tests."""
 
 from collections.abc import Iterator
 

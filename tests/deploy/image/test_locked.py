@@ -1,4 +1,4 @@
-"""What the image is built from, without building it."""
+"""The inputs of the image, checked without building it."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from scripts.bootstrap import ROOT
 
 
 @pytest.mark.parametrize("name", ["image.txt", "image-build.txt"])
-def test_what_goes_into_the_image_has_the_versions_that_are_tested(name: str) -> None:
+def test_the_image_has_the_tested_versions(name: str) -> None:
     tested = {(one.name, str(one.specifier)) for one in requirements(ROOT / "requirements" / "constraints.txt")}
     chosen = {(one.name, str(one.specifier)) for one in requirements(ROOT / "requirements" / name)}
     assert chosen
@@ -24,13 +24,13 @@ def test_every_package_of_the_image_has_hashes(name: str) -> None:
     assert [entry for entry in entries if not re.match(r"[a-z0-9-]+==\S+ .*\\\n +--hash=sha256:", entry)] == []
 
 
-def test_neither_spark_nor_a_tool_of_the_tests_is_among_them() -> None:
+def test_neither_spark_nor_test_tools_are_in_the_image() -> None:
     names = {requirement.name for requirement in requirements(ROOT / "requirements" / "image.txt")}
     assert {"fastapi", "rocksdict", "asyncpg", "aioboto3", "redis"} <= names
     assert not {"pyspark", "pandas", "pytest", "hypothesis", "mypy", "ruff", "pip", "setuptools"} & names
 
 
-def test_the_builder_is_sent_what_the_dockerfile_copies_and_no_more() -> None:
+def test_the_build_context_contains_only_what_the_dockerfile_copies() -> None:
     copied = {
         word
         for line in re.findall(r"(?m)^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text())

@@ -1,4 +1,4 @@
-"""The script that builds the image of a commit: what it has Docker do."""
+"""The command line of `scripts/image` for the builder."""
 
 import os
 import re
@@ -14,29 +14,31 @@ pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")
-def said() -> str:
-    """The command line that the builder is called with."""
+def arguments() -> str:
+    """The arguments that the builder receives."""
     command = [str(ROOT / "scripts" / "image"), "--no-cache", "--pull"]
     return subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "BUILDER": "echo"}
     ).stdout
 
 
-def test_the_image_is_built_with_the_version_and_the_commit_that_git_knows(said: str) -> None:
-    version, revision, tag = re.findall(r"VERSION=(\S+) --build-arg REVISION=(\S+) --tag tableside:(\S+) ", said)[0]
+def test_the_image_gets_the_version_and_the_commit(arguments: str) -> None:
+    version, revision, tag = re.findall(r"VERSION=(\S+) --build-arg REVISION=(\S+) --tag tableside:(\S+) ", arguments)[
+        0
+    ]
     assert str(Version(version)) == version
     assert revision == commit()
     assert tag == version.replace("+", "_")
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag)
 
 
-def test_arguments_go_to_the_builder_before_the_folder(said: str) -> None:
-    assert said.endswith(" --no-cache --pull .\n")
+def test_more_arguments_are_passed_before_the_folder(arguments: str) -> None:
+    assert arguments.endswith(" --no-cache --pull .\n")
 
 
 def commit() -> str:
-    """Return the commit that is checked out, if there is one, and git to tell it."""
+    """Return the commit that is checked out, or `unknown` without git or a repository."""
     if shutil.which("git") is None:
         return "unknown"
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return asked.stdout.strip() if asked.returncode == 0 else "unknown"
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
