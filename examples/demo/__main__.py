@@ -23,11 +23,11 @@ PLAIN_WIDTH = 120
 
 
 class Different(Exception):
-    """What the service answered is not what Spark computes."""
+    """The service's records differ from Spark's computation."""
 
 
 def main() -> None:
-    """Run the demonstration as the command line says; exit with 1 if a figure is wrong."""
+    """Run the demonstration with the options of the command line; exit with 1 if a figure is wrong."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     progress = Progress(Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
@@ -73,7 +73,7 @@ def _options() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
-    """Provide the folder for the records; a temporary one goes away again, unless the service still needs it."""
+    """Provide the folder for the records; delete a temporary one at the end, unless the service still needs it."""
     if data is None:
         folder = Path(tempfile.mkdtemp(prefix="tableside-demo-"))
     elif data.exists() and any(data.iterdir()):
@@ -95,7 +95,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _run(service: Service, options: argparse.Namespace, progress: Progress) -> None:
-    """Do all the steps against a running service."""
+    """Run all steps against a running service."""
     with tempfile.TemporaryDirectory(prefix="tableside-spark-") as name:
         scratch = Path(name)
         with progress.step("unpack the data and start Spark"):
@@ -134,7 +134,7 @@ def _steps(spark: SparkSession, scratch: Path, service: job.Reach, progress: Pro
 
 
 def _verify(comparison: check.Comparison, what: str, progress: Progress) -> int:
-    """Say that all is equal, and return how many rows were compared; raise if anything differs."""
+    """Print that all figures are equal, and return the number of compared rows; raise `Different` otherwise."""
     if comparison.differing:
         lines = [f"  {row.expected} times by Spark, {row.actual} by the service: {row}" for row in comparison.differing]
         raise Different("\n".join([f"among {comparison.rows:,} {what}, for example", *lines]))

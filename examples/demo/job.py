@@ -1,4 +1,4 @@
-"""The Spark job: what someone with a year of flights would do with tables that live elsewhere."""
+"""The Spark job: load tables, join flights with them, and update one record per aircraft."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +18,16 @@ AIRCRAFT = (
 
 @dataclass(frozen=True)
 class Flights:
-    """All flights, and the same parted by what an aircraft's record can take from them."""
+    """All flights, and subsets of them by the updates that they contribute to an aircraft's record."""
 
     every: DataFrame
     departed: DataFrame
     cancelled: DataFrame
-    unassigned: DataFrame  # cancelled before an aircraft was named: no key, so in no record
+    unassigned: DataFrame  # cancelled before an aircraft was assigned: no key, so not in any record
 
 
 def read_flights(spark: SparkSession, folder: Path) -> Flights:
-    """Read the flights and add when each left the gate, in UTC; null if it never did."""
+    """Read the flights and add the departure time in UTC; null for a flight that did not depart."""
     flights = spark.read.parquet(str(folder / "flights.parquet"))
     scheduled_s = sql.unix_timestamp("time_hour") + 60 * col("minute")
     departed_at = sql.timestamp_seconds(scheduled_s + 60 * col("dep_delay"))
@@ -43,7 +43,7 @@ def read_flights(spark: SparkSession, folder: Path) -> Flights:
 
 @dataclass(frozen=True)
 class Reach:
-    """Where the service is, and the file that holds the token to show to it, if it wants one."""
+    """The service's URL, and the file with the token, if the service requires one."""
 
     url: str
     token_file: str | None = None
@@ -54,7 +54,7 @@ class Reach:
 
 
 def load(spark: SparkSession, folder: Path, service: Reach) -> int:
-    """Put planes, airports and airlines into their tables; return how many records that made."""
+    """Put planes, airports and airlines into their tables; return the number of records."""
     return sum(
         service.table(name).put(spark.read.parquet(str(folder / f"{name}.parquet")), key=key).applied
         for name, key in KEYS.items()
@@ -62,7 +62,7 @@ def load(spark: SparkSession, folder: Path, service: Reach) -> int:
 
 
 def enrich(flights: DataFrame, service: Reach) -> DataFrame:
-    """Join flights with plane, destination and airline, all three asked of the service."""
+    """Join flights with plane, destination and airline, all from the service."""
     flights = flights.select("departed_at", "carrier", "flight", "tailnum", "origin", "dest", "distance")
     flights = service.table("planes").join(flights, on="tailnum", schema="manufacturer string, model string, seats int")
     flights = service.table("airports").join(flights, on="dest", schema="name string, lat double, lon double")
@@ -72,7 +72,7 @@ def enrich(flights: DataFrame, service: Reach) -> DataFrame:
 
 
 def keep_count(flights: Flights, service: Reach) -> int:
-    """Fold every flight into the record of its aircraft, made at its first; return how many flights that were."""
+    """Update the record of each flight's aircraft, starting from a default; return the number of flights."""
     aircraft = service.table("aircraft")
     nothing_yet = {"flights": lit(0), "miles": lit(0), "cancelled": lit(0), "destinations": sql.array()}
     departed = aircraft.update(
@@ -101,7 +101,7 @@ def read_aircraft(spark: SparkSession, service: Reach) -> DataFrame:
 
 
 def busiest(aircraft: DataFrame, service: Reach, count: int = 10) -> list[Row]:
-    """Return the aircraft with the most flights, and what the table of planes knows of each."""
+    """Return the aircraft with the most flights, joined with the table of planes."""
     most = aircraft.orderBy(sql.desc("flights"), "tailnum").limit(count)
     named = service.table("planes").join(most, on="tailnum", schema="manufacturer string, model string, seats int")
     return sorted(named.collect(), key=lambda row: (-row.flights, row.tailnum))

@@ -1,4 +1,4 @@
-"""Tell the reader what is being done, how long it took and what that is in rows per second."""
+"""Print the current step, its duration and its throughput in rows per second."""
 
 import contextlib
 import time
@@ -11,7 +11,7 @@ from rich.table import Table
 
 @dataclass
 class Step:
-    """One step of the demonstration; whoever does it says how many rows it handled."""
+    """One step of the demonstration; the code of the step sets the number of rows."""
 
     title: str
     rows: int = 0
@@ -25,14 +25,14 @@ class Step:
 
 @dataclass
 class Progress:
-    """A line when a step begins, one when it ends, and a table of all of them."""
+    """Prints a line when a step begins and when it ends, and returns a table of all steps."""
 
     console: Console
     began: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
 
     def say(self, text: str) -> None:
-        """Print a line with the seconds since the beginning in front of it."""
+        """Print a line, prefixed with the seconds since the start."""
         elapsed_s = time.monotonic() - self.began
         self.console.print(f"[{elapsed_s:6.1f} s] {text}", markup=False, highlight=False, soft_wrap=True)
 
@@ -48,7 +48,7 @@ class Progress:
         self.say(f"  done in {step.seconds:.1f} s{_throughput(step)}")
 
     def costs(self) -> Table:
-        """Return what every step cost, as a table to print."""
+        """Return a table with the duration and throughput of every step."""
         table = Table("step", title="What it cost", title_justify="left")
         for heading in ("rows", "seconds", "rows per second"):
             table.add_column(heading, justify="right")

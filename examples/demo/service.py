@@ -13,21 +13,21 @@ from pathlib import Path
 import httpx
 
 HOST = "127.0.0.1"
-PORT = 8080  # what the README's commands say; another is taken where this one is in use
+PORT = 8080  # as in the README's commands; another port is used if this one is taken
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Service:
-    """A running service: where it listens, its process, its log."""
+    """A running service: its URL, its process and its log."""
 
     url: str
     process: subprocess.Popen[bytes]
     log: Path
 
     def stop(self) -> None:
-        """End the process and wait for it."""
+        """Stop the process and wait for it."""
         self.process.terminate()
         try:
             self.process.wait(STOP_TIMEOUT_S)
@@ -45,9 +45,9 @@ def running(
     config: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Service]:
-    """Run the service with its records under `folder`; stop it at the end, or `keep` it if all went well.
+    """Run the service with its records under `folder`; stop it at the end, or `keep` it running after a success.
 
-    Where a configuration is given the records are where that says, and `environment` is what it needs beside.
+    A configuration may place the records elsewhere; `environment` has the variables that it needs.
     """
     service = _start(folder, port or free_port(), config, environment or {})
     try:
@@ -72,7 +72,7 @@ def free_port() -> int:
 
 
 def _start(folder: Path, port: int, config: Path | None, environment: Mapping[str, str]) -> Service:
-    """Start the process, in a session of its own: Ctrl-C is for the job, which then ends the service itself."""
+    """Start the process in a new session, so that Ctrl-C reaches only the job, which then stops the service."""
     log = folder / "service.log"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TABLESIDE_")}
     command = [sys.executable, "-m", "tableside", "serve", "--host", HOST, "--port", str(port)]
@@ -92,7 +92,7 @@ def _start(folder: Path, port: int, config: Path | None, environment: Mapping[st
 
 
 def _wait_until_ready(service: Service) -> None:
-    """Return when the service says that it is ready; raise if it has ended or does not become so in time."""
+    """Return when the service is ready; raise if it has ended or does not become ready in time."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if service.process.poll() is not None:

@@ -1,4 +1,4 @@
-"""A Spark session for one machine that says little and leaves nothing behind."""
+"""A Spark session for one machine, with little output and no files left behind."""
 
 import contextlib
 import logging
@@ -30,13 +30,13 @@ def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = N
     }
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master(master).appName("flights").config(map=settings).getOrCreate()
-    # On Ctrl-C stop at once: PySpark would call the JVM from within the call that is being interrupted, and log that.
+    # Stop at once on Ctrl-C: PySpark's handler would call the JVM inside the interrupted call, and log an error.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.disable()
     try:
         yield spark
     except BaseException:
-        with contextlib.suppress(Exception):  # an interrupted call leaves the talk with the JVM out of step
+        with contextlib.suppress(Exception):  # an interrupted call leaves the connection to the JVM out of sync
             spark.stop()
         raise
     spark.stop()

@@ -1,4 +1,4 @@
-"""The stores that the demonstration can keep its records in, and what the service is told of each."""
+"""The stores that the demonstration supports, and the service's configuration for each."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ KINDS = (EMBEDDED, "redis", "postgres", "dynamodb")
 
 @dataclass(frozen=True)
 class Place:
-    """Where records are kept, in words; the configuration that says so to the service, and its environment."""
+    """A store: its description, the service's configuration file for it, and the environment variables."""
 
     words: str
     config: Path | None = None
@@ -22,9 +22,9 @@ class Place:
 
 @contextlib.contextmanager
 def place(kind: str, folder: Path, token: str | None = None) -> Iterator[Place]:
-    """Start the server of a kind of store, installed first where it is missing; stop it at the end.
+    """Start the server of a kind of store, and install it first if necessary; stop it at the end.
 
-    With a token, the service is told to answer only who shows it.
+    With a token, the service rejects requests without it.
     """
     if kind == EMBEDDED and token is None:
         yield Place(f"RocksDB in {folder}")
@@ -46,7 +46,7 @@ def _config(folder: Path, store: Mapping[str, str], token: str | None) -> Path:
 
 @contextlib.contextmanager
 def _server(kind: str, folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Run a server on loopback; yield what the service's configuration says of it, and the environment it wants."""
+    """Run a server on loopback; yield its settings for the service's configuration, and environment variables."""
     match kind:
         case "rocksdb":
             yield {"path": str(folder / "tableside-data")}, {}

@@ -14,7 +14,7 @@ from .shared import SERVERS
 
 
 def main() -> None:
-    """Start the server that the command line names, and wait."""
+    """Start the server named on the command line, and wait."""
     parser = argparse.ArgumentParser(prog="python -m servers", description=__doc__)
     parser.add_argument("server", choices=SERVERS)
     chosen: str = parser.parse_args().server

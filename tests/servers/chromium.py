@@ -1,4 +1,4 @@
-"""Chromium, as Debian packages it, for tests that look at a page as people do. Knows nothing of what drives it."""
+"""Debian's Chromium, for tests that render pages."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""What it is started with, so that it asks nobody for anything by itself."""
+"""Command line options that keep Chromium from making requests of its own."""
 
 
 def chromium() -> Path:
-    """Return the program. There is then also the library that playwright's own program needs."""
+    """Return the program's path; also install a library that playwright's driver needs."""
     ensure_library("libatomic.so.1", "libatomic1")
     return ensure_command("chromium", "chromium")

@@ -1,6 +1,6 @@
-"""Two servers that answer as DynamoDB does, with their data in memory: Amazon's DynamoDB Local, and dynalite.
+"""Two servers that implement DynamoDB's API with data in memory: Amazon's DynamoDB Local, and dynalite.
 
-Both take any credentials and, here, show the same tables to all of them.
+Both accept any credentials and are configured to show the same tables to all clients.
 """
 
 import contextlib
@@ -29,9 +29,8 @@ JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
 def dynamodb_local(directory: Path) -> Iterator[str]:
     """Run DynamoDB Local and yield its endpoint.
 
-    Its own main class listens on every interface and cannot be told otherwise. So the web server that it is made of is
-    started from a description of the same server on loopback, `dynamodb.xml`. What its main class would set up besides,
-    the sending of usage figures to Amazon, is not set up.
+    Its main class always listens on every interface. `dynamodb.xml` therefore configures its web server (Jetty) to run
+    the same server on loopback, and without the telemetry that the main class sends to Amazon.
     """
     java = ensure_command("java", "default-jre-headless")
     jars = ensure_jars("dynamodb")
@@ -47,7 +46,7 @@ def dynamodb_local(directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def dynalite(directory: Path) -> Iterator[str]:
-    """Run dynalite and yield its endpoint. Tables are there, and gone, as soon as the answer is."""
+    """Run dynalite and yield its endpoint. Tables are created and deleted before the response is sent."""
     node, npm = _ensure_node()
     folder = ensure_folder("dynalite", (PACKAGE, PACKAGE_LOCK), lambda made: _install_dynalite(npm, made))
     port = free_port()
@@ -59,7 +58,7 @@ def dynalite(directory: Path) -> Iterator[str]:
 
 
 def _ensure_node() -> tuple[Path, list[str]]:
-    """Return Node.js and the command of its package manager: those on PATH if both are there, else those of PyPI."""
+    """Return Node.js and the command of npm: from PATH if both are there, otherwise from PyPI."""
     node, npm = find_command("node"), find_command("npm")
     if node and npm:
         return node, [str(npm)]
@@ -74,14 +73,14 @@ def _install_node(folder: Path) -> None:
 
 
 def _install_dynalite(npm: list[str], folder: Path) -> None:
-    """Fill a folder with dynalite and all it needs; no package may run anything."""
+    """Install dynalite and its dependencies into a folder, without running install scripts."""
     for file in (PACKAGE, PACKAGE_LOCK):
         (folder / file.name).write_bytes(file.read_bytes())
     bootstrap.step("fetching dynalite", [*npm, "ci", "--ignore-scripts", "--prefix", str(folder)])
 
 
 def _answers(port: int) -> bool:
-    """Tell whether a server lists its tables: DynamoDB Local listens long before it can."""
+    """Return whether a server lists its tables: DynamoDB Local listens long before it can do so."""
     request = (
         f"POST / HTTP/1.0\r\nHost: {HOST}:{port}\r\nContent-Type: application/x-amz-json-1.0\r\n"
         "X-Amz-Target: DynamoDB_20120810.ListTables\r\nX-Amz-Date: 20130101T000000Z\r\n"

@@ -1,6 +1,6 @@
-"""Find what a server needs on this machine, and install what is missing. Knows nothing of the servers.
+"""Find the programs and libraries that a server needs, and install missing ones.
 
-Debian packages go where Debian puts them; everything else goes below `.venv`, and with it away.
+Debian packages are installed system-wide. Everything else is below `.venv` and is removed with it.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 PACKAGE_LIST_AGE_MAX_S = 3600.0
 APT_LOCK_WAIT_MAX_S = 300
 
-# Debian's answer to "may I start this service now?": no, what is started here is started by us.
+# Debian asks this script whether a package may start its service: never, because this package starts the servers.
 FORBID = "#!/bin/sh\nexit 101\n"
 
 
 def ensure_command(name: str, package: str, *, places: str = "") -> Path:
-    """Return where a program is: on PATH or in a folder that matches `places`. If nowhere, install its package."""
+    """Return the path of a program from PATH or a folder that matches `places`; install its package if necessary."""
     if (found := find_command(name, places)) is None:
         with _locked("apt"):
-            if find_command(name, places) is None:  # nobody else has installed it meanwhile
+            if find_command(name, places) is None:  # another process may have installed it before the lock was free
                 install_package(package, name)
         found = find_command(name, places)
     if found is None:
@@ -39,22 +39,22 @@ def ensure_command(name: str, package: str, *, places: str = "") -> Path:
 
 
 def ensure_library(name: str, package: str) -> None:
-    """Have a shared library at hand, by its file's name. If it is nowhere, install its package."""
+    """Install the package of a shared library, named by its file, if the library cannot be loaded."""
     if not _loads(name):
         with _locked("apt"):
-            if not _loads(name):  # nobody else has installed it meanwhile
+            if not _loads(name):  # another process may have installed it before the lock was free
                 install_package(package, name)
 
 
 def find_command(name: str, places: str = "") -> Path | None:
-    """Return where a program is, if anywhere; of several versions in `places` the newest."""
+    """Return the path of a program, or None; if `places` has several versions, the newest."""
     newest_first = sorted(glob(places), key=_version, reverse=True) if places else []
     found = shutil.which(name, path=os.pathsep.join([*newest_first, os.environ.get("PATH", os.defpath)]))
     return Path(found) if found else None
 
 
 def ensure_folder(name: str, sources: tuple[Path, ...], fill: Callable[[Path], None]) -> Path:
-    """Return the folder `name` below `.venv`, which `fill` has filled according to `sources`; again if these change."""
+    """Return the folder `name` below `.venv`. `fill` fills it the first time and whenever `sources` change."""
     folder, digest = CACHE / name, _digest(sources)
     stamp = folder / "stamp"
     with _locked(name):
@@ -70,7 +70,7 @@ def ensure_folder(name: str, sources: tuple[Path, ...], fill: Callable[[Path], N
 
 
 def install_package(package: str, name: str) -> None:
-    """Install a Debian package, where we may; say what is missing where we may not. No service of it is started."""
+    """Install a Debian package without starting its services. Raise `SetupError` without apt or root privileges."""
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         raise SetupError(f"{name} is missing: install the package {package}")
@@ -93,7 +93,7 @@ def _loads(library: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(what: str) -> Iterator[None]:
-    """Keep other processes from installing the same at the same time; not to be entered twice."""
+    """Keep other processes from installing the same thing at the same time. The lock is not reentrant."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{what}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,7 +102,7 @@ def _locked(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Forbid packages to start the services they bring; a rule that is there already stays."""
+    """Forbid packages to start their services; keep an existing rule."""
     if POLICY.exists():
         yield
         return
@@ -115,7 +115,7 @@ def _no_service_starts() -> Iterator[None]:
 
 
 def _digest(sources: tuple[Path, ...]) -> str:
-    """Return a digest of what the sources say and of where the project lies."""
+    """Return a digest of the sources' contents and of the project's location."""
     digest = hashlib.sha256(str(ROOT).encode())
     for source in sources:
         digest.update(source.read_bytes())
@@ -123,5 +123,5 @@ def _digest(sources: tuple[Path, ...]) -> str:
 
 
 def _version(path: str) -> list[int]:
-    """Return the numbers in a path, for comparison: 9 is before 15."""
+    """Return the numbers in a path as a sort key, so that 9 sorts before 15."""
     return [int(part) for part in Path(path).parts if part.isdecimal()]

@@ -1,4 +1,4 @@
-"""A compiler for Java. Knows nothing of what is compiled."""
+"""A Java compiler."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from .install import ensure_command
 
 
 def ensure_javac() -> Path:
-    """Return a `javac` that is new enough. If there is none, Debian's is installed."""
+    """Return a `javac` of a sufficient version; install Debian's if there is none."""
     return find_javac() or ensure_command("javac", "default-jdk-headless")

@@ -1,4 +1,4 @@
-"""Apache Kafka: one process that is broker and controller, with its data in a temporary folder."""
+"""Apache Kafka: one process as broker and controller, with its data in a temporary folder."""
 
 import base64
 import contextlib
@@ -25,9 +25,9 @@ NO_CLIENT, NO_TOPICS, MAKE_NONE = -1, 0, False
 
 @contextlib.contextmanager
 def kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Run a broker and yield its address, `host:port`; `settings` are its properties that win over those here.
+    """Run a broker and yield its address, `host:port`; `settings` override its default properties.
 
-    Nobody has to say who they are. A topic has to be made before it is written to.
+    Clients need no credentials. Topics must be created before use.
     """
     with tempfile.TemporaryDirectory(prefix="tableside-kafka-") as data:
         port = free_port()
@@ -41,7 +41,7 @@ def kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iter
 
 
 def _settings(port: int, controller_port: int, log: Path) -> dict[str, str]:
-    """Return the properties of a broker that is a cluster by itself."""
+    """Return the properties of a single-node cluster."""
     return {
         "process.roles": "broker,controller",
         "node.id": str(NODE),
@@ -62,7 +62,7 @@ def _settings(port: int, controller_port: int, log: Path) -> dict[str, str]:
 
 
 def _format(properties: Path) -> None:
-    """Make the folder for the data a new cluster's."""
+    """Format the data folder for a new cluster."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     command = [*_java(), "kafka.tools.StorageTool", "format", "--config", str(properties), f"--cluster-id={cluster}"]
     made = subprocess.run(command, env=plain_java(), capture_output=True, text=True, timeout=FORMAT_MAX_S, check=False)
@@ -76,11 +76,11 @@ def _java() -> list[str]:
 
 
 def _serves(port: int) -> bool:
-    """Tell whether a broker counts itself among those that serve: it listens before it does."""
+    """Return whether the broker's metadata lists the broker itself: it listens earlier than that."""
     header = struct.pack(">hhih", METADATA, METADATA_VERSION, 0, NO_CLIENT)
     request = header + struct.pack(">i?", NO_TOPICS, MAKE_NONE)
     with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rwb") as file:
         file.write(struct.pack(">i", len(request)) + request)
         file.flush()
-        answer = file.read(16)  # size, number of the request, time of throttling, number of brokers
+        answer = file.read(16)  # size, correlation id, throttle time, number of brokers
         return len(answer) == 16 and struct.unpack(">iiii", answer)[3] == 1

@@ -1,4 +1,4 @@
-"""Jars from Maven's public repository, as a description beside this file names them. Knows nothing of what they do."""
+"""Jars from Maven's public repository, listed in the `.pom.xml` files of this folder."""
 
 import os
 from pathlib import Path
@@ -11,13 +11,13 @@ HERE = Path(__file__).parent
 
 
 def ensure_jars(name: str) -> Path:
-    """Return a folder with the jars that `{name}.pom.xml` asks for, and all that they need."""
+    """Return a folder with the jars that `{name}.pom.xml` lists and their dependencies."""
     pom = HERE / f"{name}.pom.xml"
     return ensure_folder(name, (pom,), lambda folder: _copy_jars(name, pom, folder))
 
 
 def plain_java() -> dict[str, str]:
-    """Return the environment without what is meant for Spark's Java: the `java` on PATH is the one."""
+    """Return the environment without the settings for Spark's Java, so that the `java` on PATH is used."""
     return {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "JAVA_TOOL_OPTIONS"}}
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL, as Debian packages it, with a fresh database cluster for each run."""
+"""Debian's PostgreSQL, with a new database cluster for each run."""
 
 import contextlib
 import os
@@ -27,10 +27,10 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def postgres(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]:
-    """Run PostgreSQL and yield a connection string for its superuser, who needs no password.
+    """Run PostgreSQL and yield a connection string for its superuser, without a password.
 
-    `arguments` go to the server last, so that they win: `("-c", "fsync=on")`. Its log is in `directory`; its data is in
-    a temporary folder, since PostgreSQL does not run as root, and the user it runs as cannot look into root's folders.
+    `arguments` come last on its command line and override defaults: `("-c", "fsync=on")`. The log is in `directory`.
+    The data is in a temporary folder: PostgreSQL does not run as root, and its user cannot read root's folders.
     """
     port = free_port()
     settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
@@ -43,8 +43,8 @@ def postgres(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]
             answers=lambda: subprocess.run(ready, check=False).returncode == 0,
             user=_user(),
             directory=data,
-            stop=signal.SIGINT,  # break connections off; SIGTERM would wait for clients to leave
-            abandon=signal.SIGQUIT,  # without a killed postmaster's shared memory left behind
+            stop=signal.SIGINT,  # close all connections; SIGTERM would wait for clients to disconnect
+            abandon=signal.SIGQUIT,  # a killed postmaster would leave its shared memory behind
         )
         with running(server, directory):
             yield f"postgresql://{SUPERUSER}@{HOST}:{port}/postgres"
@@ -52,8 +52,8 @@ def postgres(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]
 
 @contextlib.contextmanager
 def _data() -> Iterator[Path]:
-    """Yield a new folder that belongs to the user that PostgreSQL runs as."""
-    _command("initdb")  # the user comes with the package
+    """Yield a new folder, owned by the user of the PostgreSQL process."""
+    _command("initdb")  # installs the package, which creates the user
     folder = Path(tempfile.mkdtemp(prefix="tableside-postgres-"))
     try:
         if user := _user():
@@ -65,7 +65,7 @@ def _data() -> Iterator[Path]:
 
 
 def _initialise(data: Path) -> None:
-    """Make an empty database cluster."""
+    """Create an empty database cluster."""
     words = ["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"]
     command = [str(_command("initdb")), "--pgdata", str(data), "--no-sync", "--no-instructions", *words]
     made = subprocess.run(command, user=_user(), cwd=data, capture_output=True, text=True, check=False)
@@ -74,7 +74,7 @@ def _initialise(data: Path) -> None:
 
 
 def _user() -> str | None:
-    """Return whom PostgreSQL runs as instead of us: Debian's user for it, if we are root."""
+    """Return the user to run PostgreSQL as: Debian's `postgres` if this process is root, otherwise None."""
     return SUPERUSER if os.geteuid() == 0 else None
 
 

@@ -1,7 +1,4 @@
-"""A server as a child process: its log in a file, ready when it answers, ended by its process id.
-
-Knows nothing of what it runs.
-"""
+"""Run a server as a child process: log to a file, wait until it responds, stop it by its process id."""
 
 import contextlib
 import pwd
@@ -23,14 +20,14 @@ LOG_LINES_MAX = 40
 
 
 class ServerFailed(Exception):
-    """A server did not start; the message has the end of its log."""
+    """A server did not start; the message contains the end of its log."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """What to run and how. `answers` asks it once and tells whether it is ready; an `OSError` says no.
+    """A command and how to run it. `answers` checks once whether the server is ready; an `OSError` means no.
 
-    `stop` ends it in order; `abandon` is what it gets if this process dies before it could say so.
+    The signal `stop` shuts the server down; the kernel sends `abandon` if this process dies first.
     """
 
     name: str
@@ -45,7 +42,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(server: Server, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server with its log in the folder `scratch`, and there unless it has a directory; yield when it answers."""
+    """Run a server and yield when it responds. The log is in `scratch`, which is also the default working directory."""
     scratch.mkdir(parents=True, exist_ok=True)
     log = scratch / f"{server.name}.log"
     process = _start(server, scratch, log)
@@ -57,18 +54,18 @@ def running(server: Server, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nothing listens on."""
+    """Return an unused port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Start the process, in a session of its own: Ctrl-C is for us, who then end it.
+    """Start the process in a new session, so that Ctrl-C reaches only this process, which then stops the server.
 
-    A killed test run cannot end anything, so the kernel does: `setpriv` asks for it and becomes the server. (To ask
-    between fork and exec, in Python, could block for ever in a process with threads.) The kernel watches the thread
-    that starts the process, so start servers in one that stays.
+    If the test run is killed, the kernel ends the server: `setpriv` requests that signal and then executes the server.
+    (A `preexec_fn` could deadlock in a process with threads.) The kernel watches the thread that starts the process, so
+    start servers in a thread that lives as long as they do.
     """
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -86,13 +83,13 @@ def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _dying_with_us(order: signal.Signals) -> list[str]:
-    """Return the words before a command that have the kernel send it this signal when its parent has died."""
+    """Return a command prefix that makes the kernel send this signal to the command when its parent dies."""
     setpriv = ensure_command("setpriv", "util-linux")
     return [str(setpriv), "--pdeathsig", order.name.removeprefix("SIG"), "--"]
 
 
 def _wait_until_ready(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the server answers; raise if it has ended or does not answer in time."""
+    """Return when the server responds; raise `ServerFailed` if it has ended or does not respond in time."""
     until = time.monotonic() + START_MAX_S
     while time.monotonic() < until:
         if process.poll() is not None:
@@ -109,7 +106,7 @@ def _end_of(log: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes], order: signal.Signals) -> None:
-    """End the process and wait for it."""
+    """Stop the process and wait for it."""
     process.send_signal(order)
     try:
         process.wait(STOP_MAX_S)

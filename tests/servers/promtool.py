@@ -1,4 +1,4 @@
-"""promtool, which reads rules and PromQL as Prometheus does; Debian brings it with Prometheus, which is not started."""
+"""promtool, the rule and PromQL checker of Prometheus, from Debian's package; the server is not started."""
 
 import subprocess
 from pathlib import Path

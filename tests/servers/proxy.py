@@ -1,6 +1,7 @@
-"""A TCP proxy between a client and a server that makes the faults of a network, one kind at a time, when told to.
+"""A TCP proxy between a client and a server that simulates network faults, one kind at a time.
 
-Runs in the caller's event loop. Knows nothing of what is said: what arrives together counts as one request or answer.
+Runs in the caller's event loop. The proxy does not parse the protocol: data that arrives together counts as one request
+or response.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ GARBAGE_BYTES = 256
 
 
 class Mode(Enum):
-    """What the proxy does with connections and with what comes on them."""
+    """What the proxy does with connections and their data."""
 
     PASS_ON = auto()
     CUT = auto()
@@ -25,7 +26,7 @@ class Mode(Enum):
 
 
 class FaultProxy:
-    """Listens on `port`, a free one of the loopback interface, and passes everything on until it is told otherwise."""
+    """Listens on `port`, a free port of the loopback interface, and forwards everything until a fault is set."""
 
     def __init__(self, host: str, port: int, *, noise: Callable[[int], bytes] = os.urandom) -> None:
         self.port = 0
@@ -41,7 +42,7 @@ class FaultProxy:
 
     @property
     def open_connections(self) -> int:
-        """How many clients' connections are open now; `connections_total` counts all that ever were."""
+        """The number of open client connections; `connections_total` counts all of them since the start."""
         return len(self.connections)
 
     async def __aenter__(self) -> Self:
@@ -57,50 +58,50 @@ class FaultProxy:
         await self._listener.wait_closed()
 
     def pass_on(self) -> None:
-        """Be a good network again; what was held back is passed on now."""
+        """End the fault; forward data that was held back."""
         self._switch(Mode.PASS_ON)
 
     def delay(self, seconds: float) -> None:
-        """Pass everything on, but each answer so much later."""
+        """Forward everything, but delay each response."""
         self._switch(Mode.PASS_ON)
         self.delay_s = seconds
 
     def cut(self) -> None:
-        """Break every connection now, and each new one as soon as it is made."""
+        """Break all connections now, and new connections immediately."""
         self._switch(Mode.CUT)
         for connection in list(self.connections):
             connection.abort()
 
     def hang(self) -> None:
-        """Keep connections and accept new ones, but hold everything back that comes on them, both ways."""
+        """Keep connections and accept new ones, but hold back all data in both directions."""
         self._switch(Mode.HANG)
 
     def garbage(self) -> None:
-        """Answer every request with random bytes; the server does not see it."""
+        """Answer each request with random bytes instead of forwarding it."""
         self._switch(Mode.GARBAGE)
 
     def answer_lost(self, *, once: bool = False) -> None:
-        """Pass requests on, and break the connection instead of passing the answer: what was asked has been done.
+        """Forward requests, but break the connection instead of forwarding the response: the request took effect.
 
-        With `once`, be a good network again after the first answer that was lost.
+        With `once`, end the fault after the first lost response.
         """
         self._switch(Mode.ANSWER_LOST)
         self._once = once
 
     def opened(self, connection: "Connection") -> None:
-        """Take note of a client's connection."""
+        """Register a client connection."""
         self.connections.add(connection)
         self.connections_total += 1
         self._empty.clear()
 
     def closed(self, connection: "Connection") -> None:
-        """Take note that a client's connection is over."""
+        """Unregister a closed client connection."""
         self.connections.discard(connection)
         if not self.connections:
             self._empty.set()
 
     def lost(self) -> None:
-        """Take note that an answer was lost."""
+        """Record a lost response."""
         if self._once:
             self.pass_on()
 
@@ -111,19 +112,19 @@ class FaultProxy:
 
 
 class Connection:
-    """A client's connection, and the one to the server that is made for it."""
+    """A client connection and its connection to the server."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._proxy = proxy
         self._client: asyncio.Transport | None = None
         self._server: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._requests: list[bytes] = []  # held back: the network hangs, or the server is not reached yet
+        self._requests: list[bytes] = []  # held back: the network hangs, or the server is not connected yet
         self._answers: list[bytes] = []
         self._due = 0.0
 
     def opened(self, client: asyncio.Transport) -> None:
-        """A client has connected."""
+        """Handle a new client connection."""
         self._client = client
         self._proxy.opened(self)
         if self._proxy.mode is Mode.CUT:
@@ -132,7 +133,7 @@ class Connection:
             self._connecting = asyncio.create_task(self._connect())
 
     def requested(self, data: bytes) -> None:
-        """A client has sent something."""
+        """Handle data from the client."""
         match self._proxy.mode:
             case Mode.HANG:
                 self._requests.append(data)
@@ -146,7 +147,7 @@ class Connection:
                 pass
 
     def answered(self, data: bytes) -> None:
-        """The server has sent something."""
+        """Handle data from the server."""
         match self._proxy.mode:
             case Mode.HANG:
                 self._answers.append(data)
@@ -159,7 +160,7 @@ class Connection:
                 pass
 
     def release(self) -> None:
-        """Treat what was held back as if it came now."""
+        """Handle data that was held back as if it arrived now."""
         requests, self._requests = self._requests, []
         answers, self._answers = self._answers, []
         for data in answers:
@@ -168,13 +169,13 @@ class Connection:
             self.requested(data)
 
     def abort(self) -> None:
-        """Break both connections, so that the client sees a reset or an end in the middle."""
+        """Break both connections, so that the client sees a reset or a truncated response."""
         for transport in (self._client, self._server):
             if transport is not None:
                 transport.abort()
 
     def client_left(self) -> None:
-        """The client's connection is over: end the server's when it has been sent everything."""
+        """Close the server connection after sending all data, because the client has disconnected."""
         self._proxy.closed(self)
         if self._connecting is not None:
             self._connecting.cancel()
@@ -182,12 +183,12 @@ class Connection:
             self._server.close()
 
     def server_left(self) -> None:
-        """The server's connection is over: end the client's when it has been sent everything."""
+        """Close the client connection after sending all data, because the server has disconnected."""
         if self._client is not None:
             self._later(self._client.close)
 
     async def _connect(self) -> None:
-        """Connect to the server, and send it what the client has said meanwhile."""
+        """Connect to the server, and send it the data that the client has sent so far."""
         assert self._client is not None
         try:
             self._server, _ = await asyncio.get_running_loop().create_connection(
@@ -199,7 +200,7 @@ class Connection:
             self.release()
 
     def _later(self, act: Callable[[], None]) -> None:
-        """Act after the delay, but not before what was to happen earlier."""
+        """Run an action after the delay, but not before an earlier action."""
         loop = asyncio.get_running_loop()
         if self._proxy.delay_s == 0 and self._due <= loop.time():
             act()
@@ -213,7 +214,7 @@ class Connection:
 
 
 class _Client(asyncio.Protocol):
-    """The client's side, as asyncio calls it."""
+    """The asyncio protocol of the client connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -230,7 +231,7 @@ class _Client(asyncio.Protocol):
 
 
 class _Server(asyncio.Protocol):
-    """The server's side, as asyncio calls it."""
+    """The asyncio protocol of the server connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Redis, alone and as a cluster of three masters, with its data in memory only."""
+"""Redis, as a single server and as a cluster of three masters, with its data only in memory."""
 
 import contextlib
 import socket
@@ -19,23 +19,21 @@ ASK_INTERVAL_S = 0.02
 
 @contextlib.contextmanager
 def redis(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]:
-    """Run Redis and yield its URL; `arguments` go to it last, so that they win."""
+    """Run Redis and yield its URL; `arguments` come last on its command line and override defaults."""
     with _running(directory, arguments) as port:
         yield _url(port)
 
 
 @contextlib.contextmanager
 def redis_cluster(directory: Path) -> Iterator[list[str]]:
-    """Run a Redis Cluster of three masters without replicas; yield their URLs when each says that all is well."""
+    """Run a Redis Cluster of three masters without replicas; yield their URLs when each reports a healthy cluster."""
     with contextlib.ExitStack() as stack:
         ports = []
         for number in range(MASTERS):
-            bus = free_port()  # the usual one, ten thousand above, may not exist
-            hasty = [
-                "--cluster-node-timeout",
-                str(JOIN_NODE_TIMEOUT_MS),
-            ]  # so long it waits before it says that it is well
-            arguments = ["--cluster-enabled", "yes", "--cluster-port", str(bus), *hasty]
+            bus = free_port()  # the default, the port plus 10,000, may be out of range
+            # A master waits this long before it reports a healthy cluster.
+            timeout = ["--cluster-node-timeout", str(JOIN_NODE_TIMEOUT_MS)]
+            arguments = ["--cluster-enabled", "yes", "--cluster-port", str(bus), *timeout]
             ports.append((stack.enter_context(_running(directory / str(number), arguments)), bus))
         _join(ports)
         yield [_url(port) for port, _ in ports]
@@ -53,7 +51,7 @@ def _running(directory: Path, arguments: Sequence[str]) -> Iterator[int]:
 
 
 def _join(ports: Sequence[tuple[int, int]]) -> None:
-    """Make one cluster of masters that know nothing of each other, and wait until all agree."""
+    """Join separate masters into one cluster, and wait until all of them agree."""
     first, first_bus = ports[0]
     for number, (port, _) in enumerate(ports):
         low, high = number * SLOTS // len(ports), (number + 1) * SLOTS // len(ports) - 1
@@ -64,14 +62,14 @@ def _join(ports: Sequence[tuple[int, int]]) -> None:
     until = time.monotonic() + START_MAX_S
     while not all(_agrees(port, len(ports)) for port, _ in ports):
         if time.monotonic() > until:
-            raise ServerFailed(f"the cluster is not well:\n{_ask(first, 'CLUSTER INFO')}")
+            raise ServerFailed(f"the cluster is not healthy:\n{_ask(first, 'CLUSTER INFO')}")
         time.sleep(ASK_INTERVAL_S)
     for port, _ in ports:
         _order(port, f"CONFIG SET cluster-node-timeout {NODE_TIMEOUT_MS}")
 
 
 def _agrees(port: int, masters: int) -> bool:
-    """Tell whether a master sees a whole cluster of so many masters."""
+    """Return whether a master sees a complete cluster of this many masters."""
     lines = _ask(port, "CLUSTER INFO").split()
     return {"cluster_state:ok", f"cluster_known_nodes:{masters}", f"cluster_size:{masters}"} <= set(lines)
 
@@ -82,7 +80,7 @@ def _order(port: int, command: str) -> None:
 
 
 def _ask(port: int, command: str) -> str:
-    """Return the answer to one command, an error as its text: Redis is asked before any client of it is installed."""
+    """Return the reply to one command, an error as its text. Uses a plain socket, so no client package is needed."""
     with socket.create_connection((HOST, port), timeout=ANSWER_MAX_S) as connection, connection.makefile("rwb") as file:
         file.write(f"{command}\r\n".encode())
         file.flush()

@@ -62,14 +62,14 @@ class Servers:
 
 @contextlib.contextmanager
 def servers() -> Iterator[Servers]:
-    """Yield the servers of a run; those that were started stop with the context."""
+    """Yield the servers of a run, and stop the started ones at the end."""
     with tempfile.TemporaryDirectory(prefix="tableside-servers-") as directory, ExitStack() as stack:
         yield Servers(Path(directory), stack)
 
 
 @contextlib.contextmanager
 def listening(owned: Servers) -> Iterator[tuple[str, str]]:
-    """Answer the test processes; yield the socket's path and the key with which they connect."""
+    """Serve the test processes; yield the socket's path and the key that they connect with."""
     key = secrets.token_hex()
     with (
         tempfile.TemporaryDirectory(prefix="tableside-servers-") as directory,
@@ -81,7 +81,7 @@ def listening(owned: Servers) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Connected:
-    """The servers that the process at the other end of a socket owns."""
+    """The servers of the process at the other end of a socket."""
 
     path: str
     key: str

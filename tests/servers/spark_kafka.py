@@ -1,4 +1,4 @@
-"""Spark's connector to Kafka, which PySpark comes without. Knows neither Spark nor a broker."""
+"""Spark's connector to Kafka, which PySpark does not include."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ from .maven import ensure_jars
 
 
 def spark_kafka_jars() -> list[Path]:
-    """Return the jars that a session is given as `spark.jars`; none of them is among PySpark's own."""
+    """Return the jars for a session's `spark.jars`; none of them duplicates one of PySpark's jars."""
     return sorted(ensure_jars("spark-kafka").glob("*.jar"))

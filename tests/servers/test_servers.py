@@ -1,4 +1,4 @@
-"""The real servers: each answers, on loopback only, and is gone afterwards. The proxy makes the faults it promises."""
+"""Tests of the real servers (each responds, on loopback only, and stops at the end) and of the proxy's faults."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ GONE_MAX_S = 60.0
 
 @contextlib.contextmanager
 def alone_on_loopback(server: AbstractContextManager[T]) -> Iterator[T]:
-    """Run a server, of which every process listens on loopback only, and is gone at the end."""
+    """Run a server; check that all its processes listen only on loopback, and that none is left at the end."""
     before = set(psutil.Process().children(recursive=True))
     with server as address:
         started = set(psutil.Process().children(recursive=True)) - before
@@ -64,7 +64,7 @@ def test_every_master_of_a_cluster_leads_to_every_key(tmp_path: Path) -> None:
             assert output("redis-cli", "-c", "-u", url, "set", f"key {number}", "value").endswith("OK")
         sizes = [int(output("redis-cli", "-u", url, "dbsize")) for url in urls]
         assert sum(sizes) == 3
-        assert max(sizes) < 3  # the keys were not all the first one's
+        assert max(sizes) < 3  # the keys are not all on the first master
 
 
 @pytest.mark.server
@@ -321,7 +321,7 @@ async def test_a_server_that_is_not_there_ends_the_clients_connection() -> None:
 
 @asynccontextmanager
 async def echo(noise: Callable[[int], bytes] = os.urandom) -> AsyncIterator[tuple[FaultProxy, list[bytes]]]:
-    """A proxy before a server that answers what it hears, and what that has heard."""
+    """A proxy in front of an echo server, and the data that the echo server has received."""
     heard: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -352,7 +352,7 @@ async def client(proxy: FaultProxy) -> AsyncIterator[tuple[asyncio.StreamReader,
 async def asked(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, *, seconds: float = GONE_MAX_S
 ) -> bytes | None:
-    """What is answered; nothing if the connection ends instead."""
+    """Return the response, or None if the connection ends."""
     try:
         writer.write(data)
         return await asyncio.wait_for(reader.read(1000), seconds) or None
@@ -387,7 +387,7 @@ def output(*command: str, check: bool = True) -> str:
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:
-    """A temporary folder for files that nobody is left to remove, which every user can look into."""
+    """A temporary folder, readable by every user, for files that a killed process leaves behind."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
