@@ -17,7 +17,7 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Put
 from tableside.core.partitioner import parse_partitions
 from tableside.core.store import Scan, TableSpec
-from tableside.http.wire import arrow_batch, cursors, headers, json_batch, partitions
+from tableside.http.wire import arrow_batch, cursors, json_batch, partitions, request_headers
 
 PLAIN = TableSpec("t")
 NUMBERS = TableSpec("t", KeySchema((KeyField("id", "integer"),)))
@@ -120,19 +120,21 @@ def partition_choices(data: bytes) -> None:
 
 
 _READ_HEADERS: tuple[Callable[[Request], object], ...] = (
-    headers.preferences,
-    headers.max_age_s,
-    headers.if_match,
-    headers.create_only,
-    lambda request: headers.matches_etag(headers.header(request, "if-none-match") or "", "1"),
-    headers.token,
-    lambda request: headers.media_type(request, ("application/json",)),
-    lambda request: headers.check_accepts(request, "application/json"),
-    lambda request: headers.preferred_media_type(request, ("application/json", "text/plain")),
-    lambda request: headers.query_parameters(request, ("fields", "limit", "ttl_s")),
-    lambda request: headers.ttl_s(headers.query_parameters(request, ("ttl_s",)).get("ttl_s")),
-    lambda request: headers.integer(headers.query_parameters(request, ("limit",)).get("limit", "1"), "limit", 1, 10),
-    lambda request: headers.fields(headers.query_parameters(request, ("fields",)).get("fields")),
+    request_headers.preferences,
+    request_headers.max_age_s,
+    request_headers.if_match,
+    request_headers.create_only,
+    lambda request: request_headers.matches_etag(request_headers.header(request, "if-none-match") or "", "1"),
+    request_headers.token,
+    lambda request: request_headers.media_type(request, ("application/json",)),
+    lambda request: request_headers.check_accepts(request, "application/json"),
+    lambda request: request_headers.preferred_media_type(request, ("application/json", "text/plain")),
+    lambda request: request_headers.query_parameters(request, ("fields", "limit", "ttl_s")),
+    lambda request: request_headers.ttl_s(request_headers.query_parameters(request, ("ttl_s",)).get("ttl_s")),
+    lambda request: request_headers.integer(
+        request_headers.query_parameters(request, ("limit",)).get("limit", "1"), "limit", 1, 10
+    ),
+    lambda request: request_headers.fields(request_headers.query_parameters(request, ("fields",)).get("fields")),
 )
 
 DECODERS: dict[str, Callable[[bytes], None]] = {

@@ -19,8 +19,11 @@ def json_response(document: object) -> Response:
     return Response(orjson.dumps(document), media_type=json_batch.MEDIA_TYPE)
 
 
-def record_response(answer: Answer, partitions: Sequence[int] = ()) -> Response:
-    """Return the response to a single operation; `partitions` are those that a partitioned table sent it to."""
+def record_response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:
+    """Return the response to a single operation.
+
+    `partitions` are those that a partitioned table sent it to, and `age_s` is the age of a record from a cache.
+    """
     if answer.error is None:
         response: Response = RecordResponse(answer)
     elif answer.partitions is None:
@@ -28,6 +31,8 @@ def record_response(answer: Answer, partitions: Sequence[int] = ()) -> Response:
     else:
         each = orjson.Fragment(json_batch.encode_partitions(answer.partitions))
         response = problem_response(answer.error, members={"partitions": each})
+    if age_s is not None:
+        response.raw_headers.append((b"age", b"%d" % age_s))
     if partitions:
         response.raw_headers.append((b"tableside-partitions", ",".join(map(str, partitions)).encode()))
     return response

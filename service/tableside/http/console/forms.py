@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from ...core import InvalidOperation, Key, KeySchema, MalformedRequest, Part, PartType, TooLarge, part_from_text
 from ...core.transitions import checked_ttl_s
-from ..wire import headers
+from ..wire import request_headers
 from ..wire.problems import UnsupportedMediaType
 
 MEDIA_TYPE = "application/x-www-form-urlencoded"
@@ -42,7 +42,7 @@ def key_query(key: Key) -> str:
 def ttl_s(text: str) -> float | None:
     """Return the seconds to live; None for the table's default. Raise InvalidOperation if the text is invalid."""
     try:
-        return checked_ttl_s(headers.number(text.strip(), "seconds to live")) if text.strip() else None
+        return checked_ttl_s(request_headers.number(text.strip(), "seconds to live")) if text.strip() else None
     except MalformedRequest as error:
         raise InvalidOperation(error.detail) from None
 

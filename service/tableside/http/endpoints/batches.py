@@ -9,7 +9,7 @@ from ...auth import with_refusals
 from ...catalog import Table
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, Outcome, Record, TableSpec
 from ..request_context import caller_of
-from ..wire import arrow_answers, arrow_batch, headers, json_batch
+from ..wire import arrow_answers, arrow_batch, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
 from .endpoint import TableRequest, check_any, table_route
 
@@ -25,10 +25,10 @@ async def apply_batch(request: TableRequest) -> Response:
     """Apply many operations; the response has the media type of the request."""
     name = request.table_name
     spec = await request.catalog.spec(name)
-    media = headers.media_type(request, (JSON, ARROW), default=_default_media(request))
-    headers.check_accepts(request, media)
-    query = headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
-    wait_s, max_age_s = headers.preferences(request).wait_s, headers.max_age_s(request)
+    media = request_headers.media_type(request, (JSON, ARROW), default=_default_media(request))
+    request_headers.check_accepts(request, media)
+    query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
+    wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
     batch = _decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query)
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
@@ -53,7 +53,7 @@ def _default_media(request: TableRequest) -> str | None:
     A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
     Where no token is required, this prevents such pages from writing.
     """
-    return JSON if headers.header(request, "origin") is None else None
+    return JSON if request_headers.header(request, "origin") is None else None
 
 
 def _decode_json(request: TableRequest, body: bytes, spec: TableSpec) -> json_batch.Batch:
@@ -65,7 +65,7 @@ def _decode_arrow(request: TableRequest, body: bytes, spec: TableSpec, query: Ma
     if returning not in ("true", "false"):
         raise MalformedRequest("return must be true or false")
     try:
-        fields = headers.fields(query.get("fields"))
+        fields = request_headers.fields(query.get("fields"))
     except InvalidOperation as error:
         raise MalformedRequest(error.detail) from None
     return arrow_batch.decode(

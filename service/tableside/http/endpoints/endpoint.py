@@ -18,7 +18,7 @@ from ...catalog import Catalog
 from ...core import TableNotFound, TooLarge
 from ...settings import NAME, LimitSettings
 from ..request_context import CALLER_KEY, SCOPE_KEY, RequestContext
-from ..wire import headers
+from ..wire import request_headers
 from ..wire.problems import NotFound
 
 _NAME = re.compile(NAME)
@@ -41,7 +41,7 @@ class ServiceRequest(Request):
     async def read_body(self) -> bytes:
         """Read the whole body. Raise TooLarge if it exceeds `body_bytes_max`."""
         bytes_max = self.limits.body_bytes_max
-        declared = headers.header(self, "content-length")
+        declared = request_headers.header(self, "content-length")
         if declared is not None and int(declared) > bytes_max:
             raise TooLarge(f"a body may have at most {bytes_max} bytes")
         chunks, size_bytes = [], 0

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from ...auth import Caller
 from ...core import Get, InvalidOperation, Record, TableError, values
 from ..responses import problem_response, record_response
-from ..wire import headers, json_batch, operation_members
+from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
 from .endpoint import TableRequest, table_route
@@ -37,14 +37,14 @@ def _check_permission(request: TableRequest, caller: Caller) -> None:
     writes = request.method not in ("GET", "HEAD")
     if writes:
         caller.check("write", request.table_name)
-    if not writes or (request.method != "DELETE" and headers.preferences(request).representation):
+    if not writes or (request.method != "DELETE" and request_headers.preferences(request).representation):
         caller.check("read", request.table_name)
 
 
 async def get_record(request: TableRequest) -> Response:
     """Respond with one record."""
     table = await request.catalog.table(request.table_name)
-    options = headers.read_options(request, JSON)
+    options = request_headers.read_options(request, JSON)
     spec = table.spec
     operation = Get(spec.key.from_path(request.key_segments), options.max_age_s)
     if options.partitions is not None:
@@ -52,29 +52,27 @@ async def get_record(request: TableRequest) -> Response:
     outcome = await table.one(operation, options.wait_s)
     found = answer(outcome, options.fields)
     text = options.if_none_match
-    if text is not None and found.etag is not None and headers.matches_etag(text, found.etag):
+    if text is not None and found.etag is not None and request_headers.matches_etag(text, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
-    response = record_response(found, operation_partitions(spec, operation) if spec.partitions else ())
-    if isinstance(outcome, Record) and outcome.age_s is not None:
-        response.raw_headers.append((b"age", b"%d" % outcome.age_s))
-    return response
+    age_s = outcome.age_s if isinstance(outcome, Record) else None
+    return record_response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
 
 
 async def put_record(request: TableRequest) -> Response:
     """Replace or create one record; the body is its value."""
-    headers.media_type(request, (JSON,), default=JSON)
+    request_headers.media_type(request, (JSON,), default=JSON)
     value = values.parse(await request.read_body())
-    return await _write(request, {"op": "put", "value": value, "if_absent": headers.create_only(request)})
+    return await _write(request, {"op": "put", "value": value, "if_absent": request_headers.create_only(request)})
 
 
 async def patch_record(request: TableRequest) -> Response:
     """Change one record by a merge patch, or by an update with a default."""
     try:
-        media = headers.media_type(request, (JSON, MERGE_PATCH))
+        media = request_headers.media_type(request, (JSON, MERGE_PATCH))
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     document = values.parse(await request.read_body())
-    if headers.create_only(request):
+    if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
     if media == JSON:
         return await _write(request, {"op": "update", **_update_members(document)})
@@ -87,14 +85,14 @@ async def patch_record(request: TableRequest) -> Response:
 
 async def delete_record(request: TableRequest) -> Response:
     """Delete one record."""
-    if headers.create_only(request):
+    if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for a delete")
     return await _write(request, {"op": "delete"})
 
 
 async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
     spec = await request.catalog.spec(request.table_name)
-    preferences = headers.preferences(request)
+    preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
     operation = operation_members.build(spec, members["op"], key, members)
@@ -108,20 +106,22 @@ async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
     return response
 
 
-def _add_parameters(request: TableRequest, members: dict[str, Any], preferences: headers.Preferences) -> None:
+def _add_parameters(request: TableRequest, members: dict[str, Any], preferences: request_headers.Preferences) -> None:
     """Add the members of a write that the request has as headers and query parameters."""
-    members["if_match"] = headers.if_match(request)
-    members["token"] = headers.token(request)
-    query = headers.query_parameters(request, ("partitions",) if members["op"] == "delete" else ("partitions", "ttl_s"))
+    members["if_match"] = request_headers.if_match(request)
+    members["token"] = request_headers.token(request)
+    query = request_headers.query_parameters(
+        request, ("partitions",) if members["op"] == "delete" else ("partitions", "ttl_s")
+    )
     if "partitions" in query:
         members["partitions"] = parse_query(query["partitions"])
     if members["op"] == "delete":
         return
-    if (ttl_s := headers.ttl_s(query.get("ttl_s"))) is not None:
+    if (ttl_s := request_headers.ttl_s(query.get("ttl_s"))) is not None:
         members["ttl_s"] = ttl_s
     members["return"] = preferences.representation
     if preferences.representation:
-        headers.check_accepts(request, JSON)
+        request_headers.check_accepts(request, JSON)
 
 
 def _update_members(document: values.Json) -> dict[str, Any]:

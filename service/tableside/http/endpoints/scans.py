@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
 from ..responses import json_response
-from ..wire import arrow_batch, headers, json_batch, pages
+from ..wire import arrow_batch, json_batch, pages, request_headers
 from ..wire.cursors import open_sealed, seal
 from ..wire.partitions import scan_partitions
 from .endpoint import TableRequest, check_read, table_route
@@ -32,16 +32,16 @@ def routes() -> list[Route]:
 async def scan_page(request: TableRequest) -> Response:
     """Respond with one page of a table's records."""
     table = await request.catalog.table(request.table_name)
-    query = headers.query_parameters(
+    query = request_headers.query_parameters(
         request, ("prefix", "partition", "partitions", "fields", "limit", "cursor", "split")
     )
-    media = headers.preferred_media_type(request, (JSON, ARROW))
+    media = request_headers.preferred_media_type(request, (JSON, ARROW))
     scope = _seal_scope(table.spec, query.get("prefix"), query.get("partition"), query.get("split"))
     if "partitions" in query:
         scope = (*scope, query["partitions"])
-    page = await table.scan(_scan(table.spec, query, scope), headers.preferences(request).wait_s)
+    page = await table.scan(_scan(table.spec, query, scope), request_headers.preferences(request).wait_s)
     cursor = None if page.position is None else seal(page.position, "scan", *scope)
-    fields = headers.fields(query.get("fields"))
+    fields = request_headers.fields(query.get("fields"))
     extra_headers = {"Vary": "Accept"} if cursor is None else {"Vary": "Accept", "Tableside-Cursor": cursor}
     if media == JSON:
         return Response(pages.encode_json(page, cursor, fields), headers=extra_headers, media_type=JSON)
@@ -51,9 +51,11 @@ async def scan_page(request: TableRequest) -> Response:
 async def list_splits(request: TableRequest) -> Response:
     """Respond with disjoint splits that together cover a table."""
     table = await request.catalog.table(request.table_name)
-    count = headers.query_parameters(request, ("count",)).get("count", str(SPLITS_DEFAULT))
-    headers.check_accepts(request, JSON)
-    splits = await table.splits(headers.integer(count, "count", 1, SPLITS_MAX), headers.preferences(request).wait_s)
+    count = request_headers.query_parameters(request, ("count",)).get("count", str(SPLITS_DEFAULT))
+    request_headers.check_accepts(request, JSON)
+    splits = await table.splits(
+        request_headers.integer(count, "count", 1, SPLITS_MAX), request_headers.preferences(request).wait_s
+    )
     return json_response({"splits": [seal(split, "split", *_seal_scope(table.spec)) for split in splits]})
 
 
@@ -63,7 +65,7 @@ def _scan(spec: TableSpec, query: Mapping[str, str], scope: tuple[object, ...]) 
         raise InvalidOperation("partition requires a table with a composite key")
     cursor, split = query.get("cursor"), query.get("split")
     return Scan(
-        headers.integer(query.get("limit", str(PAGE_RECORDS_DEFAULT)), "limit", 1, PAGE_RECORDS_MAX),
+        request_headers.integer(query.get("limit", str(PAGE_RECORDS_DEFAULT)), "limit", 1, PAGE_RECORDS_MAX),
         query.get("prefix"),
         None if partition is None else _partition(partition, spec),
         None if split is None else open_sealed(split, "split", "split", *_seal_scope(spec)),

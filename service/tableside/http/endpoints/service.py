@@ -9,7 +9,7 @@ from ...core.errors import Overloaded
 from .. import server_scope
 from ..request_context import caller_of
 from ..responses import json_response, problem_response
-from ..wire import headers, json_batch
+from ..wire import json_batch, request_headers
 from ..wire.table_description import describe
 from .endpoint import ServiceRequest, TableRequest, check_any, get_route, table_route
 
@@ -29,8 +29,8 @@ def routes() -> list[Route]:
 
 async def list_tables(request: ServiceRequest) -> Response:
     """Describe every table on which the caller has a permission."""
-    headers.query_parameters(request, ())
-    headers.check_accepts(request, JSON)
+    request_headers.query_parameters(request, ())
+    request_headers.check_accepts(request, JSON)
     limits, may_any = request.limits, caller_of(request.scope).may_any
     entries = [entry for entry in request.catalog.entries() if may_any(entry.spec.name)]
     return json_response({"tables": [describe(entry, limits) for entry in entries]})
@@ -38,8 +38,8 @@ async def list_tables(request: ServiceRequest) -> Response:
 
 async def describe_table(request: TableRequest) -> Response:
     """Describe one table."""
-    headers.query_parameters(request, ())
-    headers.check_accepts(request, JSON)
+    request_headers.query_parameters(request, ())
+    request_headers.check_accepts(request, JSON)
     entry = request.catalog.entry(request.table_name)
     await entry.opened()
     return json_response(describe(entry, request.limits))
