@@ -212,7 +212,7 @@ def test_frameworks_and_drivers_stay_in_their_packages() -> None:
 
 
 def misplaced(file: Path) -> set[str]:
-    """Return the frameworks and drivers that a module imports and should not."""
+    """Return the frameworks and drivers that a module imports against the rules."""
     own = name(file, SERVICE)
     if not own:
         return set()

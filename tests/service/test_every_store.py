@@ -1,4 +1,4 @@
-"""What holds on every store alike: first updates that race, replicas, the same values after the same updates."""
+"""Guarantees of every store: concurrent first updates, replicas, the same values after the same updates."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ def every(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 def replicas(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, full: bool
 ) -> Iterator[list[Service]]:
-    """A service; and where processes can share the store, another replica, for one store at least with two workers."""
+    """A service, and a second replica if processes can share the store, with two workers for at least one store."""
     directory = tmp_path_factory.mktemp(request.param)
     used = kind(request.param, request, directory)
     config = directory / "tableside.yaml"
@@ -142,14 +142,14 @@ def updates_count(full: bool) -> int:
 
 @pytest.fixture(scope="module")
 async def reference(updates_count: int) -> tuple[list[str], dict[str, Any]]:
-    """What the memory store answers and what is left in it."""
+    """The outcomes of the memory store, and the records that it then contains."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         async with table(Kind({"kind": "memory"}), monkeypatch) as changed:
             return await all_applied(changed, updates_count), await everything(changed)
 
 
 async def all_applied(changed: Table, count: int) -> list[str]:
-    """Apply the same operations in the same batches, and return what became of each."""
+    """Apply a fixed sequence of operations in batches, and return their outcomes."""
     chance = random.Random(20261121)
     operations = [operation(chance) for _ in range(count)]
     told = []
@@ -160,7 +160,7 @@ async def all_applied(changed: Table, count: int) -> list[str]:
 
 
 async def everything(changed: Table) -> dict[str, Any]:
-    """Read all records, by scans and by gets, which have to agree."""
+    """Read all records with scans and with gets, which have to agree."""
     found: dict[str, Any] = {}
     position = None
     while True:
@@ -195,7 +195,7 @@ def operation(chance: random.Random) -> Operation:
 
 
 def document(chance: random.Random) -> Any:
-    """An update of a few paths that often meets what it wants there, and often something else."""
+    """Return an update of a few paths whose current values often have the required type, and often do not."""
     match chance.randrange(8):
         case 0:
             return {name: chance.choice([None, member(chance)]) for name in chance.sample("abcd", 2)}
@@ -225,7 +225,7 @@ def member(chance: random.Random) -> Any:
     return chance.choice(plain + nested)
 
 
-# The store is away
+# The store is unavailable
 
 
 @pytest.mark.parametrize("name", ["redis", "postgres", "dynamodb"])
@@ -251,7 +251,7 @@ async def test_a_service_starts_while_its_store_is_away_and_serves_when_it_is_ba
 
 @asynccontextmanager
 async def behind_a_proxy(used: Kind) -> AsyncIterator[tuple[FaultProxy, Kind]]:
-    """Put a proxy before a store's server; yield it, and the kind of store as it is reached through the proxy."""
+    """Run a proxy in front of a store's server; yield it, and the store's settings with the proxy's address."""
     [member] = {"url", "dsn", "endpoint_url"} & used.store.keys()
     address = urlsplit(used.store[member])
     assert address.hostname is not None
@@ -284,7 +284,7 @@ async def back(http: httpx.AsyncClient) -> None:
 
 
 async def settled(proxy: FaultProxy) -> None:
-    """Return when the service, which has stopped, holds no connection any more."""
+    """Wait until the stopped service has no open connections."""
     async with asyncio.timeout(5):
         while proxy.open_connections:
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Random batches against a naive table: memory and RocksDB, while time passes and the store is opened again."""
+"""Random batches compared with a naive table, on memory and RocksDB, while time passes and the store reopens."""
 
 import asyncio
 import contextlib
@@ -79,7 +79,7 @@ flags = st.sampled_from([False, False, True])
 
 @st.composite
 def operations(draw: st.DrawFn) -> tuple[Asked, str | None]:
-    """An operation as it is asked for, and which etag it wants, which is known only when it is sent."""
+    """Generate an operation and the etag that it requires, which is resolved only when the operation is sent."""
     key, etag = draw(keys), draw(etags)
     match draw(st.sampled_from(["get", "put", "plain update", "update", "update", "delete"])):
         case "get":
@@ -105,7 +105,7 @@ def updating(key: str, document: dict[str, Any], **rest: Any) -> Update:
 
 
 def told(outcome: Outcome) -> Told:
-    """Return what the service told, in the naive table's words."""
+    """Return an outcome in the terms of the naive table."""
     match outcome:
         case None:
             return Told("absent")
@@ -119,7 +119,7 @@ def told(outcome: Outcome) -> Told:
 
 
 class Machine(RuleBasedStateMachine):
-    """Sends random batches to a table and to the naive one, and compares."""
+    """Sends random batches to a table and to the naive table, and compares the outcomes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class MemoryMachine(Machine):
 
 
 class RocksdbMachine(Machine):
-    """RocksDB, which is closed and opened again now and then."""
+    """RocksDB, which is sometimes closed and reopened."""
 
     async def opened(self) -> Backend:
         settings = RocksdbSettings(path=str(self.directory), sweep_every_s=0.01)

@@ -1,4 +1,4 @@
-"""So many calls at once and no more, in turn, and no longer than the deadline."""
+"""The bulkhead limits concurrent calls, admits waiting calls in order, and rejects them at their deadline."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""The cache passes the shared suite around memory, and never answers what is older than an acknowledged write."""
+"""The cache passes the shared suite around the memory store, and never returns a value older than a known write."""
 
 import asyncio
 import math
@@ -31,7 +31,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 
 class Turns(Policy):
-    """A store that lets others have their turn before and after it does anything; the turns are drawn by lot."""
+    """A store that yields to other tasks a random number of times before and after each call."""
 
     def __init__(self, inner: Store, chance: random.Random) -> None:
         super().__init__(inner)
@@ -87,7 +87,7 @@ async def after(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
     return await work
 
 
-# What is kept, and for how long
+# Which records are cached, and for how long
 
 
 @in_virtual_time
@@ -179,11 +179,11 @@ async def test_a_record_that_expires_while_others_wait_for_it_is_not_answered_to
         Slow(site.store), records_max=9, bytes_max=2**20, ttl_s=60, absent_ttl_s=0, clock=site.now_ms, monotonic=now
     )
     first, second = await asyncio.gather(cache.apply([Get("a")]), cache.apply([Get("a")]))
-    assert isinstance(first[0], Record)  # as the store answered
+    assert isinstance(first[0], Record)  # the outcome of the store
     assert second == [None]
 
 
-# Bounds
+# Limits
 
 
 @in_virtual_time
@@ -211,7 +211,7 @@ async def test_a_record_that_is_too_large_is_not_kept_nor_the_one_before_it() ->
 
 
 def test_what_is_held_is_bounded_and_counted_exactly() -> None:
-    """Against the plainest model of it, over random readings and writes."""
+    """Compare the cache with a simple model over random reads and writes."""
     chance = random.Random(20)
     records_max, bytes_max = 8, 6000
     kept = Entries(records_max=records_max, bytes_max=bytes_max, ttl_s=50.0, absent_ttl_s=20.0)
@@ -263,7 +263,7 @@ async def test_many_records_are_counted_at_about_what_they_take() -> None:
     assert 0.75 < kept.size_bytes / (after - before) < 1.33
 
 
-# One load however many ask
+# Concurrent gets share one load
 
 
 @in_virtual_time
@@ -369,7 +369,7 @@ async def test_who_has_more_time_than_the_one_who_read_asks_again_once_for_all()
 
 @in_virtual_time
 async def test_a_store_that_does_not_answer_holds_up_nobody_longer_than_the_one_who_asked() -> None:
-    """The load is past its time, and the store does not end it: others wait for it no longer."""
+    """The store does not end the load at its deadline: other gets stop waiting for it then."""
     site = await Site.made()
     site.store.deaf = True
     site.takes(1000.0)
@@ -451,16 +451,16 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_what_was_kept_is_never_answered_after_a_write(write: Operation, beside: tuple[Operation, ...]) -> None:
-    """W17, W23: whichever write it is, of a record or of an absence."""
+def test_what_was_kept_is_never_answered_after_a_write(write: Operation, others: tuple[Operation, ...]) -> None:
+    """W17, W23: for every kind of write, and for cached records and cached absences."""
 
     @in_virtual_time
     async def test() -> None:
         site = await Site.made()
         await site.cache.apply([Get("a"), Get("b")])
-        written, *_ = await site.cache.apply([write, *beside])
+        written, *_ = await site.cache.apply([write, *others])
         assert isinstance(written, Written)
         assert await site.value(write.key) == (None if isinstance(write, Delete) else n(1))
 
@@ -470,10 +470,10 @@ def test_what_was_kept_is_never_answered_after_a_write(write: Operation, beside:
 UNCERTAIN = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
 
 
-@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("error", UNCERTAIN, ids=repr)
 def test_what_was_kept_is_never_answered_after_a_write_that_may_have_happened(
-    error: TableError, beside: tuple[Operation, ...]
+    error: TableError, others: tuple[Operation, ...]
 ) -> None:
     """W18."""
 
@@ -482,7 +482,7 @@ def test_what_was_kept_is_never_answered_after_a_write_that_may_have_happened(
         site = await Site.made()
         await site.value()
         site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
-        outcomes = await site.cache.apply([put("a", {"n": 1}), *beside])
+        outcomes = await site.cache.apply([put("a", {"n": 1}), *others])
         assert outcomes[0] is error
         assert await site.value() == n(1 if error.applied == "unknown" else 0)
         assert len(site.asked) == 3
@@ -490,10 +490,10 @@ def test_what_was_kept_is_never_answered_after_a_write_that_may_have_happened(
     test()
 
 
-@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
-def test_what_was_read_before_a_write_that_was_cancelled_is_not_kept(beside: tuple[Operation, ...]) -> None:
+@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
+def test_what_was_read_before_a_write_that_was_cancelled_is_not_kept(others: tuple[Operation, ...]) -> None:
     class Uncancelled(Policy):
-        """Does what it was asked though the caller has left."""
+        """A store that applies its operations although the call was cancelled."""
 
         async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
             if isinstance(operations[0], Get):
@@ -509,9 +509,9 @@ def test_what_was_read_before_a_write_that_was_cancelled_is_not_kept(beside: tup
         site = await Site.made()
         site.cache._inner = Uncancelled(site.store)
         await site.value()
-        task = asyncio.create_task(site.cache.apply([put("a", {"n": 1}), *beside]))
+        task = asyncio.create_task(site.cache.apply([put("a", {"n": 1}), *others]))
         await asyncio.sleep(0.5)
-        assert await site.value() == n(0)  # read while the write is under way, and not kept
+        assert await site.value() == n(0)  # read during the write, and not cached
         task.cancel()
         await asyncio.wait([task])
         await asyncio.sleep(0)
@@ -521,7 +521,7 @@ def test_what_was_read_before_a_write_that_was_cancelled_is_not_kept(beside: tup
 
 
 class Early(Policy):
-    """A store that reads at once and answers later, as the network has it."""
+    """A store that reads immediately and returns later, as over a slow network."""
 
     def __init__(self, inner: Store, reads_s: float, writes_s: float = 0.0) -> None:
         super().__init__(inner)
@@ -537,7 +537,7 @@ class Early(Policy):
 
 @in_virtual_time
 async def test_what_was_read_before_a_write_does_not_replace_what_was_written() -> None:
-    """W19: the slow reading began first and ends last."""
+    """W19: the slow read begins first and ends last."""
     site = await Site.made()
     site.cache._inner = early = Early(site.memory, reads_s=3.0)
     slow = asyncio.create_task(site.value())
@@ -579,7 +579,7 @@ async def test_what_is_read_while_a_write_is_under_way_is_not_kept_nor_waited_fo
     write = asyncio.create_task(site.one(put("a", {"n": 2})))
     during = asyncio.create_task(after(0.5, site.value()))
     await write
-    site.memory._set(b"a", None)  # so that who waited for the reading under way would be seen
+    site.memory._set(b"a", None)  # detects a get that waited for the earlier read
     assert await site.value() is None
     assert await during == n(2)
     assert early.calls == 3
@@ -592,7 +592,7 @@ async def test_of_writes_side_by_side_the_last_to_end_counts() -> None:
     slow = asyncio.create_task(site.one(put("a", {"n": 1})))
     await asyncio.sleep(0)
     await site.one(put("a", {"n": 2}))
-    assert await site.value() == n(2)  # not kept: the other write is still under way
+    assert await site.value() == n(2)  # not cached: the other write has not ended
     await slow
     assert await site.value() == n(1)
 
@@ -610,7 +610,7 @@ async def test_a_mixed_call_is_one_call_of_the_store_for_what_is_not_kept() -> N
     assert await site.value("c") == n(9)
 
 
-# What a get asks for
+# The maximum age that a get accepts
 
 
 @in_virtual_time
@@ -637,12 +637,12 @@ async def test_a_get_that_passes_the_cache_by_refreshes_it() -> None:
     assert len(site.asked) == 2
     await site.elsewhere(Delete("a"))
     assert await site.value(max_age_s=0) is None
-    assert await site.value() is None  # though absences are not kept
+    assert await site.value() is None  # although absences are not cached
 
 
 @in_virtual_time
 async def test_a_get_that_passes_the_cache_by_sees_what_others_wrote_before_it_began() -> None:
-    """So it waits for no reading that began earlier; later gets wait for its own."""
+    """It does not wait for a read that began earlier; later gets share its read."""
     site = await Site.made()
     site.cache._inner = early = Early(site.memory, reads_s=3.0)
     slow = asyncio.create_task(site.value())
@@ -668,13 +668,13 @@ async def test_a_get_waits_for_a_reading_only_if_its_answer_will_be_young_enough
     await asyncio.sleep(60.0)
     slow = asyncio.create_task(site.value())
     await asyncio.sleep(1.0)
-    outcome = await site.one(Get("a", 2.5))  # young enough when it asks, and too old when it is there
+    outcome = await site.one(Get("a", 2.5))  # young enough at the request, too old at the response
     assert isinstance(outcome, Record)
     assert outcome.age_s is None
     assert len(site.asked) == 4
 
 
-# What it leaves alone, and what it counts
+# Calls that bypass the cache, and metrics
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Replicas tell each other what they wrote, by a real Redis that is cut off, killed and started again."""
+"""Replicas invalidate each other's caches over a real Redis that is disconnected, killed and restarted."""
 
 import asyncio
 import contextlib
@@ -58,17 +58,17 @@ def connection(url: str, **rest: Any) -> dict[str, Any]:
     return RedisSettings.model_validate({"url": url, **rest}).connection()
 
 
-async def until(holds: Callable[[], bool], within_s: float = SOON_S) -> float:
-    """Wait until it holds, and return how long that took."""
+async def until(condition: Callable[[], bool], within_s: float = SOON_S) -> float:
+    """Wait until the condition is true, and return how long that took in seconds."""
     began = asyncio.get_running_loop().time()
     async with asyncio.timeout(within_s):
-        while not holds():
+        while not condition():
             await asyncio.sleep(0.005)
     return asyncio.get_running_loop().time() - began
 
 
 class Replica:
-    """A cache of its own, with its own channel, around a store that all replicas share."""
+    """A cache with its own invalidation channel, around a store that all replicas share."""
 
     def __init__(
         self, store: MemoryStore, channel: Channel, registry: CollectorRegistry, metrics: CacheMetrics
@@ -88,7 +88,7 @@ class Replica:
         [outcome] = await self.cache.apply([operation])
         return outcome
 
-    def holds(self, key: Key = "a") -> bool:
+    def has_cached(self, key: Key = "a") -> bool:
         return key in self.cache._entries._entries
 
     def shown(self, name: str, **labels: str) -> float | None:
@@ -100,7 +100,7 @@ class Replica:
 
 @asynccontextmanager
 async def replicas(*urls: str, cluster: bool = False) -> AsyncIterator[list[Replica]]:
-    """Replicas, each by its own way to the channel; their common store has record `a` with n = 0."""
+    """Open one replica for each URL of the channel's server; their shared store has the record `a` with n = 0."""
     place = f"t-{uuid.uuid4().hex}"
     store = MemoryStore(TableSpec("t", stored_as=place))
     await store.apply([put("a", {"n": 0})])
@@ -138,16 +138,16 @@ async def proxied(redis_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
         yield proxy, f"redis://{HOST}:{proxy.port}/0"
 
 
-# What is heard
+# Received invalidations
 
 
 @pytest.mark.parametrize("write", [put("a", {"n": 1}), Delete("a")], ids=["put", "delete"])
 async def test_what_one_replica_wrote_the_other_reads_anew(write: Operation, pair: list[Replica]) -> None:
     one, other = pair
     assert await other.value() == n(0)
-    assert other.holds()
+    assert other.has_cached()
     await one.one(write)
-    await until(lambda: not other.holds())
+    await until(lambda: not other.has_cached())
     assert await other.value() == (None if isinstance(write, Delete) else n(1))
     assert (one.counted("sent"), one.counted("received")) == (1, 0)
     assert (other.counted("sent"), other.counted("received")) == (0, 1)
@@ -155,7 +155,7 @@ async def test_what_one_replica_wrote_the_other_reads_anew(write: Operation, pai
 
 
 async def test_the_others_have_been_told_when_a_write_is_acknowledged(pair: list[Replica], redis_url: str) -> None:
-    """So all that is left to wait for is the way from Redis to the other replica."""
+    """After that, only the delivery from Redis to the other replica takes time."""
     one, _ = pair
     async with Redis.from_url(redis_url) as tool, tool.pubsub() as ear:
         await ear.subscribe("tableside:writes:0")
@@ -173,7 +173,7 @@ async def test_a_replica_keeps_what_it_wrote_itself(redis_url: str) -> None:
         one.cache._through = True
         await one.one(put("a", {"n": 1}))
         await asyncio.sleep(0.1)
-        assert one.holds()
+        assert one.has_cached()
         assert (one.counted("sent"), one.counted("received")) == (1, 0)
 
 
@@ -182,8 +182,8 @@ async def test_every_kind_of_key_is_told(key: Key, pair: list[Replica]) -> None:
     one, other = pair
     other.cache._entries.put([(key, Record(b"{}", "e")), ("kept", Record(b"{}", "e"))], math.inf)
     one.cache._subscription.publish([key])  # type: ignore[union-attr]  # it has a channel
-    await until(lambda: not other.holds(key))
-    assert other.holds("kept")
+    await until(lambda: not other.has_cached(key))
+    assert other.has_cached("kept")
 
 
 async def test_another_table_s_writes_are_none_of_its_business(pair: list[Replica]) -> None:
@@ -193,7 +193,7 @@ async def test_another_table_s_writes_are_none_of_its_business(pair: list[Replic
     stranger.publish(["a"])
     await stranger.flushed(math.inf)
     await asyncio.sleep(0.05)
-    assert other.holds()
+    assert other.has_cached()
 
 
 async def test_what_surely_was_not_written_is_not_told_and_what_may_have_been_is(pair: list[Replica]) -> None:
@@ -202,10 +202,10 @@ async def test_what_surely_was_not_written_is_not_told_and_what_may_have_been_is
     one.store.fault = lambda operation, call: InvalidOperation("x")
     await one.one(put("a", {"n": 1}))
     await asyncio.sleep(0.05)
-    assert other.holds()
+    assert other.has_cached()
     one.store.fault = lambda operation, call: StoreUnavailable("x", applied="unknown")
     await one.cache.apply([put("a", {"n": 2}), Get("b")])
-    await until(lambda: not other.holds())
+    await until(lambda: not other.has_cached())
     assert one.counted("sent") == 1
 
 
@@ -216,7 +216,7 @@ async def test_a_write_that_was_cancelled_is_told(pair: list[Replica]) -> None:
     writing = asyncio.create_task(one.one(put("a", {"n": 1})))
     await asyncio.sleep(0.02)
     writing.cancel()
-    await until(lambda: not other.holds())
+    await until(lambda: not other.has_cached())
 
 
 async def test_a_reading_that_was_under_way_when_the_news_came_is_not_kept(pair: list[Replica]) -> None:
@@ -236,7 +236,7 @@ async def test_a_reading_that_was_under_way_when_the_news_came_is_not_kept(pair:
     await until(lambda: other.counted("received") == 1)
     reading.set()
     assert await slow == n(0)
-    assert not other.holds()
+    assert not other.has_cached()
     assert await other.value() == n(1)
 
 
@@ -258,7 +258,7 @@ async def test_a_write_through_that_was_under_way_when_the_news_came_is_not_kept
     await until(lambda: other.counted("received") == 1)
     writing.set()
     await slow
-    assert not other.holds()
+    assert not other.has_cached()
     assert await other.value() == n(2)
 
 
@@ -267,11 +267,11 @@ async def test_a_large_batch_is_told_key_by_key_and_a_larger_one_as_everything(p
     for key in ("a", "kept"):
         await other.value(key)
     await one.cache.apply([put(f"k{number}") for number in range(KEYS_MAX - 1)] + [put("a")])
-    await until(lambda: not other.holds())
-    assert other.holds("kept")
+    await until(lambda: not other.has_cached())
+    assert other.has_cached("kept")
     assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX, KEYS_MAX)
     await one.cache.apply([put(f"k{number}") for number in range(KEYS_MAX + 1)])
-    await until(lambda: not other.holds("kept"))
+    await until(lambda: not other.has_cached("kept"))
     assert (one.counted("sent"), other.counted("received")) == (KEYS_MAX + 1, KEYS_MAX + 1)
 
 
@@ -304,7 +304,7 @@ async def test_what_was_told_last_arrives_though_the_channel_is_closed(pair: lis
     one.cache._subscription.publish(["a"])  # type: ignore[union-attr]  # it has a channel
     await one.channel.close()
     await one.channel.close()
-    await until(lambda: not other.holds())
+    await until(lambda: not other.has_cached())
     assert one.shown("channel_up", store="bus") == 0
 
 
@@ -312,7 +312,7 @@ async def test_what_was_told_last_arrives_though_the_channel_is_closed(pair: lis
 
 
 async def killed(tool: Any, kind: str) -> int:
-    """Break the connections of a kind, as an operator does; return how many."""
+    """Kill the connections of one type with CLIENT KILL, and return their number."""
     count: int = await tool.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
     return count
 
@@ -325,13 +325,13 @@ async def test_a_subscription_that_is_broken_is_made_again_and_everything_is_for
         await replica.value()
     caplog.set_level(logging.WARNING)
     assert await killed(tool, "pubsub") >= 2
-    await until(lambda: not one.holds() and not other.holds())
+    await until(lambda: not one.has_cached() and not other.has_cached())
     await until(lambda: one.channel.up and other.channel.up)
     assert other.shown("channel_losses_total", store="bus") == 1
     assert "cache channel bus: no longer receives the writes of other replicas" in caplog.text
     await other.value()
     await one.one(put("a", {"n": 1}))
-    await until(lambda: not other.holds())
+    await until(lambda: not other.has_cached())
 
 
 async def test_a_connection_to_tell_by_that_is_broken_loses_nothing(pair: list[Replica], tool: Any) -> None:
@@ -339,7 +339,7 @@ async def test_a_connection_to_tell_by_that_is_broken_loses_nothing(pair: list[R
     await other.value()
     assert await killed(tool, "normal") >= 2
     await one.one(put("a", {"n": 1}))
-    await until(lambda: not other.holds())
+    await until(lambda: not other.has_cached())
     assert await other.value() == n(1)
     await until(lambda: one.channel.up)
 
@@ -356,27 +356,27 @@ async def test_a_server_that_is_started_again_is_found_again(tmp_path: Path) -> 
             await until(lambda: not one.channel.up and not other.channel.up)
             assert other.shown("channel_up", store="bus") == 0
             assert await other.value() == n(0)
-            assert other.holds()  # meanwhile it answers, for as long as `ttl_s`
+            assert other.has_cached()  # it serves cached records, for `ttl_s` at most
             took_s = []
             for number in range(5):
                 began = asyncio.get_running_loop().time()
                 await one.one(put(f"k{number}"))
                 took_s.append(asyncio.get_running_loop().time() - began)
             await one.one(put("a", {"n": 1}))
-            assert max(took_s[1:]) < 0.05  # who knows that nobody can be told does not wait
+            assert max(took_s[1:]) < 0.05  # the channel is known to be down, so the write does not wait
             assert one.counted("sent") == 0
             server.enter_context(running(tmp_path / "second", arguments))
             await until(lambda: one.channel.up and other.channel.up)
-            assert not other.holds()
+            assert not other.has_cached()
             assert await other.value() == n(1)
-            assert one.counted("sent") == 6  # what was owed
+            assert one.counted("sent") == 6  # the pending invalidations
             assert other.shown("channel_up", store="bus") == 1
             assert other.shown("channel_losses_total", store="bus") == 1
 
 
 @contextmanager
 def running(directory: Path, arguments: list[str]) -> Iterator[None]:
-    """Run a Redis on the port that the arguments name, ready or not."""
+    """Run a Redis on the port in the arguments, without waiting until it is ready."""
     directory.mkdir()
     command = [str(ensure_command("redis-server", "redis-server")), "--bind", HOST, "--save", "", "--appendonly", "no"]
     process = subprocess.Popen([*command, *arguments], cwd=directory, stdout=subprocess.DEVNULL)
@@ -388,7 +388,7 @@ def running(directory: Path, arguments: list[str]) -> Iterator[None]:
 
 
 async def test_after_a_failover_the_server_that_is_the_primary_now_is_found(tmp_path: Path) -> None:
-    """The old one still answers, as a replica: what is published there, those at the new one would not hear."""
+    """The old primary still responds, as a replica, but subscribers at the new one do not receive its messages."""
     ports = [free_port(), free_port()]
     old, new = (f"redis://{HOST}:{port}/0" for port in ports)
     with contextlib.ExitStack() as servers:
@@ -408,7 +408,7 @@ async def test_after_a_failover_the_server_that_is_the_primary_now_is_found(tmp_
             await one.value()
             await one.one(put("b"))
             await until(lambda: heard == [["b"]])
-            await until(lambda: not one.holds())  # which was subscribed at the old one
+            await until(lambda: not one.has_cached())  # it was subscribed at the old primary
             await until(lambda: one.channel.up)
             other.channel.publish(place, ["a"])
             await until(lambda: one.counted("received") == 1)
@@ -420,7 +420,7 @@ async def test_a_unix_socket_is_a_channel_too(tmp_path: Path) -> None:
         async with replicas(f"unix://{path}", f"unix://{path}") as [one, other]:
             await other.value()
             await one.one(put("a", {"n": 1}))
-            await until(lambda: not other.holds())
+            await until(lambda: not other.has_cached())
 
 
 async def test_a_network_that_hangs_is_noticed_soon_and_holds_up_no_write(redis_url: str) -> None:
@@ -431,17 +431,17 @@ async def test_a_network_that_hangs_is_noticed_soon_and_holds_up_no_write(redis_
         loop = asyncio.get_running_loop()
         began = loop.time()
         await one.one(put("a", {"n": 1}))
-        assert 0.05 < loop.time() - began < 0.3  # the first waits a little
+        assert 0.05 < loop.time() - began < 0.3  # the first write waits briefly
         began = loop.time()
         for number in range(10):
             await one.one(put(f"k{number}"))
-        assert loop.time() - began < 0.3  # and the others not at all
-        assert other.holds()  # which is what `ttl_s` bounds
+        assert loop.time() - began < 0.3  # the others do not wait
+        assert other.has_cached()  # `ttl_s` limits this
         assert await until(lambda: not one.channel.up) < 4
         await one.value()
         proxy.pass_on()
-        await until(lambda: one.channel.up and not other.holds())
-        assert not one.holds()  # it may have missed something
+        await until(lambda: one.channel.up and not other.has_cached())
+        assert not one.has_cached()  # it may have missed invalidations
         assert await other.value() == n(1)
 
 
@@ -456,8 +456,8 @@ async def test_whatever_the_network_does_it_passes_by_itself(
         await one.one(put("a", {"n": 1}))
         await until(lambda: not one.channel.up)
         proxy.pass_on()
-        await until(lambda: one.channel.up and not other.holds())
-        assert not one.holds()
+        await until(lambda: one.channel.up and not other.has_cached())
+        assert not one.has_cached()
         assert await other.value() == n(1)
 
 
@@ -501,7 +501,7 @@ async def test_a_user_who_may_not_publish_is_told_once_and_nothing_is_lost(
             assert caplog.text.count("cannot publish writes") == 1
             assert "secret" not in caplog.text
             await tool.execute_command("ACL", "SETUSER", "listener", "+publish")
-            await until(lambda: not other.holds())
+            await until(lambda: not other.has_cached())
             await channel.close()
     finally:
         await tool.execute_command("ACL", "DELUSER", "listener")
@@ -513,7 +513,7 @@ async def test_what_another_version_says_is_taken_for_everything(pair: list[Repl
     for raw in (b"", b"\xff" * 20, msgspec.msgpack.encode({"keys": ["a"]})):
         pair[0].cache._entries.put([("a", Record(b"{}", "e"))], math.inf)
         await tool.publish("tableside:writes:0", raw)
-        await until(lambda: not any(replica.holds() for replica in pair))
+        await until(lambda: not any(replica.has_cached() for replica in pair))
     assert pair[0].channel.up
 
 
@@ -522,14 +522,14 @@ async def test_databases_of_one_server_are_channels_of_their_own(redis_url: str)
         await other.value()
         await one.one(put("a", {"n": 1}))
         await asyncio.sleep(0.05)
-        assert other.holds()
+        assert other.has_cached()
 
 
 async def test_a_node_of_a_cluster_is_a_channel_too(redis_cluster_urls: list[str]) -> None:
     async with replicas(redis_cluster_urls[0], redis_cluster_urls[1], cluster=True) as [one, other]:
         await other.value()
         await one.one(put("a", {"n": 1}))
-        await until(lambda: not other.holds())
+        await until(lambda: not other.has_cached())
 
 
 # Messages
@@ -564,7 +564,7 @@ def test_what_is_owed_is_bounded_and_all_contains_some() -> None:
 
 
 async def test_it_holds_between_processes(redis_url: str, tmp_path: Path) -> None:
-    """Two processes on one Redis, one of which only writes: its acknowledged writes are seen by the other."""
+    """Two processes share one Redis: one only writes, and the other sees its acknowledged writes."""
     place = f"t-{uuid.uuid4().hex}"
     async with replicas(redis_url) as [other]:
         spec = msgspec.structs.replace(other.cache.spec, stored_as=place)

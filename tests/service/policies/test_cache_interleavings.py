@@ -1,4 +1,4 @@
-"""Slow reads and writes of few keys at once, in thousands of orders: no get is older than an acknowledged write."""
+"""Concurrent slow reads and writes of few keys, in thousands of orders: no get is older than a known write."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ WRITE: ContextVar[int] = ContextVar("write")
 def test_no_get_is_older_than_an_acknowledged_write_in_thousands_of_interleavings(
     configuration: str, replicas: int, writes: str, full: bool
 ) -> None:
-    """In a full run they are ten thousand of each mode."""
+    """A full run tries ten thousand of each mode."""
     seeds = 1700 if full else 300
 
     @in_virtual_time
@@ -52,11 +52,11 @@ def test_no_get_is_older_than_an_acknowledged_write_in_thousands_of_interleaving
 
 
 class Interleaving(Policy):
-    """Replicas, and callers of each.
+    """Replicas with several callers each, around a store that records the history of every key.
 
-    As a store it takes effect some turns after it was called, answers some turns later, and now and then says that it
-    does not know; it keeps every state that a key has had. A get sees the last state that the same replica had
-    acknowledged before, or a later one; when nothing is under way any more, each replica sees the last state.
+    An operation takes effect some turns of the event loop after the call, returns some turns later, and sometimes has
+    an unknown outcome. A get has to return the last state that the same replica had acknowledged before, or a later
+    one. When no operation is running any more, each replica has to return the last state.
     """
 
     def __init__(self, seed: int, replicas: int, configuration: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Interleaving(Policy):
         self._replicas = [Replica(self, configuration, self._bus) for _ in range(replicas)]
         self._keys = "ab" if seed % 2 else "abc"
         self._states: dict[Key, list[bytes | None]] = {key: [None] for key in self._keys}
-        self._effective: dict[int, int] = {}  # by write, which state of its key it made
+        self._effective: dict[int, int] = {}  # for each write, the index of the state that it produced
         self._numbers = itertools.count()
         self._calls = 0
         self.read_what_was_written = 0
@@ -134,7 +134,7 @@ class Interleaving(Policy):
                     await self._get(replica, key)
 
     async def _swap(self, replica: "Replica") -> None:
-        """Let writes go by another way for a while, as policies do that are being replaced."""
+        """Suspend the cache for a while and write without it, as while policies are being replaced."""
         await self.turns()
         replica.cache.suspend()
         for turn in range(2):
@@ -178,7 +178,7 @@ class Interleaving(Policy):
 
 
 class Replica:
-    """A cache, and which state of each key it has acknowledged."""
+    """A cache, and the index of the last acknowledged state of each key."""
 
     def __init__(self, store: Interleaving, configuration: dict[str, Any], bus: "Bus | None") -> None:
         self.cache = Cache(store, clock=lambda: 0, monotonic=lambda: 0.0, channel=bus, **configuration)
@@ -186,7 +186,7 @@ class Replica:
 
 
 class Bus:
-    """A channel that takes its time with each message; now and then it loses some, and says so later."""
+    """A channel that delays each message, and sometimes loses messages and reports the loss later."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

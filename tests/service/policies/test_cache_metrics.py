@@ -1,4 +1,4 @@
-"""What a cache counts, by the values after a known sequence, in one process and over two."""
+"""The metrics of a cache after a known sequence of operations, in one process and over two."""
 
 import asyncio
 import os
@@ -91,7 +91,7 @@ async def test_what_was_written_through_is_held_and_shown_and_can_push_others_ou
 
 
 class Loopback:
-    """A channel by which a test speaks to a cache."""
+    """A channel through which a test sends invalidations to a cache."""
 
     def subscribe(self, table: str, on_keys: Any, on_lost: Any, on_sent: Any) -> "Loopback":
         self.on_keys: Callable[[list[Key] | None], None] = on_keys
@@ -131,7 +131,7 @@ async def test_what_is_told_and_heard_is_counted_by_keys() -> None:
 
 
 def test_the_workers_of_a_replica_show_their_caches_together(tmp_path: Path) -> None:
-    """Sums, but for whether the channel is there: that is so where it is for each of them."""
+    """Values are sums, except that the channel is up only if it is up for every worker."""
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     first = subprocess.Popen(
         [sys.executable, "-c", WORKER, "2", "0"],

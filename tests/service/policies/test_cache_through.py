@@ -1,4 +1,4 @@
-"""With `writes: through` the cache holds what an acknowledged write has left, where that is known for sure."""
+"""With `writes: through` the cache keeps the record that an acknowledged write left, if that record is certain."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,22 +42,22 @@ WRITES: dict[str, Callable[[], Operation]] = {
 }
 
 
-@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("write", WRITES)
-def test_what_was_written_is_answered_without_asking_the_store(write: str, beside: tuple[Operation, ...]) -> None:
+def test_what_was_written_is_answered_without_asking_the_store(write: str, others: tuple[Operation, ...]) -> None:
     @in_virtual_time
     async def test() -> None:
         site, operation = await through(), WRITES[write]()
         await site.cache.apply([Get("a"), Get("b")])
         site.takes(2.0)
-        written, *_ = await site.cache.apply([operation, *beside])
+        written, *_ = await site.cache.apply([operation, *others])
         assert isinstance(written, Written)
         assert written.value == (n(1) if getattr(operation, "returning", False) else None)
         assert len(site.asked) == 2
         found = await site.one(Get(operation.key))
         assert isinstance(found, Record)
         assert (found.value, found.etag, found.expires_ms) == (n(1), written.etag, 0)
-        assert found.age_s == pytest.approx(2.0)  # counted from when the write began
+        assert found.age_s == pytest.approx(2.0)  # measured from the start of the write
         assert len(site.asked) == 2
         assert found == msgspec.structs.replace(await fresh(site, operation), age_s=found.age_s)
 
@@ -74,7 +74,7 @@ async def fresh(site: Site, operation: Operation) -> Record:
 async def test_around_is_the_default_and_holds_nothing_after_a_write() -> None:
     site = await Site.made()
     await site.one(put("a", {"n": 1}))
-    assert site.store.calls == [[put("a", {"n": 1})]]  # as it was asked for, too
+    assert site.store.calls == [[put("a", {"n": 1})]]  # unchanged, without `returning`
     assert await site.value() == n(1)
     assert len(site.asked) == 2
 
@@ -120,7 +120,7 @@ async def test_what_was_written_is_not_answered_once_it_has_expired() -> None:
     found = await site.one(Get("a"))
     assert isinstance(found, Record)
     assert found.expires_ms == 1_005_000
-    await site.one(update("a", {"n": 2}))  # keeps the expiry
+    await site.one(update("a", {"n": 2}))  # does not change the expiry
     await asyncio.sleep(4.9)
     assert await site.value() == n(2)
     assert len(site.asked) == 2
@@ -163,22 +163,22 @@ async def test_a_replayed_delete_does_not_say_whether_there_is_a_record() -> Non
     replayed = await site.one(put("a", {"n": 9}, token=Token("w", 1)))
     assert replayed == Written(None, replayed=True)
     calls = len(site.asked)
-    assert await site.value() is None  # it is known that nothing is there
+    assert await site.value() is None  # the cached absence
     assert len(site.asked) == calls
 
 
 ERRORS = [StoreUnavailable("x", applied="unknown"), DeadlineExceeded("x", applied="unknown"), InvalidOperation("x")]
 
 
-@pytest.mark.parametrize("beside", [(), (Get("x"),)], ids=["alone", "beside a get"])
+@pytest.mark.parametrize("others", [(), (Get("x"),)], ids=["alone", "with a get"])
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_after_an_error_nothing_is_held(error: TableError, beside: tuple[Operation, ...]) -> None:
+def test_after_an_error_nothing_is_held(error: TableError, others: tuple[Operation, ...]) -> None:
     @in_virtual_time
     async def test() -> None:
         site = await through()
         await site.value()
         site.store.fault = lambda operation, call: None if isinstance(operation, Get) else error
-        [outcome, *_] = await site.cache.apply([put("a", {"n": 1}), *beside])
+        [outcome, *_] = await site.cache.apply([put("a", {"n": 1}), *others])
         assert outcome is error
         assert await site.value() == n(1 if error.applied == "unknown" else 0)
         assert len(site.asked) == 3
@@ -188,7 +188,7 @@ def test_after_an_error_nothing_is_held(error: TableError, beside: tuple[Operati
 
 @in_virtual_time
 async def test_of_writes_side_by_side_nothing_is_held() -> None:
-    """Which of them took effect last is not known here."""
+    """The cache cannot know which of them took effect last."""
     site = await through()
     site.takes(5.0, 1.0)
     slow = asyncio.create_task(site.one(put("a", {"n": 1})))
@@ -198,7 +198,7 @@ async def test_of_writes_side_by_side_nothing_is_held() -> None:
     await slow
     assert await site.value() == n(1)
     assert len(site.asked) == 4
-    await site.one(put("a", {"n": 3}))  # and it is over when they have ended
+    await site.one(put("a", {"n": 3}))  # cached again after both have ended
     assert await site.value() == n(3)
     assert len(site.asked) == 5
 
@@ -222,7 +222,7 @@ async def test_a_slow_reading_does_not_replace_what_was_written_meanwhile() -> N
     reading = asyncio.create_task(site.value())
     await asyncio.sleep(1.0)
     await site.one(put("a", {"n": 1}))
-    site.memory._set(b"a", None)  # so that the reading, which ends later, finds something else
+    site.memory._set(b"a", None)  # so that the read, which ends later, has another outcome
     assert await reading is None
     assert await site.value() == n(1)
     assert len(site.asked) == 2
@@ -248,7 +248,7 @@ async def test_a_write_that_began_cold_and_ends_warm_leaves_nothing_and_no_readi
     write = asyncio.create_task(site.one(put("a", {"n": 1})))
     await asyncio.sleep(1.0)
     site.cache.resume()
-    assert await site.value() == n(0)  # under way still: the reading is not kept
+    assert await site.value() == n(0)  # the write has not ended: the read is not cached
     await write
     assert await site.value() == n(1)
     assert len(site.asked) == 3
@@ -277,7 +277,7 @@ def test_what_goes_round_a_cold_cache_leaves_no_older_answer_in_it(mode: str) ->
         assert await site.value() == n(0)
         site.takes(0.0, 4.0, 5.0)
         await site.value("x")
-        reading = asyncio.create_task(site.value(max_age_s=0))  # each begins warm, and ends warm again
+        reading = asyncio.create_task(site.value(max_age_s=0))  # the cache is active at its start and at its end
         writing = asyncio.create_task(site.one(put("b", {"n": 0})))
         await asyncio.sleep(1.0)
         site.cache.suspend()
@@ -326,7 +326,7 @@ async def test_a_closed_cache_holds_nothing() -> None:
 async def test_what_a_write_leaves_is_what_the_store_answers_then(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Value, etag and expiry, of every kind of write; also where the store itself changes what it is given."""
+    """Compare value, etag and expiry for every kind of write, also if the store normalizes values."""
     used = kind(name, request, tmp_path)
     for variable, setting in used.environment.items():
         monkeypatch.setenv(variable, setting)
@@ -351,7 +351,7 @@ async def test_what_a_write_leaves_is_what_the_store_answers_then(
 
 
 def rounds() -> list[list[Operation]]:
-    """Writes that each begin with what the one before has left."""
+    """Return batches of writes; each batch starts from the records that the previous one left."""
     token = Token("w", 5)
     return [
         [

@@ -1,4 +1,4 @@
-"""Each caller has a limit of his own, in operations as he asked them, and nobody's is another's."""
+"""Each caller has a separate limit, which counts the operations of its requests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class TestCallerLimit(PolicyContract):
 
 
 async def asked(policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10) -> list[Outcome]:
-    """Ask as a request of that caller does, in a task of its own."""
+    """Apply operations in a separate task, as a request of this caller does."""
 
     async def request() -> list[Outcome]:
         CALLER.set(caller)

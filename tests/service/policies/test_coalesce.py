@@ -1,4 +1,4 @@
-"""Coalesce shares, cuts, orders and answers calls as it promises."""
+"""Coalesce combines, splits and orders calls, and returns the outcomes of each caller."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
 
 
-# A loop whose clock goes on only when nothing is left to do, and then at once
+# An event loop with virtual time: the clock advances only when no task is ready, and then without waiting
 
 
 class _Hurried(SelectSelector):
@@ -57,7 +57,7 @@ async def turns(count: int = 5) -> None:
 
 
 class Watched(Policy):
-    """A store that notes its calls, each of which takes as long as a test wants, or until the test lets it go on."""
+    """A store that records its calls, each of which takes as long as the test says."""
 
     def __init__(self, inner: Store | None = None, takes_s: float = 0.0) -> None:
         super().__init__(inner or MemoryStore(TableSpec("t")))
@@ -92,7 +92,7 @@ class Watched(Policy):
         return [len(call) for call in self.calls]
 
 
-# What goes together
+# Which operations share a call
 
 
 def test_operations_of_one_turn_share_a_call() -> None:
@@ -494,7 +494,7 @@ def test_what_comes_after_its_deadline_is_not_sent() -> None:
     run(main())
 
 
-# Callers that leave
+# Cancelled callers
 
 
 def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobody() -> None:
@@ -715,7 +715,7 @@ def test_what_waited_for_its_turn_does_not_linger_again() -> None:
     run(main())
 
 
-# The end
+# Closing
 
 
 def test_on_close_everything_queued_is_sent_and_answered() -> None:

@@ -1,4 +1,4 @@
-"""Coalesce passes the shared suite around memory, however it is set; and what many do at once has one order per key."""
+"""Coalesce passes the shared suite with all options, and concurrent operations on one key have one order."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ from tableside.stores.memory import MemoryStore
 
 
 class Suite(PolicyContract):
-    """The contract, with what a subclass says."""
+    """The contract with the options of a subclass."""
 
     options: ClassVar[dict[str, Any]]
 
@@ -48,11 +48,11 @@ class TestCutOnly(Suite):
     options: ClassVar[dict[str, Any]] = {"operations_max": 7, "bytes_max": 1000, "linger_s": None}
 
 
-# Many at once
+# Concurrent callers
 
 
 class Erratic(Policy):
-    """A store that takes its time, looks at its records somewhen within it, and may fail before or after."""
+    """A store that applies operations after a random delay, returns after another, and may fail before or after."""
 
     def __init__(self, chance: random.Random, *, fails: bool) -> None:
         super().__init__(MemoryStore(TableSpec("t")))
@@ -112,7 +112,7 @@ def batch(chance: random.Random, number: int) -> list[Operation]:
 
 
 def seen(outcome: Outcome) -> object:
-    """Return what of an outcome does not depend on how versions are counted."""
+    """Return the part of an outcome that does not depend on versions."""
     match outcome:
         case Record():
             return outcome.value

@@ -1,4 +1,4 @@
-"""What one process takes of shared credits: in leases as large as it needs, kept briefly, for its line in order."""
+"""The leases of shared credits that a process takes: as large as needed, kept briefly, used in order of arrival."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tableside.policies.rate_limit.leased import KEEP_S, LEASE_S, Lease, LeasedB
 
 
 class Limiter:
-    """Gives what is asked for as long as it has some, and notes how much was asked."""
+    """A shared limit that grants leases while it has credits, and records their sizes."""
 
     def __init__(self, credit: float, per_s: float = 0.0) -> None:
         self.credit = credit
@@ -42,7 +42,7 @@ def bucket(limiter: Limiter, per_s: float = 100, fallbacks: Counter | None = Non
 
 
 async def taken(leased: LeasedBucket, cost: float = 1.0, left_s: float = 60) -> int:
-    """Take what one operation costs, as a call does."""
+    """Take the credits of one operation, as a call does."""
     return 1 if leased.try_take(cost) else await leased.take([cost], now() + left_s)
 
 

@@ -1,4 +1,4 @@
-"""So many operations a second reach the store, reads and writes apart, in turn; what cannot is refused at once."""
+"""The rate limit of a table: separate for reads and writes, in order; hopeless calls are rejected immediately."""
 
 import asyncio
 import itertools
@@ -41,7 +41,7 @@ def throttled(outcomes: list[Outcome]) -> list[Throttled]:
 
 
 def arrivals(store: Scripted) -> list[tuple[float, int]]:
-    """Return when the calls came, in seconds since the first, and how many operations each had."""
+    """Return the time of each call, in seconds since the first, and its number of operations."""
     first = store.called_at[0]
     return [(round(at - first, 6), len(call)) for at, call in zip(store.called_at, store.calls, strict=True)]
 
@@ -77,7 +77,7 @@ async def test_a_rate_may_be_a_fraction() -> None:
 
 @in_virtual_time
 async def test_a_batch_larger_than_the_bucket_passes_in_parts_and_leaves_no_debt() -> None:
-    """Samza: a batch of 100 at 10 a second passed at once, and who came next paid for it (W30)."""
+    """Samza: a batch of 100 at 10 a second passed immediately, and the next caller paid for it (W30)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(100, 20), write=None)
     outcomes = await policy.apply(gets(50), now() + 10)
@@ -210,7 +210,9 @@ async def test_who_is_cancelled_in_the_moment_of_his_turn_has_taken_nothing() ->
     started = now()
     first = asyncio.create_task(policy.apply([Get("b")], now() + 60))
     await asyncio.sleep(0)
-    asyncio.get_running_loop().call_at(started + 1 + 5e-10, first.cancel)  # in the same turn of the loop, but later
+    asyncio.get_running_loop().call_at(
+        started + 1 + 5e-10, first.cancel
+    )  # later in the same iteration of the event loop
     second = asyncio.create_task(policy.apply([Get("c")], now() + 60))
     await asyncio.gather(first, second, return_exceptions=True)
     assert first.cancelled()
@@ -219,7 +221,7 @@ async def test_who_is_cancelled_in_the_moment_of_his_turn_has_taken_nothing() ->
 
 
 async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[list[Outcome]]:
-    """Take all credits; then let a batch wait for 10, of which half have come."""
+    """Take all credits, then start a batch that waits for 10, and return when half of them are available."""
     await policy.apply(gets(100))
     batch = asyncio.create_task(policy.apply(gets(10), now() + 60))
     await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What operations cost: by kind and by size, before and after, and however much it is nobody is refused for ever."""
+"""The cost of operations: by kind and size, before and after the call, and no cost that could never be paid."""
 
 import asyncio
 import itertools
@@ -25,7 +25,7 @@ class TestRateLimitWithCosts(PolicyContract):
 
 
 def value(size_bytes: int) -> bytes:
-    """Return a value of so many bytes."""
+    """Return a value of this size."""
     text = b'{"s":"' + b"x" * (size_bytes - 8) + b'"}'
     assert len(text) == size_bytes
     return text
@@ -36,7 +36,7 @@ def sized(key: str, size_bytes: int) -> Put:
 
 
 async def passed_at(policy: RateLimit, *operations: Operation, left_s: float = 60) -> float:
-    """Return how long one call took, in seconds."""
+    """Apply the operations in one call, and return how long it took in seconds."""
     started = now()
     outcomes = await policy.apply(operations, started + left_s)
     assert not any(isinstance(outcome, Throttled) for outcome in outcomes)
@@ -44,7 +44,7 @@ async def passed_at(policy: RateLimit, *operations: Operation, left_s: float = 6
 
 
 async def empty(policy: RateLimit, *, read: float = 0, write: float = 0) -> None:
-    """Take so many credits away."""
+    """Remove this many credits from the buckets."""
     for credit, cost in ((policy._read, read), (policy._write, write)):
         if cost:
             assert credit is not None
@@ -116,7 +116,7 @@ async def test_a_batch_passes_in_parts_in_the_order_of_its_operations() -> None:
 
 @in_virtual_time
 async def test_an_operation_beyond_the_burst_passes_when_the_bucket_is_full_and_the_rest_is_debt() -> None:
-    """Samza: what cost more than there was passed at once whenever somebody asked (W30)."""
+    """Samza: an operation that cost more than the available credits always passed immediately (W30)."""
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(10, 5), cost=Cost(kib=10))
     await empty(policy, write=5)

@@ -1,4 +1,4 @@
-"""What failed and may pass is tried again, and nothing else; never doubled, never for long, never in floods."""
+"""Only operations that failed and may succeed are retried; never applied twice, within limits of time and rate."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ class TestRetry(PolicyContract):
 
 
 class TestRetryOfAStoreThatOftenFails(PolicyContract):
-    """Most operations fail a few times before they are done."""
+    """The shared suite around a store on which most operations fail a few times before they succeed."""
 
     def around(self, inner: Store, time: Time) -> Policy:
         chance = random.Random(4)
@@ -66,7 +66,7 @@ def failing(kind: type[TableError] = StoreUnavailable, times: float = math.inf, 
 
 
 def retry(store: Store, attempts_max: int = 3, **rest: Any) -> Retry:
-    """Return a store that is asked again, reads and writes alike."""
+    """Return a store with the same retries for reads and writes."""
     own = {name: rest.pop(name) for name in ("backoff", "pause_s", "pause_max_s", "total_s") if name in rest}
     attempts = RetrySchedule(attempts_max, **own)
     return Retry(store, read=attempts, write=attempts, **rest)
@@ -80,7 +80,7 @@ async def one(policy: Store, operation: Operation, until: float = math.inf) -> O
 TOKEN = Token("w", 1)
 
 
-# How often, and what
+# The number of attempts, and which operations they contain
 
 
 @in_virtual_time
@@ -103,7 +103,7 @@ async def test_reads_and_writes_have_their_own_number() -> None:
 
 @in_virtual_time
 async def test_only_what_failed_is_sent_again_and_a_count_counts_once() -> None:
-    """Samza: a batch was repeated as a whole, and what had succeeded was applied twice (W4)."""
+    """Samza: a batch was repeated as a whole, and operations that had succeeded were applied twice (W4)."""
     store = Scripted()
     store.fault = lambda operation, call: Throttled("b is throttled") if operation.key == "b" and call < 3 else None
     policy = retry(store)
@@ -263,7 +263,7 @@ async def test_later_operations_on_a_key_wait_for_the_retry_of_the_earlier() -> 
     assert same(values.decode(outcomes[2].value), {"n": 2})
 
 
-# When
+# Pauses
 
 
 async def pauses(policy: Retry, store: Scripted, until: float = math.inf) -> list[float]:
@@ -387,12 +387,12 @@ async def test_cancellation_ends_the_pause() -> None:
     assert len(store.calls) == 1
 
 
-# For how long
+# The total time
 
 
 @in_virtual_time
 async def test_attempts_and_pauses_end_the_total_after_the_first_began() -> None:
-    """Samza: the limit on the whole was looked at between attempts only, and one that hung was never cut (W27)."""
+    """Samza: the total limit was checked only between attempts, so an attempt that hung never ended (W27)."""
     store = failing()
     policy = retry(store, 9, backoff="fixed", pause_s=1, total_s=2.5)
     started = now()
@@ -457,12 +457,12 @@ async def test_reads_and_writes_pause_each_in_its_own_way() -> None:
     assert [later - earlier for earlier, later in itertools.pairwise(store.called_at)] == [1, 1]
 
 
-# How much
+# The retry budget
 
 
 @in_virtual_time
 async def test_a_store_that_is_down_gets_a_share_more_and_no_floods() -> None:
-    """Samza: without being told to stop, it asked for ever and without a pause (W25)."""
+    """Samza: without an explicit limit, it retried for ever and without a pause (W25)."""
     store = failing()
     policy = retry(store, 5, pause_s=0.01, budget=RetryBudget(share=0.2, per_s=10, window_s=10))
     for _ in range(1000):
@@ -520,7 +520,7 @@ def test_a_budget_is_not_negative(arguments: dict[str, float]) -> None:
     ],
 )
 def test_numbers_that_make_no_sense_are_refused_before_anything_is_asked(arguments: dict[str, Any], told: str) -> None:
-    """Samza: a delay that did not fit its limit was found at run time only (W45)."""
+    """Samza: a delay beyond its limit was detected only at run time (W45)."""
     with pytest.raises(ValueError, match=told):
         retry(Scripted(), **arguments)
 
@@ -583,13 +583,13 @@ async def test_a_pause_is_a_span_and_no_pause_is_none() -> None:
     assert await spans.of(retry(failing(), backoff="none", traces=spans.traces), [Get("a")]) == []
 
 
-# Together
+# All kinds of faults
 
 
 @pytest.mark.parametrize(("seed", "read_s"), [*enumerate([0.3, 0.2, 0.3, 0.2, 0.3])])
 @in_virtual_time
 async def test_around_a_store_that_fails_in_every_way_counts_are_exact(seed: int, read_s: float) -> None:
-    """Increments with and without tokens by many writers: what is acknowledged is there, what is not applied is not."""
+    """Many writers increment with and without tokens: acknowledged writes count, and unapplied ones do not."""
     chance = random.Random(seed)
     memory = MemoryStore(TableSpec("t"))
     store = Scripted(memory)

@@ -1,4 +1,4 @@
-"""Replicas that share a Redis keep one rate together; without it each goes on alone, and comes back to it."""
+"""Replicas share one rate limit over Redis; without Redis each uses a local limit, until Redis is back."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture
 def table() -> str:
-    """The name of a table of which nobody else's test takes credits."""
+    """A table name that no other test uses."""
     return uuid.uuid4().hex
 
 
@@ -54,7 +54,7 @@ def store(table: str) -> Scripted:
 
 @asynccontextmanager
 async def replicas(url: str, table: str, count: int, **told: Any) -> AsyncIterator[list[tuple[RateLimit, Scripted]]]:
-    """Open a limit of the same table in so many replicas, each with its own connections and its own store."""
+    """Open the limit of one table in this many replicas, each with its own connections and its own store."""
     async with AsyncExitStack() as opened:
         stores = [store(table) for _ in range(count)]
         limits = [await opened.enter_async_context(shared(url)) for _ in range(count)]
@@ -65,7 +65,7 @@ async def replicas(url: str, table: str, count: int, **told: Any) -> AsyncIterat
 
 
 async def asked_for(policy: Policy, seconds: float, callers: int, operation: Operation | None = None) -> None:
-    """Have so many callers ask again as soon as they are answered; for a get, if nothing else is said."""
+    """Run this many callers, each of which repeats an operation (by default a get) without a pause."""
     until = now() + seconds
 
     async def caller() -> None:
@@ -77,12 +77,12 @@ async def asked_for(policy: Policy, seconds: float, callers: int, operation: Ope
 
 
 def passed(stores: Sequence[Scripted]) -> list[tuple[float, int]]:
-    """Return when operations reached the stores, of all together, and how many."""
+    """Return the time and the number of operations of each call to any of the stores, in order."""
     return sorted((at, len(call)) for one in stores for at, call in zip(one.called_at, one.calls, strict=True))
 
 
 def most_above(passed: list[tuple[float, int]], per_s: float) -> float:
-    """Return by how much, over any time, more passed than the rate brings."""
+    """Return the largest excess over the rate, in operations, in any interval."""
     after = list(itertools.accumulate(count for _, count in passed))
     most = lowest = 0.0
     before = 0
@@ -164,7 +164,7 @@ async def test_a_hundred_who_wait_ask_redis_as_seldom_as_one(tmp_path: Path, tab
             await asked_for(policy, 1.5, 100)
             commands = (await tool.info("stats"))["total_commands_processed"] - before
     assert len(one_store.calls) >= 120
-    # Some 20 leases a second, and two or three questions for each; a script's own commands are counted, too.
+    # About 20 leases a second with two or three requests each; Redis also counts the commands of a script.
     assert commands <= 1.5 * 20 * 3 * 12
 
 
@@ -278,7 +278,7 @@ async def test_a_redis_that_was_never_there_stops_nothing(table: str, unused_tcp
 
 
 async def test_a_cluster_that_was_never_there_stops_nothing(table: str, unused_tcp_port: int) -> None:
-    """The driver has an error of its own for that, which is none of the errors of a single server."""
+    """The driver raises a separate error in this case, unrelated to the errors of a single server."""
     registry = CollectorRegistry()
     async with shared(f"redis://127.0.0.1:{unused_tcp_port}", cluster=True) as credit:
         policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=RateLimitMetrics(registry))
@@ -329,7 +329,7 @@ async def test_user_and_password_are_used_and_never_told(
 
 @pytest.fixture
 def identity(tmp_path: Path) -> tuple[Path, Path]:
-    """A server's private key, and its certificate."""
+    """The private key and the certificate of a server."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"]
     names = ["-nodes", "-days", "1", "-addext", "subjectAltName=IP:127.0.0.1"]

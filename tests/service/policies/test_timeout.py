@@ -1,4 +1,4 @@
-"""An attempt ends in time, and says what is known of it."""
+"""An attempt ends in time, and its error says whether it was applied."""
 
 import asyncio
 import math

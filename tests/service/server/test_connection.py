@@ -1,4 +1,4 @@
-"""What leaves on a connection: in one piece where that is cheap, in order always, and nothing that is no HTTP."""
+"""Bytes sent on a connection: a small response in one write, responses in order, and only valid HTTP."""
 
 import asyncio
 from typing import Any, cast
@@ -17,7 +17,7 @@ IDLE_S = 75
 
 
 class Recorder:
-    """A transport that only remembers."""
+    """A transport that records writes and the close."""
 
     def __init__(self) -> None:
         self.done: list[bytes | str] = []
@@ -55,7 +55,7 @@ def connected(app: ASGIApp) -> tuple[Recorder, HttpConnection]:
 
 
 def answering(*bodies: bytes, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None) -> ASGIApp:
-    """Return what answers with a body in such parts, whose length it says unless it is given headers."""
+    """Return an application that sends a body in these parts, by default with a Content-Length."""
     given = [(b"content-length", b"%d" % len(b"".join(bodies)))] if headers is None else headers
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +67,7 @@ def answering(*bodies: bytes, status: int = 200, headers: list[tuple[bytes, byte
 
 
 async def answered(recorder: Recorder, protocol: HttpConnection, request: bytes = GET % b"") -> list[bytes | str]:
-    """Return what is done when a request has come."""
+    """Deliver a request, and return the writes on the transport."""
     recorder.done.clear()
     protocol.data_received(request)
     while protocol.server_state.tasks:
@@ -179,7 +179,7 @@ async def test_a_connection_is_late_that_was_not_used_for_long() -> None:
         task.cancel()
 
 
-# What cannot be read, and what came before it
+# Malformed requests, and the requests before them
 
 
 @pytest.mark.parametrize("after", [b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/2.0\r\n\r\n", b"x: " + b"y" * 70_000])
@@ -200,7 +200,7 @@ async def test_a_body_that_cannot_be_read_is_refused_in_place_of_its_answer_and_
 
 
 async def ended(protocol: HttpConnection) -> None:
-    """Return when nobody works any more for a connection that is closed."""
+    """Close the connection, and wait until all of its tasks have ended."""
     protocol.connection_lost(None)
     async with asyncio.timeout(5):
         while protocol.server_state.tasks:
@@ -208,7 +208,7 @@ async def ended(protocol: HttpConnection) -> None:
 
 
 async def reading(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the body that came."""
+    """Respond with the body of the request."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -221,7 +221,7 @@ async def reading(scope: Scope, receive: Receive, send: Send) -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 1000])
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_who_would_rather_speak_another_protocol_is_answered_in_this_one(pieces: int, chunked: bool) -> None:
-    """As some clients do by default: what follows the head is the body, and no request."""
+    """Some clients do so by default: the bytes after the head are the body, not another request."""
     upgrade = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
     length, body = (
         (b"transfer-encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n") if chunked else (b"content-length: 2", b"{}")
@@ -312,7 +312,7 @@ async def test_small_chunks_are_no_fault() -> None:
     assert cast("bytes", done[0]).startswith(b"HTTP/1.1 200")
 
 
-# Who does not read
+# Slow clients
 
 
 async def test_no_other_request_is_taken_up_before_the_last_answer_is_read() -> None:

@@ -1,4 +1,4 @@
-"""The service as the first process of a container, which no signal ends that it does not handle itself."""
+"""The service as process 1 of a container, for which the kernel ignores signals without a handler."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ PUT = b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\nContent-Length
 
 @contextmanager
 def first_process(directory: Path, program: list[str], shutdown_s: float) -> Iterator[tuple[psutil.Process, str]]:
-    """Run the service in a namespace of process ids of its own; give its process, and where it is asked."""
+    """Run the service in its own PID namespace; yield its process and its URL."""
     config = directory / "config.yaml"
     config.write_text(f"stores: {{s: {{kind: memory}}}}\nauto_create: true\nlimits: {{shutdown_s: {shutdown_s}}}\n")
     port = free_port()
@@ -68,7 +68,7 @@ def connected(url: str) -> socket.socket:
 
 def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
     with first_process(tmp_path, ["-m", "tableside"], shutdown_s=600) as (process, url), connected(url) as caller:
-        caller.sendall(PUT)  # and no body, so that this request is under way
+        caller.sendall(PUT)  # without the body, so that the request is in flight
         time.sleep(0.3)
         os.kill(process.pid, signal.SIGTERM)
         time.sleep(1)
@@ -79,7 +79,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
 
 def test_it_ends_in_time_though_it_hangs_and_says_where(tmp_path: Path) -> None:
     with first_process(tmp_path, ["-c", HANGING], shutdown_s=2) as (process, url), connected(url) as caller:
-        os.kill(process.pid, signal.SIGTERM)  # first: what hangs hears no signal
+        os.kill(process.pid, signal.SIGTERM)  # first, since the blocked service cannot handle a signal
         caller.sendall(PUT + b"{}")
     assert (tmp_path / "code").read_text() == "1"
     assert "Timeout (0:00:02)" in (tmp_path / "log").read_text()

@@ -1,4 +1,4 @@
-"""What only a real process shows: what is left when the service is killed."""
+"""Records that are left after the service is killed, which needs a real process."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def whole(key: str, number: int) -> dict[str, Any]:
-    """Return a value that shows whether all of it is there."""
+    """Return a value with a checksum, which shows whether it is complete."""
     text = hashlib.sha256(f"{key} {number}".encode()).hexdigest() * (1 + number % 40)
     return {"key": key, "number": number, "text": text, "sum": checksum(key, number, text)}
 
@@ -39,7 +39,7 @@ def checksum(key: str, number: int, text: str) -> str:
 
 
 class Killed(Exception):
-    """There was no answer: the service is gone."""
+    """There was no response: the service has been killed."""
 
 
 async def answered(request: Any) -> httpx.Response:
@@ -52,7 +52,7 @@ async def answered(request: Any) -> httpx.Response:
 
 
 class Puts:
-    """Writes new keys, and one key again and again."""
+    """Writes new keys, and one key repeatedly."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -82,7 +82,7 @@ class Puts:
         await self.complete(http, found)
 
     async def complete(self, http: httpx.AsyncClient, found: dict[str, Any]) -> None:
-        """Write what had no answer again, so that the next round expects all of it."""
+        """Repeat the writes without a response, so that the next round expects all of them."""
         for key, value in found.items():
             number = int(key.rpartition("-")[2])
             if value is None:
@@ -92,7 +92,7 @@ class Puts:
 
 
 class Batches:
-    """Writes keys that belong together, in batches."""
+    """Writes groups of keys in batches."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -118,7 +118,7 @@ class Batches:
 
 
 class Counts:
-    """Adds to a counter with tokens, and sends again what had no answer."""
+    """Increments a counter with tokens, and repeats requests without a response."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name, self.key = name, key
@@ -132,7 +132,7 @@ class Counts:
             await self.send(http)
 
     async def send(self, http: httpx.AsyncClient) -> bool:
-        """Send the last sequence, and say whether it had been seen."""
+        """Send the last sequence, and return whether the service had already applied it."""
         document = {
             "update": {"$inc": {"n": 1, self.name: 1}, "$set": {f"{self.name}-last": self.sequence}},
             "default": {},

@@ -1,4 +1,4 @@
-"""The shutdown of a real service after a signal: in order, in time, and no request in flight is lost."""
+"""The shutdown of a real service after a signal: orderly, in time, and without losing requests in flight."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def configured(directory: Path, store: str, **limits: float) -> Path:
 
 
 async def exit_code(pid: int, within_s: float) -> int:
-    """Wait for a child to end, leave it to its parent, and return its code as subprocess gives it."""
+    """Wait until a child has ended without reaping it, and return its exit code in the form of `subprocess`."""
     until = time.monotonic() + within_s
     look = os.WEXITED | os.WNOHANG | os.WNOWAIT
     while (ended := os.waitid(os.P_PID, pid, look)) is None:  # noqa: ASYNC222  # it does not wait
@@ -47,7 +47,7 @@ async def exit_code(pid: int, within_s: float) -> int:
 
 
 class Client:
-    """Sends requests one after the other until the service is gone; remembers what was acknowledged."""
+    """Sends requests one after the other until the service has ended; records the acknowledged writes."""
 
     def __init__(self, name: str, *, keeps_alive: bool) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Client:
         return answer
 
     async def check(self, http: httpx.AsyncClient) -> None:
-        """See that what was acknowledged is there, and counted once."""
+        """Check that each acknowledged write is present and was counted once."""
         keys = sorted(self.acknowledged)
         for start in range(0, len(keys), 5000):
             gets = [{"op": "get", "key": key} for key in keys[start : start + 5000]]
@@ -122,7 +122,7 @@ class Client:
 
 
 async def ended_under_load(service: Service, clients: list[Client], after_s: float) -> float:
-    """Have clients send requests, end the service, and return how long it took to end."""
+    """Terminate the service while clients send requests, and return how long the shutdown took in seconds."""
     tasks = [asyncio.create_task(client.run(service.url)) for client in clients]
     await asyncio.sleep(after_s)
     told_at = time.monotonic()
@@ -140,7 +140,7 @@ def clients_of(round_: int) -> list[Client]:
 
 
 async def test_nothing_that_was_accepted_is_lost_by_an_end(tmp_path: Path, full: bool) -> None:
-    """Two services side by side, so that one starts while the other is ended."""
+    """Two services run in parallel, so that one starts while the other shuts down."""
     for lane in "ab":
         (tmp_path / lane).mkdir()
     rounds = 10 if full else 2
@@ -164,7 +164,7 @@ async def ends(directory: Path, rounds: int, chance: random.Random) -> None:
 
 @asynccontextmanager
 async def started(directory: Path, config: Path, workers: int = 1) -> AsyncIterator[Service]:
-    """A running service; others go on while it starts and ends."""
+    """Run a service without blocking the event loop while it starts and ends."""
     entered = running(directory, config, workers=workers)
     service = await asyncio.to_thread(entered.__enter__)
     try:
@@ -196,7 +196,7 @@ async def test_nothing_is_lost_by_the_end_of_several_workers(tmp_path: Path, red
 
 @pytest.fixture
 async def opened() -> AsyncIterator[AsyncExitStack]:
-    """Closes what a test opens."""
+    """An exit stack that closes the connections of a test."""
     async with AsyncExitStack() as stack:
         yield stack
 
@@ -228,7 +228,7 @@ async def test_while_it_drains_it_serves_and_says_that_it_is_not_ready(tmp_path:
 
 
 async def until_refused(service: Service) -> None:
-    """Return when the service listens no more."""
+    """Wait until the service refuses connections."""
     async with asyncio.timeout(10):
         with suppress(Refused):
             while True:
@@ -255,7 +255,7 @@ async def test_a_request_that_has_begun_to_arrive_is_answered_and_a_silent_conne
 
 @asynccontextmanager
 async def hanging(directory: Path, redis_url: str, workers: int = 1, **limits: float) -> AsyncIterator[Service]:
-    """A service whose store answers nothing any more."""
+    """Run a service whose store has stopped responding."""
     parts = urlsplit(redis_url)
     assert parts.hostname
     assert parts.port
@@ -339,10 +339,10 @@ async def test_a_worker_that_is_told_by_itself_takes_nobody_with_it(two_workers:
 
 
 def worker_pids(service: Service) -> list[int]:
-    """Return the processes that serve; the other child is of Python's own."""
+    """Return the process ids of the workers, without Python's own child process."""
     pids = []
     for child in psutil.Process(service.pid).children():
-        with suppress(psutil.Error):  # it has just ended
+        with suppress(psutil.Error):  # the process has just ended
             if "spawn_main" in " ".join(child.cmdline()):
                 pids.append(child.pid)
     return pids

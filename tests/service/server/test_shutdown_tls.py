@@ -21,7 +21,7 @@ async def test_an_idle_client_that_does_not_confirm_the_end_delays_it_by_little(
     given = ["--ssl-certfile", str(signed.certificate), "--ssl-keyfile", str(signed.key)]
     with running(tmp_path, config, probes_port=free_port(), options=given) as service:
         port = int(service.url.rpartition(":")[2])
-        # A blocking socket reads, and confirms, only when asked to.
+        # A blocking socket reads, and confirms the close, only during a call of `recv`.
         with (
             socket.create_connection(("127.0.0.1", port)) as plain,
             authority.trusting().wrap_socket(plain, server_hostname="localhost") as idle,

@@ -1,4 +1,4 @@
-"""Who reads slowly is noticed, over TLS as well, and gets all of an answer that is the connection's last."""
+"""Slow clients are detected, with and without TLS, and receive all of the last response of a connection."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ async def serving(tls: TlsFiles | None) -> AsyncIterator[Server]:
 
 
 class Slow:
-    """A caller who reads only what is asked for here."""
+    """A client that reads only when the test says so."""
 
     def __init__(self, server: Server, context: ssl.SSLContext | None) -> None:
         self._port = server.servers[0].sockets[0].getsockname()[1]
@@ -68,14 +68,14 @@ class Slow:
         self.writer.write(head.encode() + body)
 
     async def answer(self) -> bytes:
-        """Return the body of the next answer."""
+        """Return the body of the next response."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
         length = next((line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")), b": 0")
         return await self.reader.readexactly(int(length.partition(b": ")[2]))
 
 
 async def unread(server: Server) -> int:
-    """Return how much waits to be read, once nothing more is read by itself."""
+    """Return the number of unread bytes, once it no longer changes."""
     before, now = -1, 0
     while before != now or not now:
         await asyncio.sleep(0.15)

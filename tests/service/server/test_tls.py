@@ -1,4 +1,4 @@
-"""TLS, certificates of clients, certificates that are renewed, and the port for probes."""
+"""TLS, client certificates, renewal of certificates, and the port for probes."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def options(signed: Signed) -> list[str]:
 
 
 def refused(arguments: list[str], **environment: str) -> str:
-    """Return the line with which a service does not start."""
+    """Return the error line of a service that refuses to start."""
     ended = CliRunner().invoke(app, ["serve", *arguments], env=environment)
     assert ended.exit_code == 2
     [line] = ended.stderr.splitlines()
@@ -44,7 +44,7 @@ def refused(arguments: list[str], **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Service]:
-    """A service that speaks TLS, and has another port for probes."""
+    """A service with TLS and a separate port for probes."""
     directory = tmp_path_factory.mktemp("secured")
     with running(directory, probes_port=free_port(), options=options(authority.sign("server"))) as service:
         yield service
@@ -104,7 +104,7 @@ def test_a_port_for_probes_has_nothing_else(tmp_path: Path) -> None:
                 answer = client.get(path)
                 assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
             assert client.put("/v1/tables/t/records/a", json={}).status_code == 404
-        assert httpx.get(f"{service.url}/v1/tables/t").status_code == 404  # nothing was made
+        assert httpx.get(f"{service.url}/v1/tables/t").status_code == 404  # no table was created
         assert httpx.get(f"{service.url}/readyz").status_code == 200
 
 
@@ -123,7 +123,7 @@ def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority:
 
 
 def shown(service: Service, authority: Authority) -> bytes:
-    """Return the certificate that the service shows, if it is one of the authority."""
+    """Return the certificate of the service, which has to be signed by the authority."""
 
     async def connected() -> bytes:
         port = int(service.url.rpartition(":")[2])
@@ -151,7 +151,7 @@ def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then_with_an
         signed.certificate.write_text("half of a certif")
         until(lambda: "was not renewed" in service.log.read_text())
         assert shown(service, authority) == renewed
-        for kind in ("EC", "RSA", "EC", "RSA"):  # whichever kind of key was first
+        for kind in ("EC", "RSA", "EC", "RSA"):  # each change of the key type
             pem = authority.sign("server", kind=kind).certificate.read_text()
             until(lambda pem=pem: shown(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
 
@@ -172,7 +172,7 @@ def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(t
         first = [asked(service, context) for context in old]
         for context, session in zip(old, first, strict=True):
             assert session is not None
-            assert asked(service, context, session) is not None  # so its session is one that can go on
+            assert asked(service, context, session) is not None  # so the session can be resumed
         trusted.write_bytes(after.certificate.read_bytes())
         until(lambda: all(asked(service, context) is not None for context in new))
         for context, session in zip(old, first, strict=True):
@@ -181,7 +181,7 @@ def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(t
 
 
 def asked(service: Service, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
-    """Return the session that a request was answered in, None if it was not answered."""
+    """Send a request, and return the TLS session of its response, or None without a response."""
     port = int(service.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)) as plain:
         try:

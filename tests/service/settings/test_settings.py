@@ -1,4 +1,4 @@
-"""A configuration: what it may say, and that every fault in it is found at once and named by its path."""
+"""A configuration: valid settings, and that all faults are reported together, each with its path."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -21,7 +21,7 @@ def loaded(tmp_path: Path, text: str, **environment: str) -> Settings:
 
 
 def faults(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:
-    """Return what is wrong, by path."""
+    """Return the faults by path."""
     with pytest.raises(SettingsError) as refusal:
         loaded(tmp_path, text, **environment)
     found = refusal.value.faults
@@ -256,7 +256,7 @@ def test_a_file_whose_values_cannot_be_read_is_a_fault_and_no_traceback(tmp_path
     assert str(file) in refused.value.faults[0].message
 
 
-# Stores made of others
+# Stores that consist of other stores
 
 
 def test_a_store_may_be_made_of_others(tmp_path: Path) -> None:

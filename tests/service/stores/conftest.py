@@ -1,4 +1,4 @@
-"""DynamoDB as the tests of its store share it."""
+"""The DynamoDB servers that the tests of its store share."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -10,7 +10,7 @@ from tableside.stores.dynamodb.client import Client
 
 @pytest.fixture(scope="session")
 def aws_credentials() -> Iterator[None]:
-    """Credentials that are no one's."""
+    """Credentials that do not belong to any account."""
     with pytest.MonkeyPatch.context() as patch:
         for name, text in CREDENTIALS.items():
             patch.setenv(name, text)

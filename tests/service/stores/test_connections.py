@@ -1,4 +1,4 @@
-"""What backends tell of their connections, while a known number of calls is held up."""
+"""The connection counts of backends while a known number of calls is blocked."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
 
 @asynccontextmanager
 async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, Store]]:
-    """The store of a configuration's only table, with a record."""
+    """Open the store of the configuration's only table, with a record."""
     settings = validate(configuration)
     backend = await stores.backend_type(settings.stores["s"].kind).open(settings.stores["s"].options)
     try:
@@ -47,7 +47,7 @@ async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, 
 
 
 def through(proxy: FaultProxy, store: dict[str, Any], member: str) -> dict[str, Any]:
-    """Return a store that is asked through the proxy."""
+    """Return the settings of a store with the address of the proxy."""
     return {**store, member: store[member].replace(urlsplit(store[member]).netloc.rpartition("@")[2], address(proxy))}
 
 
@@ -55,9 +55,9 @@ def address(proxy: FaultProxy) -> str:
     return f"{HOST}:{proxy.port}"
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SOON_S):
-        while not holds():
+        while not condition():
             await asyncio.sleep(0.01)
 
 
@@ -115,7 +115,7 @@ async def test_those_of_a_cluster_are_counted_over_its_nodes(
         await asyncio.gather(*(pause(url, 1000) for url in redis_cluster_urls))
         held = [asyncio.create_task(store.apply([Get(key)])) for key in keys[:3]]
         await until(lambda: connections_of(backend).in_use == 3)  # type: ignore[union-attr]  # it is there
-        held += [asyncio.create_task(store.apply([Get(key)])) for key in keys]  # more than there may be, at each node
+        held += [asyncio.create_task(store.apply([Get(key)])) for key in keys]  # more than the limit of each node
         await until(lambda: connections_of(backend) == Connections(12, 12, 12))
         await asyncio.gather(*held)
         assert connections_of(backend) == Connections(0, 12, 12)

@@ -1,4 +1,4 @@
-"""The contract on Amazon's DynamoDB Local; and what differs on dynalite and without tokens."""
+"""The contract on Amazon's DynamoDB Local, on dynalite, and without tokens."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -25,11 +25,11 @@ class Local(Opens):
 
 
 class TestDynamodbLocal(Local, StoreContract):
-    """The whole contract."""
+    """The complete contract."""
 
 
 class TestWithoutTokens(Local, Basics, Updates, Preconditions, Expiry):
-    """Writes have other conditions where no tokens are kept."""
+    """Writes have other conditions if the table keeps no tokens."""
 
     test_a_store_that_keeps_no_tokens_refuses_them = Tokens.test_a_store_that_keeps_no_tokens_refuses_them
 
@@ -37,7 +37,7 @@ class TestWithoutTokens(Local, Basics, Updates, Preconditions, Expiry):
         return fresh_store(self.client, spec, time.now_ms, tokens=False)
 
 
-# Dynalite holds no list and no object to be equal to itself, so it takes none of the writes whose condition says so.
+# In dynalite no list and no object equals itself, so it rejects every write whose condition compares them.
 NOT_ON_DYNALITE = {
     "test_a_merge_patch_and_every_operator",
     "test_a_number_equal_to_an_integer_is_that_integer",
@@ -55,9 +55,9 @@ class Dynalite(Local):
 
 
 class TestDynalite(Dynalite, Updates, Preconditions):
-    """Another reading of DynamoDB's expressions and conditions."""
+    """Another implementation of DynamoDB's expressions and conditions."""
 
 
 @pytest.mark.full
 class TestTheRestOnDynalite(Dynalite, Basics, KeysAndValues, Expiry, Tokens, Scans):
-    """What is put and read alike on both."""
+    """Features that are the same on both servers."""

@@ -1,4 +1,4 @@
-"""What becomes of operations when the network to DynamoDB fails, or DynamoDB itself is at its limits."""
+"""Outcomes of operations when the network to DynamoDB fails, or DynamoDB reaches its limits."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ async def proxy(dynamodb_url: str) -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def store(aws_credentials: None, proxy: FaultProxy, table: str) -> AsyncIterator[Any]:
-    """A table behind the proxy, with connections that were in use."""
+    """A table behind the proxy, with connections that have been used."""
     url = f"http://{HOST}:{proxy.port}"
     client = Client(settings(url, connections_max=CONNECTIONS_MAX, connect_timeout_s=0.3, read_timeout_s=2.0))
     store = await opened(client, table)
@@ -67,13 +67,13 @@ async def asked(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
 
 
 async def state(client: Client, table: str, operations: Sequence[Operation]) -> list[Any]:
-    """What DynamoDB has for each of the writes."""
+    """Return DynamoDB's item for each of the writes."""
     keys = [{"id": {"S": str(operation.key)}} for operation in operations]
     return [await get_item(client, table, key) for key in keys]
 
 
 async def done(store: Any, operations: Sequence[Operation]) -> None:
-    """Return when all is done: a connection that the fault has left behind may fail one of them once more."""
+    """Repeat operations until they succeed: a connection that the fault broke may fail one of them once more."""
     async with asyncio.timeout(5):
         while operations:
             outcomes = await store.apply(operations)
@@ -109,7 +109,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     outcomes = await asked(store, WRITES) + await asked(store, MANY)
     assert all(failed(outcome) for outcome in outcomes), outcomes
     if fault == "hang":
-        proxy.cut()  # What was held back is lost, and not passed on later.
+        proxy.cut()  # The proxy drops the delayed data instead of forwarding it later.
     await asyncio.sleep(0.1)
     after = await state(dynamodb_client, table, writes)
     for outcome, was, now in zip(outcomes, before, after, strict=True):
@@ -178,12 +178,12 @@ async def test_connections_are_bounded_and_cancelled_calls_give_theirs_back(prox
     assert proxy.open_connections <= CONNECTIONS_MAX
 
 
-# DynamoDB's limits. No server for tests enforces them, so one answers in its place, as it documents, and passes on
-# to DynamoDB Local what it lets through.
+# DynamoDB's limits. No test server enforces them, so a proxy rejects calls as DynamoDB documents, and forwards
+# the others to DynamoDB Local.
 
 
 class Limits:
-    """Passes calls on to DynamoDB Local, and answers some as DynamoDB does at its limits."""
+    """A proxy that forwards calls to DynamoDB Local, and rejects some as DynamoDB does at its limits."""
 
     def __init__(self, url: str) -> None:
         self.server = urlsplit(url)

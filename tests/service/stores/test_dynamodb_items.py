@@ -1,4 +1,4 @@
-"""What the DynamoDB store makes of items that other tools wrote, and what these find of its own."""
+"""Items that other tools wrote, as the DynamoDB store reads them, and its own items, as other tools read them."""
 
 import asyncio
 import math
@@ -45,7 +45,7 @@ AS_VALUE = {
 
 
 def sorted_sets(attribute: Any) -> Any:
-    """Return an attribute with the elements of its sets in order."""
+    """Return an attribute with sorted sets."""
     if isinstance(attribute, list):
         return [sorted_sets(one) for one in attribute]
     if not isinstance(attribute, dict):
@@ -63,7 +63,7 @@ async def test_the_members_of_a_value_are_attributes(dynamodb_client: Client, na
     store = await opened(dynamodb_client, name)
     await written(store, put("a", {"n": 1, "half": 0.5, "s": "x", "l": [None, True], "o": {"p": {}}}, ttl_s=60))
     item = await get_item(dynamodb_client, name, KEY)
-    beside = {attribute: item.pop(attribute) for attribute in list(item) if attribute.startswith("_ts")}
+    side_attributes = {attribute: item.pop(attribute) for attribute in list(item) if attribute.startswith("_ts")}
     assert item == {
         "id": {"S": "a"},
         "n": {"N": "1"},
@@ -72,8 +72,8 @@ async def test_the_members_of_a_value_are_attributes(dynamodb_client: Client, na
         "l": {"L": [{"NULL": True}, {"BOOL": True}]},
         "o": {"M": {"p": {"M": {}}}},
     }
-    assert beside.keys() == {"_ts_v", "_ts_x", "_ts_expires"}
-    assert 0 < int(beside["_ts_expires"]["N"]) - now_ms() // 1000 <= 61
+    assert side_attributes.keys() == {"_ts_v", "_ts_x", "_ts_expires"}
+    assert 0 < int(side_attributes["_ts_expires"]["N"]) - now_ms() // 1000 <= 61
 
 
 async def test_an_item_of_another_tool_is_read(dynamodb_client: Client, name: str) -> None:
@@ -289,7 +289,7 @@ async def test_an_item_of_400_kb_is_written_and_a_larger_one_refused(dynamodb_cl
 
 
 async def test_a_batch_that_dynamodb_refuses_for_one_item_leaves_the_others_standing(dynamodb_client: Client) -> None:
-    """An item whose attribute is of another type than the table's index says is refused, and nothing else."""
+    """Only the item is rejected whose attribute has another type than the table's index declares."""
     name = "t-index"
     index = {
         "IndexName": "by-n",
@@ -354,7 +354,7 @@ async def test_long_values_are_converted_in_turn_with_the_work_of_others(
     async def written_at_once(*_: Any) -> Any:
         return {}
 
-    # With DynamoDB answering at once, all that takes time is to convert: of each kind twenty values.
+    # DynamoDB responds immediately here, so only the conversion takes time: twenty values of each kind.
     monkeypatch.setattr(store._items, "fetch", fetched)
     monkeypatch.setattr(store._items, "write", written_at_once)
     monkeypatch.setattr(store._items.batches, "get", fetched)
@@ -374,7 +374,7 @@ async def test_long_values_are_converted_in_turn_with_the_work_of_others(
 
 
 async def test_a_failed_condition_is_told_from_absence(dynamodb_client: Client, name: str) -> None:
-    """What the store relies on: the item that is there is in the answer of a condition that failed."""
+    """The store relies on this: the response to a failed condition contains the existing item."""
     await put_item(dynamodb_client, name, {**KEY, "n": {"N": "1"}})
     for key, told in (("a", True), ("b", False)):
         change = {

@@ -1,4 +1,4 @@
-"""How the DynamoDB store finds and makes tables, and what it says of those that are not as the configuration says."""
+"""How the DynamoDB store finds and creates tables, and its errors for tables that contradict the configuration."""
 
 import asyncio
 import time as wall
@@ -173,7 +173,7 @@ async def test_a_position_in_another_segment_is_malformed(dynamodb_client: Clien
         assert refusal.value.code == "malformed_request"
 
 
-# Where DynamoDB is, and whether it can be reached
+# The address of DynamoDB, and whether it can be reached
 
 
 async def test_a_server_that_is_down_at_first_is_used_when_it_is_up(aws_credentials: None, tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ async def test_a_server_that_is_down_at_first_is_used_when_it_is_up(aws_credenti
 
 
 @pytest.fixture
-def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment with neither credentials nor a region."""
+def no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A monkeypatch for an environment without credentials and without a region."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -209,25 +209,25 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
 
 
 async def test_without_credentials_the_store_is_unavailable(
-    aws_credentials: None, dynamodb_url: str, nobody: pytest.MonkeyPatch
+    aws_credentials: None, dynamodb_url: str, no_credentials: pytest.MonkeyPatch
 ) -> None:
     backend = await DynamodbBackend.open(settings(dynamodb_url))
     with pytest.raises(StoreUnavailable, match="Credentials"):
         await backend.ping()
     with pytest.raises(StoreUnavailable, match="Credentials"):
         await backend.store(TableSpec("t-t"))
-    nobody.setenv("AWS_ACCESS_KEY_ID", "later")
-    nobody.setenv("AWS_SECRET_ACCESS_KEY", "later")
+    no_credentials.setenv("AWS_ACCESS_KEY_ID", "later")
+    no_credentials.setenv("AWS_SECRET_ACCESS_KEY", "later")
     await backend.ping()
     await backend.close()
 
 
 @pytest.mark.parametrize("wrong", [{"region": None}, {"profile": "nobody"}])
 async def test_a_region_or_profile_that_is_not_there_ends_the_start(
-    aws_credentials: None, dynamodb_url: str, nobody: pytest.MonkeyPatch, wrong: dict[str, Any]
+    aws_credentials: None, dynamodb_url: str, no_credentials: pytest.MonkeyPatch, wrong: dict[str, Any]
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        nobody.setenv(name, "any")
+        no_credentials.setenv(name, "any")
     given = settings(dynamodb_url).model_copy(update=wrong)
     backend = await DynamodbBackend.open(given)
     with pytest.raises(InvalidOperation):

@@ -1,4 +1,4 @@
-"""That DynamoDB's own expressions do what the update language says, whatever the update and the record."""
+"""DynamoDB's expressions give the result that the update language defines, for every update and record."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Group commit: order, one sync for many, failures where they belong, and an end that finishes what was accepted."""
+"""Group commit: order, one sync for many writes, failures for the right writes, and a close that drains the queue."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from tableside.stores.rocksdb.group_commit import GroupCommit
 
 
 class Disk:
-    """Counts syncs, and can be slow or fail."""
+    """A disk that counts syncs, and can be slow or fail."""
 
     def __init__(self) -> None:
         self.syncs = 0

@@ -1,4 +1,4 @@
-"""The memory store passes the shared suite; and what is its own."""
+"""The memory store passes the shared suite; tests of its own features."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,4 +1,4 @@
-"""A table over several stores passes the shared suite; and what is its own: what goes where, and one that is away."""
+"""A table over several stores passes the shared suite; tests of routing, and of an unavailable partition."""
 
 import asyncio
 import math
@@ -60,7 +60,7 @@ def composed(*backends: Backend) -> PartitionedBackend:
 
 
 class Sleeping(MemoryBackend):
-    """A backend that cannot be asked until it wakes, or never answers."""
+    """A backend that is unavailable until it wakes, or never responds."""
 
     def __init__(self, *, answers: bool = True, awake: bool = False) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
 
 
 class Watched:
-    """A store that keeps its calls, and can take long or fail."""
+    """A store that records its calls, and can be slow or fail."""
 
     def __init__(self, inner: Store, *, takes_s: float = 0, fails: TableError | None = None) -> None:
         self._inner = inner
@@ -160,7 +160,7 @@ class Watched:
         return [self.fails] * len(operations) if self.fails else await self._inner.apply(operations, until)
 
 
-# What became of it
+# Outcomes
 
 
 async def test_one_that_fails_in_a_partition_says_where_it_was_applied() -> None:
@@ -400,7 +400,7 @@ async def test_what_a_partition_cannot_be_is_no_table(monkeypatch: pytest.Monkey
 
 
 class Keyed(MemoryBackend):
-    """A backend that knows the key of its tables better."""
+    """A backend whose tables have an integer key."""
 
     async def store(self, spec: TableSpec) -> MemoryStore:
         return await super().store(TableSpec(spec.name, KeySchema((KeyField("id", "integer"),))))

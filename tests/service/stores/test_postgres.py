@@ -1,4 +1,4 @@
-"""The PostgreSQL store passes the shared suite on tables of documents; and what is its own."""
+"""The PostgreSQL store passes the shared suite on tables of documents; tests of its own features."""
 
 import asyncio
 import os
@@ -299,7 +299,7 @@ async def test_the_pool_is_bounded_and_many_wait_in_turn(own_postgres_dsn: str) 
 
 
 async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:
-    """Return whether a count becomes what is expected: connections open, and close, after the calls for that."""
+    """Wait until a count has the expected value, since connections open and close late; return whether it stays."""
     async with asyncio.timeout(10):
         while await direct.fetchval(query) != expected:
             await asyncio.sleep(0.02)
@@ -368,7 +368,7 @@ async def test_overlapping_batches_of_many_clients_never_wait_in_a_circle(
         found = await stores[0].apply([Get(key) for key in counts])
         sums = [values.decode(outcome.value)["n"] for outcome in found if isinstance(outcome, Record)]
         assert sums == [*counts.values()]
-    await asyncio.sleep(0.6)  # the server counts them now and then
+    await asyncio.sleep(0.6)  # the server updates its statistics with a delay
     assert await direct.fetchval(deadlocks) == before
 
 
@@ -376,7 +376,7 @@ SOAK_S = float(os.environ.get("TABLESIDE_SOAK_S", "8"))
 
 
 def mixed(chance: random.Random, key: int) -> Operation:
-    """Return an increment that is counted, or some other write of a record of no account."""
+    """Return an increment that the test counts, or another write of a record that it ignores."""
     kind = chance.random()
     if kind < 0.85:
         return update(f"n{key}", {"$inc": {"n": 1}}, {"n": 0})

@@ -1,4 +1,4 @@
-"""The PostgreSQL store passes the shared suite on tables of columns, with a side table and without; and types."""
+"""The PostgreSQL store passes the shared suite on tables of columns, with and without a side table; types."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -85,7 +85,7 @@ class Columns(Opens):
 
 
 class TestColumns(Columns, StoreContract):
-    """The whole contract."""
+    """The complete contract."""
 
 
 class TestColumnsAlone(Columns, Basics, KeysAndValues, Updates, Preconditions, Scans):
@@ -163,7 +163,7 @@ EVERYTHING = {
 
 
 class Typed:
-    """A table with a column of every type, and a connection beside the store."""
+    """A table with a column of every type, and a direct connection next to the store's."""
 
     def __init__(self, store: Store, direct: asyncpg.Connection, table: str) -> None:
         self.store = store
@@ -171,7 +171,7 @@ class Typed:
         self.table = table
 
     async def refused(self, name: str, **members: Any) -> None:
-        """See that a put is refused with the name of what is wrong, and the others of its batch are done."""
+        """Check that a put is rejected with the name of the wrong member, and the rest of its batch is applied."""
         before = await one(self.store, Get(ID))
         good = [str(uuid.uuid4()) for _ in range(6)]
         puts = [put(key, {"needed": "n"}) for key in good]
@@ -218,7 +218,7 @@ async def test_an_update_changes_one_column_and_leaves_the_others(typed: Typed) 
 
 
 async def test_an_update_leaves_what_its_member_does_not_tell(typed: Typed) -> None:
-    """Digits beyond a double's, how a JSON text is written, years before Christ: what no member could say again."""
+    """Digits beyond a double's precision, the formatting of JSON text and years BC: no JSON value can express these."""
     columns = "id, needed, whole, free, json, jsonb, at, exact, documents"
     members = f"""'{ID}', 'n', 1, 12345678901234567890.123450, '{{"b" : 1.50}}', '12345678901234567890.5',
         '0044-03-15 12:00 BC', 1.10, '{{1.50}}'"""
@@ -430,7 +430,7 @@ async def test_what_belongs_to_a_row_is_kept_beside_it(backend: PostgresBackend,
     assert (row["id"], row["_ts_writers"]) == ("a", '[["w", 1]]')
     assert str(row["_ts_version"]) == await etag(store, "a")
     await direct.execute(f"UPDATE {quoted(name)} SET n = 5")
-    assert (await record(store, "a")).expires_ms == 0  # what another tool wrote does not expire
+    assert (await record(store, "a")).expires_ms == 0  # a write of another tool removes the expiry
     assert (await written(store, increment)).replayed
     await direct.execute(f"DELETE FROM {quoted(name)}")
     assert (await written(store, increment)).replayed

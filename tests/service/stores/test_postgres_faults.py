@@ -1,4 +1,4 @@
-"""What becomes of operations on PostgreSQL when the network or the server fails, and of the connections."""
+"""Outcomes of operations on PostgreSQL, and its connections, when the network or the server fails."""
 
 import asyncio
 import itertools
@@ -37,7 +37,7 @@ def postgres_dsn(own_postgres_dsn: str) -> str:
 
 
 class Behind:
-    """A store behind a proxy, and the server itself."""
+    """A store behind a proxy, and a direct connection to the server."""
 
     def __init__(
         self, proxy: FaultProxy, backend: PostgresBackend, store: PostgresStore, direct: asyncpg.Connection
@@ -48,7 +48,7 @@ class Behind:
         self.direct = direct
 
     async def apply(self, *operations: Operation, deadline_s: float = DEADLINE_S) -> Sequence[Outcome]:
-        """Apply, and see that the answer comes in time."""
+        """Apply operations, and check that the outcomes arrive before the deadline."""
         started = time.monotonic()
         until = asyncio.get_running_loop().time() + deadline_s
         outcomes = await asyncio.wait_for(self.store.apply(operations, until), deadline_s + 5)
@@ -56,13 +56,13 @@ class Behind:
         return outcomes
 
     async def held(self) -> dict[str, Any]:
-        """Return what the table really holds."""
+        """Return the records that the table contains, read over the direct connection."""
         table = quoted(self.store.spec.name_in_store)
         rows = await self.direct.fetch(f"SELECT key, value->>'n' AS n FROM {table} WHERE value IS NOT NULL")
         return {row["key"]: int(row["n"]) for row in rows}
 
     async def recovers(self) -> None:
-        """See that all is well again, soon and by itself."""
+        """Check that the store recovers within seconds, without intervention."""
         until = time.monotonic() + 5
         while isinstance((await self.store.apply([put("again", {"n": 1})], _soon()))[0], TableError):
             assert time.monotonic() < until
@@ -166,7 +166,7 @@ async def test_a_sweep_that_is_not_answered_ends(behind: Behind, monkeypatch: py
 
 @pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
 async def test_a_write_whose_answer_is_lost_may_have_been_done(behind: Behind, write: Operation) -> None:
-    """The first answer that is lost is that of the write where there is one statement, else of the transaction."""
+    """The first lost response belongs to the write if it is one statement, otherwise to the transaction's start."""
     before = await behind.held()
     behind.proxy.answer_lost()
     [outcome] = await behind.apply(write, deadline_s=2)
@@ -184,7 +184,7 @@ async def test_a_read_is_tried_once_more_on_a_fresh_connection(behind: Behind) -
 
 
 async def test_a_commit_whose_answer_is_lost_is_unknown(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each answer of a transaction is lost in turn: before the commit nothing is applied, and it is tried again."""
+    """Lose each response of a transaction in turn: before the commit nothing is applied, and it is retried."""
     seen = set()
     for lost in range(1, 10):
         await written(behind.store, put("a", {"n": 0}))
@@ -198,7 +198,7 @@ async def test_a_commit_whose_answer_is_lost_is_unknown(behind: Behind, monkeypa
 
 @contextmanager
 def losing_answer(proxy: FaultProxy, number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lose every answer that goes through a proxy from one on."""
+    """Lose every response through the proxy from this number on."""
     answers = itertools.count(1)
     answered = ProxyConnection.answered
 
@@ -239,7 +239,7 @@ async def test_a_delay_within_the_deadline_does_no_harm(behind: Behind) -> None:
 
 
 async def test_what_is_finished_at_the_deadline_keeps_its_outcome(behind: Behind) -> None:
-    """Another tool holds the lock of one record: reads are answered, the write of that record is not."""
+    """While another tool locks one record, reads succeed and the write of that record does not."""
     table = quoted(behind.store.spec.name_in_store)
     async with behind.direct.transaction():
         await behind.direct.execute(f"UPDATE {table} SET value = value WHERE key = 'a'")
@@ -269,7 +269,7 @@ async def test_faults_leave_no_connections_behind(behind: Behind) -> None:
 
 
 async def connections(behind: Behind) -> int:
-    """Return how many connections the server has from us."""
+    """Return the number of the store's connections that the server reports."""
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
     found: int = await behind.direct.fetchval(ours)
     return found

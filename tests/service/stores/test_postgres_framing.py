@@ -1,4 +1,4 @@
-"""What is no PostgreSQL ends the connection, before the driver goes round for ever over it."""
+"""Bytes that are not valid PostgreSQL messages close the connection before the driver loops for ever on them."""
 
 import random
 import struct
@@ -84,6 +84,6 @@ asyncio.run(main())
 
 
 def test_garbage_does_not_hold_up_the_process() -> None:
-    """In a process of its own: a driver that goes round for ever cannot be interrupted from within."""
+    """Run in a separate process, since a driver that loops for ever cannot be interrupted from within."""
     done = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The Redis store passes the shared suite on a real server; and what is its own: other tools, options, limits."""
+"""The Redis store passes the shared suite on a real server; tests with other tools, of options and of limits."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ def name(store: Any, key: str) -> str:
 
 @pytest.fixture(scope="module")
 def own_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server whose configuration a test may change, if it changes it back."""
+    """A server whose configuration a test may change, provided that it restores it."""
     with redis(tmp_path_factory.mktemp("own")) as url:
         yield url
 
@@ -242,19 +242,19 @@ async def test_only_a_write_with_a_token_makes_a_side_key(store: Any, tool: Any)
 
 
 async def test_a_side_key_expires_with_its_record(store: Any, tool: Any) -> None:
-    beside = side_key(name(store, "a"))
+    side = side_key(name(store, "a"))
     await written(store, put("a", {}, ttl_s=100, token=Token("w", 1)))
-    assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
+    assert await tool.pexpiretime(side) == (await record(store, "a")).expires_ms > 0
     await written(store, put("a", {}, ttl_s=1000))
-    assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
+    assert await tool.pexpiretime(side) == (await record(store, "a")).expires_ms > 0
     await written(store, put("a", {}))
-    assert await tool.pexpiretime(beside) == -1
+    assert await tool.pexpiretime(side) == -1
     await written(store, Delete("a", token=Token("w", 2)))
-    assert abs(await tool.pexpiretime(beside) - now_ms() - 24 * 3_600_000) < 5000
-    assert json.loads(await tool.get(beside)) == [0, ["w", 2]]
+    assert abs(await tool.pexpiretime(side) - now_ms() - 24 * 3_600_000) < 5000
+    assert json.loads(await tool.get(side)) == [0, ["w", 2]]
     await written(store, update("a", {}, {}, ttl_s=50))
-    assert json.loads(await tool.get(beside)) == [1, ["w", 2]]
-    assert await tool.pexpiretime(beside) == (await record(store, "a")).expires_ms > 0
+    assert json.loads(await tool.get(side)) == [1, ["w", 2]]
+    assert await tool.pexpiretime(side) == (await record(store, "a")).expires_ms > 0
 
 
 @pytest.mark.parametrize("again", [put("a", {"n": 0}), update("a", {}, {"n": 0})], ids=["put", "update"])
@@ -316,7 +316,7 @@ async def test_what_is_no_position_or_split_is_refused(store: Any, text: bytes) 
         await store.scan(Scan(10, split=text))
 
 
-# What the configuration says
+# Settings
 
 
 async def test_the_prefix_of_a_table_can_be_chosen(redis_url: str, tool: Any) -> None:
@@ -432,7 +432,7 @@ def test_names_of_keys_are_told_from_each_other() -> None:
     assert KeyNames("p:", STRINGS).for_keys(["a:%b"]) == ["p:a:%b"]
 
 
-# What a server may answer
+# Responses of a server
 
 
 async def test_a_server_that_has_forgotten_the_scripts_is_told_them_again(store: Any, tool: Any) -> None:

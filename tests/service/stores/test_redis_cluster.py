@@ -1,4 +1,4 @@
-"""The Redis store passes the shared suite on a real cluster of three masters; and what only a cluster does."""
+"""The Redis store passes the shared suite on a real cluster of three masters; tests of cluster features."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ async def own_cluster(directory: Path) -> AsyncIterator[tuple[list[str], list[An
 
 
 class Move:
-    """A slot on its way from one node to another, as `redis-cli --cluster reshard` moves it."""
+    """A slot that moves from one node to another, as with `redis-cli --cluster reshard`."""
 
     def __init__(self, slot: int, urls: list[str], clients: list[Any]) -> None:
         self.slot, self.clients = slot, clients
@@ -193,7 +193,7 @@ async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
                 try:
                     found = await store.scan(scan)
                 except StoreUnavailable:
-                    continue  # A slot is on its way: the same page is asked for again.
+                    continue  # The slot is being moved: request the same page again.
                 met |= {key for key, _ in found.records}
                 if found.position is None:
                     break
@@ -230,7 +230,7 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
 
 
 class Answering:
-    """A node that serves every slot, or says nothing."""
+    """A connection to a node that serves every slot, or does not respond."""
 
     def __init__(self, port: int, silent: set[int]) -> None:
         self._port = port

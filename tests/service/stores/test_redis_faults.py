@@ -1,4 +1,4 @@
-"""What becomes of operations when the network between the service and Redis fails, and that it passes by itself."""
+"""Outcomes of operations when the network to Redis fails, and that the store recovers without intervention."""
 
 import asyncio
 import socket
@@ -58,7 +58,7 @@ async def tool(redis_url: str) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def store(proxy: FaultProxy) -> AsyncIterator[Any]:
-    """A table behind the proxy, with connections that were in use and some that are not yet there."""
+    """A table behind the proxy; some connections have been used, others are not open yet."""
     async with connected(f"redis://{HOST}:{proxy.port}/0", connections_max=8, connect_timeout_s=0.3) as backend:
         store = await backend.store(own(TableSpec("t")))
         await store.apply([put("delete"), put("kept", {"n": 1}), put("update", {"n": 1})])
@@ -79,7 +79,7 @@ async def asked(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
 
 
 async def state(store: Any, tool: Any) -> list[Any]:
-    """What is in Redis for each of the writes, without its random end."""
+    """Return the value in Redis for each of the writes, without its random suffix."""
     names = [f"{store.spec.options.prefix}{operation.key}" for operation in WRITES]
     return [None if raw is None else raw.rstrip() for raw in await tool.mget(names)]
 
@@ -111,7 +111,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     outcomes = await asked(store, WRITES)
     assert all(failed(outcome) for outcome in outcomes), outcomes
     if fault == "hang":
-        proxy.cut()  # What was held back is lost, and not passed on later.
+        proxy.cut()  # The proxy drops the delayed data instead of forwarding it later.
     after = await state(store, tool)
     for outcome, was, now in zip(outcomes, before, after, strict=True):
         assert isinstance(outcome, TableError)
@@ -242,7 +242,7 @@ async def test_a_scan_goes_on_over_a_server_that_was_started_again(tmp_path: Pat
                 await client.save()
         with redis(tmp_path, arguments=["--dir", str(tmp_path)]) as url:
             proxy.server = address(url)
-            await asyncio.sleep(0.1)  # The connections that broke while this test stood still are noticed.
+            await asyncio.sleep(0.1)  # The store notices the connections that broke during the pause of this test.
             met = [key for key, _ in page.records]
             for later in await pages(store, Scan(10, position=page.position)):
                 met += [key for key, _ in later.records]

@@ -1,4 +1,4 @@
-"""Random batches against a naive table, on a real Redis and a real cluster, by the servers' clocks."""
+"""Random batches compared with a naive table, on a real Redis and a real cluster, with the servers' clocks."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ CLOCKS_MS = 5000
 
 
 class RedisMachine(Machine):
-    """Redis; no time passes, since it has its own clock, and what would live for seconds lives for hours."""
+    """Redis has its own clock, so no virtual time passes, and lifetimes of seconds become hours."""
 
     redis: RedisSettings
 

@@ -1,4 +1,4 @@
-"""The RocksDB store passes the shared suite; and what is its own: reopening, the sweep, records of other tools."""
+"""The RocksDB store passes the shared suite; tests of reopening, the sweep, and records of other tools."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -42,7 +42,7 @@ async def database(
 
 @asynccontextmanager
 async def raw(directory: Path) -> AsyncIterator[Rdict]:
-    """The database as another tool opens it."""
+    """Open the database as another tool does."""
     found = Rdict(str(directory / "data"), Options(raw_mode=True))
     yield found
     found.close()
@@ -185,7 +185,7 @@ async def test_the_sweep_removes_what_has_expired_and_nothing_else(tmp_path: Pat
 
 
 async def swept(backend: RocksdbBackend, left: int) -> None:
-    """Return when no more records are left than these."""
+    """Wait until at most this many records are left."""
     async with asyncio.timeout(30):
         while sum(1 for _ in backend._database.items(Range())) > left:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A collector of traces that speaks OTLP over HTTP: what an operator would run, as far as tests need it."""
+"""A minimal trace collector for tests, with OTLP over HTTP."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class Seen:
 
 @dataclass
 class Collector:
-    """What came. It answers with `status`, and while `answering` is not set, not at all."""
+    """The received requests. The collector responds with `status`, and blocks while `answering` is not set."""
 
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
@@ -71,11 +71,11 @@ def collecting(port: int = 0) -> Iterator[Collector]:
             self.end_headers()
 
         def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A service that has ended does not wait for its answer."""
+            """Ignore the error: a service that has ended does not wait for its response."""
 
     server = Server(("127.0.0.1", port), Handler)
     collector.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,4 +1,4 @@
-"""The log of this process as the service would write it, and everything as before afterwards."""
+"""The log of this process in the service's format, with the previous logging restored afterwards."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from tableside.telemetry import LogSettings, logs
 
 
 class Lines:
-    """What was written; `configure` changes how."""
+    """The lines that were logged; `configure` changes the settings."""
 
     def __init__(self) -> None:
         self.stream = StringIO()

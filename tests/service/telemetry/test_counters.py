@@ -1,4 +1,4 @@
-"""What is tallied has the values that the library's counters and histograms would have, whenever it is looked at."""
+"""The counters and histograms always show the same values as those of prometheus_client."""
 
 import random
 import sys
@@ -17,7 +17,7 @@ BUCKETS = (0.5, 1.0, 2.5)
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """Threads that take turns all the time."""
+    """Make the interpreter switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -25,14 +25,14 @@ def impatient() -> Iterator[None]:
 
 
 def shown(registry: CollectorRegistry) -> list[str]:
-    """Return all lines but those that say when something was made."""
+    """Return all exported lines except creation times."""
     return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
 
 
 def counted(
     counter: type[prometheus_client.Counter], histogram: type[prometheus_client.Histogram]
 ) -> Iterator[list[str]]:
-    """Count the same always, and look at it in between."""
+    """Record a fixed sequence of values, and yield the exported lines after each step."""
     registry = CollectorRegistry()
     calls = counter("calls", "Calls.", ("kind",), registry=registry)
     sizes = histogram("sizes", "Sizes.", ("kind",), buckets=BUCKETS, registry=registry)

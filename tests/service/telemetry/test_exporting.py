@@ -1,4 +1,4 @@
-"""A collector that fails is told of once in a while, and again when it works."""
+"""Failures of a collector are logged at intervals, and once more when it works again."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ SPAN = ReadableSpan("request")
 
 
 class Exporter(SpanExporter):
-    """Does with spans as it is told."""
+    """An exporter with a scripted outcome."""
 
     def __init__(self) -> None:
         self.outcome: SpanExportResult | Exception = SpanExportResult.SUCCESS

@@ -1,4 +1,4 @@
-"""Metrics have the values of what happened: in one process, and summed over the workers of a replica."""
+"""Metrics have the expected values, in one process and summed over the workers of a replica."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ PID_MAX = 2**22
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Return every value by its name and labels."""
+    """Return every sample by name and labels."""
     text = httpx.get(f"{url}/metrics").text
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -42,7 +42,7 @@ def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 class Since:
-    """What values have grown by since it was made; gauges are as they are."""
+    """The increase of metrics since its creation; a gauge that started at zero gives its value."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -74,7 +74,7 @@ def http(alone: Service) -> Iterator[httpx.Client]:
 
 
 class Slow(Collector):
-    """What takes a while to be written, and until the event loop goes on; it says how often it has been written."""
+    """A collector that blocks until the event loop continues, and reports how often it has been collected."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -89,7 +89,7 @@ class Slow(Collector):
 
 async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
     slow, shown = Slow(), exposition.Exposition()
-    slow.goes_on.set()  # to register it collects it once
+    slow.goes_on.set()  # registration collects it once
     shown.registry.register(slow)
     slow.goes_on.clear()
     slow.times = 0
@@ -97,7 +97,7 @@ async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
     while not slow.times:
         await asyncio.sleep(0)
     others = [asyncio.create_task(shown.text_in_thread()) for _ in range(50)]
-    others[0].cancel()  # One who hangs up takes nothing from the others.
+    others[0].cancel()  # A cancelled request does not affect the others.
     await asyncio.sleep(0)
     slow.goes_on.set()
     assert b"times 1.0" in await first
@@ -106,7 +106,7 @@ async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
     assert slow.times == 2
     asked_at = time.monotonic()
     assert b"times 3.0" in await shown.text_in_thread()
-    assert time.monotonic() - asked_at >= 0.35  # as long again as the last time, and then what it takes
+    assert time.monotonic() - asked_at >= 0.35  # the pause is as long as the last collection
 
 
 def test_requests_and_their_bytes_are_counted_by_route(alone: Service, http: httpx.Client) -> None:
@@ -148,7 +148,7 @@ def test_operations_calls_and_cache_are_counted(alone: Service, http: httpx.Clie
     assert (operation("update", "created"), operation("update", "written")) == (1, 4)
     assert since("tableside_batch_operations_count", table="t") == 6
     assert since("tableside_batch_operations_sum", table="t") == 6 + 8 + 8 + 5 + 1 + 1
-    # Six puts, eight gets, then the two that were absent, each in calls of at most four; five updates are one.
+    # Six puts, eight gets, then the two absent ones, in calls of at most four; five updates are folded into one.
     assert since("tableside_store_call_operations_sum", table="t") == 6 + 8 + 2 + 1 + 2
     assert since("tableside_store_call_operations_count", table="t") == 2 + 2 + 1 + 1 + 2
     assert since("tableside_store_call_duration_seconds_count", table="t", call="apply", outcome="ok") == 8
@@ -177,7 +177,7 @@ PUTS = frozenset({("table", "t"), ("operation", "put"), ("outcome", "written")})
 
 
 def put_40(service: Service) -> None:
-    """Write 40 records, each on a connection of its own, so that every worker has some."""
+    """Write 40 records, each on a new connection, so that every worker gets some."""
     for number in range(40):
         httpx.put(f"{service.url}/v1/tables/t/records/k{number}", json={"n": number})
 
@@ -209,7 +209,7 @@ def test_workers_are_summed_whichever_is_asked_and_when_they_have_ended(
 
 
 def test_workers_that_start_together_all_remove_gauges_of_exited_workers(tmp_path: Path) -> None:
-    """As after a kill of all of them, where the directory is the operator's own and stays."""
+    """As after all of them were killed, if the directory belongs to the operator and remains."""
     for dead in range(PID_MAX, PID_MAX + 500):
         (tmp_path / f"gauge_livesum_{dead}.db").touch()
     kept = [f"counter_{PID_MAX}.db", f"gauge_livesum_{os.getpid()}.db"]

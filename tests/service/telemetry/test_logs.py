@@ -1,4 +1,4 @@
-"""Every line is one JSON object, whoever writes it, and holds nothing of anybody's data."""
+"""Every log line is one JSON object, whichever library writes it, and contains no user data."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ def lines() -> Iterator[Lines]:
 
 
 def failing() -> None:
-    hidden = SECRET  # a local, which a traceback could show
+    hidden = SECRET  # a local variable, which a traceback could show
     raise KeyError(hidden)
 
 
@@ -66,7 +66,7 @@ def test_one_place_writes_so_many_lines_a_second_and_what_is_missing_is_counted(
     now = 100.0
     logs.configure(LogSettings(), lines.stream, lambda: now)
     repeated(LINES_PER_S_MAX, "one %s")
-    repeated(30, "another %s")  # of the same place: what it says does not count
+    repeated(30, "another %s")  # from the same source line: the text does not matter
     ours.warning("elsewhere")
     assert lines.events == [*(f"one {number}" for number in range(LINES_PER_S_MAX)), "elsewhere"]
     now += 1.0
@@ -229,7 +229,7 @@ def test_what_ends_a_thread_or_the_process_is_a_line_too(lines: Lines, capsys: p
 def test_a_warning_of_a_library_is_a_line_without_its_text(lines: Lines) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        logging.captureWarnings(False)  # what was captured before is of the test runner
+        logging.captureWarnings(False)  # the earlier capture belongs to the test runner
         logging.captureWarnings(True)
         warnings.warn(f"old: {SECRET}", DeprecationWarning, stacklevel=1)
     [line] = lines.all
@@ -237,7 +237,7 @@ def test_a_warning_of_a_library_is_a_line_without_its_text(lines: Lines) -> None
 
 
 def test_a_line_that_cannot_be_made_is_missed_and_not_shown(lines: Lines, capsys: pytest.CaptureFixture[str]) -> None:
-    lines.configure()  # again, since pytest's own handler would raise
+    lines.configure()  # configured again, since pytest's handler would raise
     ours.error("wrong %d", SECRET)
     ours.error("right")
     first, second = lines.events

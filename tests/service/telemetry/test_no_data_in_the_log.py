@@ -1,4 +1,4 @@
-"""Nothing that callers store, or that lets somebody in, is in any line, however much is logged and whatever fails."""
+"""No log line contains callers' data or credentials, at every log level and after every failure."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -48,7 +48,7 @@ HEADERS = {
 
 
 def requests(table: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return requests of every kind, good and bad, in which all that is a caller's is marked."""
+    """Return valid and invalid requests of every kind, in which all data of the caller is marked."""
     record = f"/v1/tables/{table}/records/marked-key"
     value = {"marked-member": "marked-value"}
     operations = [
@@ -96,7 +96,7 @@ def test_no_line_of_a_service_has_data_in_it_whatever_its_stores_do(redis_url: s
 
 @asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """The application in this process, as the service has it, on a store of its own."""
+    """Run the application in this process, on a separate memory store."""
     data = {"stores": {"local": {"kind": "memory"}}, "logs": ALL, **settings}
     app = create_app(validate(data))
     async with app.router.lifespan_context(app):

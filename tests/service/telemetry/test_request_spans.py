@@ -1,4 +1,4 @@
-"""Which requests have a span, whose trace it continues, and that it is current for as long as the request lasts."""
+"""Which requests have a span, which trace it continues, and that it is current during the request."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ def in_a_context_of_its_own() -> Iterator[None]:
 
 
 class Watch:
-    """The observer with what it makes."""
+    """The observer and the spans that it has ended."""
 
     def __init__(self, sample: float = 0.5, chance: Callable[[], float] = lambda: 0.0) -> None:
         self._kept = InMemorySpanExporter()
@@ -43,7 +43,7 @@ class Watch:
         return self._kept.get_finished_spans()
 
     def serve(self, *headers: tuple[bytes, bytes], path: str = "/v1/tables/t/records/marked", **notes: Any) -> bool:
-        """Serve a request, and say whether a span was current."""
+        """Serve a request, and return whether a span was current."""
         scope = {"path": path, "headers": headers, "scheme": "https", "http_version": "1.1", "server": ("::1", 443)}
         noted = RequestContext("r", notes.pop("method", "GET"))
         self.observer.start(scope, noted)
@@ -163,7 +163,7 @@ def test_a_method_or_a_path_that_there_is_not_is_not_repeated() -> None:
 
 
 def test_a_request_that_begins_within_another_on_its_connection_is_none_of_its() -> None:
-    """As with requests that a caller sends without waiting for answers: the server begins the next in the first's."""
+    """With pipelined requests, the server starts the next request in the context of the first one."""
     watch = Watch(0)
     scope: dict[str, Any] = {
         "path": "/a",

@@ -1,4 +1,4 @@
-"""Which requests are worth a line, what is in it, and that no flood of them fills the log."""
+"""Which requests are logged, the fields of their lines, and the rate limit of these lines."""
 
 import asyncio
 import itertools

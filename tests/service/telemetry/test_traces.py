@@ -1,4 +1,4 @@
-"""What a collector gets of a real service, and that one that is away or hangs harms nobody."""
+"""The spans that a real service exports, and that a collector that is down or hangs does no harm."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="module")
 def traced(collector: Collector, redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that begins no trace, and continues those of its callers."""
+    """A service that starts no traces, and continues those of its callers."""
     directory = tmp_path_factory.mktemp("traced")
     with running(directory, configured(directory, redis_url, collector.url), environment=QUICK) as service:
         yield service
@@ -214,7 +214,7 @@ def test_the_standard_variables_say_where_to_who_and_what(tmp_path: Path, collec
     }
     with running(tmp_path, environment=environment) as service:
         httpx.get(f"{service.url}/v1/tables", headers={"traceparent": SAMPLED})
-    # It was delivered because the service ended, for by itself it waits five seconds.
+    # The shutdown exported it, since the export interval is five seconds.
     [span] = collector.spans
     assert span.resource["service.name"] == "lookups"
     assert span.resource["deployment.environment.name"] == "test"

@@ -1,4 +1,4 @@
-"""Waits are spans, calls that several share are linked to each of them, and nothing is made for nobody."""
+"""Waits are spans, a shared call is linked to each of its requests, and unsampled requests create no spans."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ from tableside.telemetry.spans import Traces, current_link, wait_span
 
 
 class Watch:
-    """A tracer whose spans are kept as they end. `request` is one that a caller has."""
+    """A tracer that keeps ended spans; `request` applies operations in the root span of a request."""
 
     def __init__(self, sample: float = 1.0) -> None:
         self._kept = InMemorySpanExporter()
@@ -79,7 +79,7 @@ def identity(span: Span | ReadableSpan) -> int:
 
 
 class Traced(Scripted):
-    """A store whose calls are spans, as the innermost policy makes them."""
+    """A store with a span for each call, like that of the innermost policy."""
 
     def __init__(self, traces: Traces, takes_s: float = 1.0) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ async def test_a_shared_call_is_in_the_trace_of_the_first_and_linked_with_the_ot
     watch.child_of(shared, "store call")
     assert shared.parent == waits[0].get_span_context()
     assert dict(shared.attributes or {}) == {"tableside.sharers": 3}
-    # The order is that of the places: those of the first operation come before the second's.
+    # Links have the order of the operations.
     assert sorted(linked(shared)) == sorted(map(identity, waits[1:]))
     assert [linked(wait) for wait in waits] == [[], [identity(shared)], [identity(shared)]]
     [link] = waits[1].links
@@ -160,7 +160,7 @@ async def test_who_is_not_sampled_is_left_out_of_a_shared_call() -> None:
 
 @in_virtual_time
 async def test_a_call_that_only_others_wait_for_is_not_in_the_trace_of_who_began_it() -> None:
-    """The first's place is taken over by the second, whose trace is not sampled."""
+    """The second request, whose trace is not sampled, takes over the slot of the first."""
     watch, unsampled = Watch(), Watch(sample=0.0)
     inner = Traced(watch.traces)
     store = Coalesce(inner, operations_max=100, bytes_max=10_000, linger_s=0.5, traces=watch.traces)
