@@ -1,7 +1,7 @@
-"""Make the project's virtual environment, find a Java for Spark, then become the command that was asked for.
+"""Create the project's virtual environment, find a Java for Spark, then execute a command.
 
-Needs Python 3.11 or later and its standard library, nothing else. Knows nothing of what is run inside.
-Everything it makes is under `.venv`; progress goes to stderr, so the command's output stays clean.
+Needs only Python 3.11 or later and its standard library. All files that it creates are under `.venv`. Progress goes to
+stderr, so the command's output stays clean.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ STATE_JAR = ROOT / "scripts" / "state_jar.py"
 JAVA_VERSION_MIN = 17
 LOG_LINES_MAX = 40
 
-# Spark's launcher always asks for this module, and the Java from PyPI comes without it: drop the request.
+# Spark's launcher always requests this module, which the Java from PyPI lacks: drop the option.
 SHIM = """#!/bin/sh
 n=$#
 while [ "$n" -gt 0 ]; do
@@ -43,11 +43,11 @@ exec "{java}" "$@"
 
 
 class SetupError(Exception):
-    """Something is missing or failed; the message is for the person at the keyboard."""
+    """Something is missing or failed; the message is shown to the user."""
 
 
 def main(command: Sequence[str]) -> None:
-    """Set up what is missing, then replace this process by `command`."""
+    """Complete the set-up, then replace this process by `command`."""
     with PROJECT.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two commands at once must not both build the environment
         ensure_packages()
@@ -60,7 +60,7 @@ def main(command: Sequence[str]) -> None:
 
 
 def ensure_packages() -> None:
-    """Build `.venv` with the locked packages and the project, as far as anything has changed."""
+    """Install the locked packages and the project into `.venv`, if they have changed."""
     ensure_locked()
     stamp, digest = VENV / "project.stamp", digest_of(PROJECT)
     if not is_current(stamp, digest):
@@ -70,7 +70,7 @@ def ensure_packages() -> None:
 
 
 def ensure_locked() -> None:
-    """Make `.venv` anew with the locked packages, if they or Python have changed: nothing old stays behind."""
+    """Recreate `.venv` with the locked packages if they or Python have changed, so that no old package remains."""
     stamp, digest = VENV / "locked.stamp", digest_of(LOCKED, LOCKED_UV)
     if PYTHON.exists() and is_current(stamp, digest):
         return
@@ -82,12 +82,12 @@ def ensure_locked() -> None:
 
 
 def ensure_state_jar() -> None:
-    """Compile the state store where a compiler is at hand; only queries that keep their state with us need it."""
+    """Compile the state store if there is a compiler; only queries that store their state in Tableside need it."""
     subprocess.run([str(PYTHON), "-S", str(STATE_JAR), "--if-possible"], check=False)  # noqa: S603
 
 
 def install_venv_module() -> None:
-    """Install what Debian splits off from Python, where we may; say what is missing where we may not."""
+    """Install Debian's package of `venv`. Raise `SetupError` without apt or root privileges."""
     package = f"python3.{sys.version_info.minor}-venv"
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
@@ -97,10 +97,10 @@ def install_venv_module() -> None:
 
 
 def install_uv() -> bool:
-    """Install uv, which is much faster than pip; say whether it can be used."""
+    """Install uv, which is much faster than pip; return whether it can be used."""
     configured = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout  # noqa: S603
     if re.search(r"\.(index-url|extra-index-url|no-index|proxy)=", configured):
-        return False  # uv would not see these
+        return False  # uv does not read pip's configuration
     try:
         step("installing uv", [*pip(uv=False), "--require-hashes", "--requirement", str(LOCKED_UV)])
     except SetupError:
@@ -109,16 +109,16 @@ def install_uv() -> bool:
 
 
 def install(uv: bool, what: str, requirements: Path) -> None:
-    """Install exactly the given hashed requirements; where uv cannot, pip has a try."""
+    """Install exactly the given hashed requirements with uv; fall back to pip if uv fails."""
     arguments = ["--no-deps", "--require-hashes", "--requirement", str(requirements)]
     if uv:
         try:
             step(f"installing {what}", [*pip(uv), *arguments, "--build-constraints", str(LOCKED)])
         except SetupError as error:
-            say(f"uv could not, pip takes over ({str(error).splitlines()[-1].strip()})")
+            say(f"uv failed, falling back to pip ({str(error).splitlines()[-1].strip()})")
         else:
             return
-    # The isolated environments in which pip builds from source see only its environment variables.
+    # pip passes only environment variables to the isolated environments in which it builds from source.
     step(f"installing {what} with pip", [*pip(uv=False), *arguments], {"PIP_CONSTRAINT": str(LOCKED)})
 
 
@@ -128,7 +128,7 @@ def pip(uv: bool) -> list[str]:
 
 
 def child_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command sees: this environment's Python for Spark's workers too, and a Java."""
+    """Return the environment of the command: `.venv` first on PATH, its Python for Spark's workers, and a Java."""
     foreign = {"PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
     environment = {name: value for name, value in inherited.items() if name not in foreign}
     environment |= {
@@ -143,14 +143,14 @@ def child_environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def choose_java(java_home: str | None) -> str | None:
-    """Return the JAVA_HOME to set: the caller's, none where the `java` on PATH serves, or our own."""
+    """Return the JAVA_HOME to set: the user's, None if the `java` on PATH is suitable, or the one in `.venv`."""
     if java_home and serves_spark(f"{java_home}/bin/java"):
         return java_home
     return None if serves_spark("java") else str(ensure_java())
 
 
 def serves_spark(java: str) -> bool:
-    """Tell whether this Java is new enough and has the module that Spark's launcher asks for."""
+    """Return whether this Java is new enough and has the module that Spark's launcher requests."""
     command = [java, "--add-modules=jdk.incubator.vector", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
@@ -170,7 +170,7 @@ def ensure_java() -> Path:
     stamp = VENV / "java.stamp"
     digest = digest_of(LOCKED_JAVA, Path(__file__))
     if not is_current(stamp, digest):
-        say(f"no Java of version {JAVA_VERSION_MIN} or later found: taking the one that PyPI has")
+        say(f"no Java of version {JAVA_VERSION_MIN} or later found: installing one from PyPI")
         try:
             install(UV.exists(), "a Java", LOCKED_JAVA)
         except SetupError as error:
@@ -191,7 +191,7 @@ def write_shim() -> None:
 
 
 def step(title: str, command: Sequence[str], more: Mapping[str, str] | None = None) -> None:
-    """Run one command of the set-up, with `more` environment; its output is shown only if it fails."""
+    """Run one command of the set-up with `more` environment variables; show its output only if it fails."""
     environment = tool_environment() | dict(more or {})
     started = time.monotonic()
     say(f"{title} …")
@@ -208,7 +208,7 @@ def step(title: str, command: Sequence[str], more: Mapping[str, str] | None = No
 
 
 def wait(process: subprocess.Popen[bytes], title: str, started: float) -> None:
-    """Wait for a process, saying how long it has taken so far; do not leave it behind."""
+    """Wait for a process and print the elapsed time; kill the process if the wait is interrupted."""
     interval_s = 1 if sys.stderr.isatty() else 15
     try:
         while True:
@@ -225,7 +225,7 @@ def wait(process: subprocess.Popen[bytes], title: str, started: float) -> None:
 
 
 def tool_environment() -> dict[str, str]:
-    """Return the environment of pip, uv and apt: the caller's, and what makes them work unattended."""
+    """Return the environment of pip, uv and apt: the user's, with settings for unattended use."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "UV_PYTHON_DOWNLOADS": "never"}
     if "PIP_CERT" in environment:
         environment.setdefault("SSL_CERT_FILE", environment["PIP_CERT"])
@@ -235,13 +235,13 @@ def tool_environment() -> dict[str, str]:
 
 
 def say(text: str, *, over: bool = False) -> None:
-    """Print a line of progress; on a terminal, `over` the line before."""
+    """Print a line of progress; with `over`, replace the previous line on a terminal."""
     back = "\r\x1b[A\x1b[2K" if over and sys.stderr.isatty() else ""
     print(f"{back}[setup] {text}", file=sys.stderr, flush=True)
 
 
 def digest_of(*files: Path) -> str:
-    """Return a digest of the given files, of the Python that runs and of where the project lies."""
+    """Return a digest of the given files, of the running Python and of the project's location."""
     digest = hashlib.sha256(f"{sys.version}\n{ROOT}\n".encode())
     for file in files:
         digest.update(file.read_bytes())
@@ -249,7 +249,7 @@ def digest_of(*files: Path) -> str:
 
 
 def is_current(stamp: Path, digest: str) -> bool:
-    """Tell whether the stamp of the last set-up says the same."""
+    """Return whether the stamp of the last set-up has this digest."""
     return stamp.exists() and stamp.read_text() == digest
 
 

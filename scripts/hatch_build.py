@@ -1,6 +1,6 @@
-"""Puts the jar of the state store into what is built: made of this tree's sources, or the one that came with them.
+"""Add the jar of the state store to the sdist and the wheel: built from the tree's sources, or the jar of an sdist.
 
-Where it cannot be made, what is built goes without it, unless `TABLESIDE_STATE_JAR=required` is in the environment.
+If it cannot be built, the distribution does not contain it. With `TABLESIDE_STATE_JAR=required` the build fails.
 """
 
 import importlib.util
@@ -14,10 +14,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class StateJar(BuildHookInterface[BuilderConfig]):
-    """The hook of sdist and wheel. An editable installation has the jar of its tree, or none."""
+    """The build hook of sdist and wheel. An editable installation uses the jar in its tree, if there is one."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Have the jar made, and named among what is built although git ignores it."""
+        """Build the jar, and add it to the artifacts because git ignores it."""
         if version == "editable":
             return
         state_jar = _loaded(Path(self.root) / "scripts" / "state_jar.py")
@@ -32,7 +32,7 @@ class StateJar(BuildHookInterface[BuilderConfig]):
 
 
 def _loaded(file: Path) -> ModuleType:
-    """Return a module of this tree, of whatever place the build is run in."""
+    """Load a module from this tree, whatever the working directory of the build."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None

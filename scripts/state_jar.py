@@ -1,7 +1,7 @@
 """Compile the state store's Java against PySpark's jars, and pack it into the jar that goes with `tableside_spark`.
 
-The same sources and the same compiler give the same bytes. Needs the standard library, a `javac` and the jars of an
-installed PySpark, nothing else: the build of a wheel uses it too. Knows nothing of what the classes do.
+The same sources and the same compiler give the same bytes. Needs only the standard library, a `javac` and the jars of
+an installed PySpark, because the build of a wheel uses it too.
 """
 
 import argparse
@@ -26,18 +26,18 @@ VENV = ROOT / ".venv"
 TITLE = "Tableside state store for Spark"
 RELEASE = 17
 MANIFEST = "META-INF/MANIFEST.MF"
-DIGEST_LENGTH = 40  # a line of a manifest has 72 bytes at most
+DIGEST_LENGTH = 40  # a line of a manifest has at most 72 bytes
 TIME = (1980, 1, 1, 0, 0, 0)
 LINT = "-Xlint:all,-serial,-processing,-classfile,-path"
-"""What is left out is about Spark's jars, or about what no object of ours is: serialized."""
+"""The disabled warnings concern Spark's jars, or serialization, which the state store does not use."""
 
 
 class JarError(Exception):
-    """The jar cannot be made; the message is for the person at the keyboard."""
+    """The jar cannot be built; the message is shown to the user."""
 
 
 def ensure_jar(javac: Path | None = None) -> Path:
-    """Return the jar, made anew unless it was made of these sources; by this compiler, or by one that is at hand."""
+    """Return the jar; rebuild it if it is out of date, with this compiler or one that is installed."""
     with _locked():
         if not is_current():
             _replace(javac or _javac_at_hand(), _jars_at_hand())
@@ -45,7 +45,7 @@ def ensure_jar(javac: Path | None = None) -> Path:
 
 
 def is_current(jar: Path = JAR) -> bool:
-    """Tell whether a jar is there and was made of the sources as they are."""
+    """Return whether a jar exists and was built from the current sources."""
     try:
         with zipfile.ZipFile(jar) as archive:
             return f"\r\nSources-Digest: {digest()}\r\n" in archive.read(MANIFEST).decode()
@@ -54,12 +54,12 @@ def is_current(jar: Path = JAR) -> bool:
 
 
 def sources() -> list[Path]:
-    """Return the files that are compiled, in an order that is always the same."""
+    """Return the source files in a fixed order."""
     return sorted(SOURCES.rglob("*.java"))
 
 
 def digest() -> str:
-    """Return a digest of the sources and of how they are compiled; where they lie has no part in it."""
+    """Return a digest of the sources and of this script, independent of the project's location."""
     made_of = hashlib.sha256()
     for file in [*sources(), Path(__file__)]:
         content = file.read_bytes()
@@ -68,14 +68,14 @@ def digest() -> str:
 
 
 def find_javac() -> Path | None:
-    """Return a compiler that is new enough: the one in JAVA_HOME, or the one on PATH."""
+    """Return a compiler of a sufficient version: the one in JAVA_HOME, or the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     candidates = [*([Path(home) / "bin" / "javac"] if home else []), Path(shutil.which("javac") or "")]
     return next((javac for javac in candidates if javac.is_file() and _release(javac) >= RELEASE), None)
 
 
 def find_spark_jars() -> Path | None:
-    """Return the folder with PySpark's jars: those of the Python that runs, or those of the project's environment."""
+    """Return the folder with PySpark's jars, from the running Python's packages or from `.venv`."""
     found = importlib.util.find_spec("pyspark")
     installed = [Path(place) / "jars" for place in (found.submodule_search_locations or ())] if found else []
     own = sorted(VENV.glob("lib/python3*/site-packages/pyspark/jars"))
@@ -83,7 +83,7 @@ def find_spark_jars() -> Path | None:
 
 
 def compile_java(javac: Path, files: Sequence[Path], folder: Path, *classpath: str) -> None:
-    """Compile files into a folder; a warning is an error, but for a newer compiler's, which knows more of them."""
+    """Compile files into a folder. Warnings are errors, except with a newer compiler, which has more warnings."""
     strict = ["-Werror"] if _release(javac) == RELEASE else []
     options = ["--release", str(RELEASE), LINT, *strict, "-proc:none", "-encoding", "UTF-8"]
     command = [str(javac), *options, "-cp", os.pathsep.join(classpath), "-d", str(folder), *map(str, files)]
@@ -93,7 +93,7 @@ def compile_java(javac: Path, files: Sequence[Path], folder: Path, *classpath: s
 
 
 def pack(folder: Path, made_of: str, jar: Path) -> None:
-    """Pack compiled classes: sorted, of no particular time, and not compressed, which a wheel does anyway."""
+    """Pack compiled classes, sorted and with a fixed time; uncompressed, because a wheel is compressed anyway."""
     lines = {"Manifest-Version": "1.0", "Implementation-Title": TITLE, "Sources-Digest": made_of}
     manifest = "".join(f"{name}: {text}\r\n" for name, text in lines.items()) + "\r\n"
     classes = sorted(folder.rglob("*.class"))
@@ -104,7 +104,7 @@ def pack(folder: Path, made_of: str, jar: Path) -> None:
 
 
 def _replace(javac: Path, jars: Path) -> None:
-    """Make the jar beside where it belongs, so that who looks for it finds the old one or the new one."""
+    """Build the jar in a temporary file and rename it, so that readers find either the old or the new jar."""
     JAR.parent.mkdir(parents=True, exist_ok=True)
     made_of = digest()
     with tempfile.TemporaryDirectory() as temporary:
@@ -132,7 +132,7 @@ def _jars_at_hand() -> Path:
 
 
 def _release(javac: Path) -> int:
-    """Return the major version of a compiler, 0 if it does not say."""
+    """Return the major version of a compiler, 0 if it is unknown."""
     said = subprocess.run([str(javac), "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     match = re.search(r"javac (\d+)", said.stdout + said.stderr)
     return int(match[1]) if match else 0
@@ -147,7 +147,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Keep other processes from making the jar at the same time."""
+    """Keep other processes from building the jar at the same time."""
     folder = os.open(SOURCES, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -157,7 +157,7 @@ def _locked() -> Iterator[None]:
 
 
 def make_if_possible() -> None:
-    """Make the jar where it can be made with what is at hand; where not, say so once and go on without."""
+    """Build the jar if the tools for it are installed; otherwise print a message once."""
     if is_current():
         return
     stamp, wanted = VENV / "jar.stamp", digest()
@@ -179,13 +179,13 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Make the jar: with what is at hand, or with a compiler from Debian if there is none."""
+    """Build the jar; install Debian's compiler if there is none."""
     parser = argparse.ArgumentParser(description="Build the jar of the state store, if it is missing or out of date.")
     parser.add_argument("--if-possible", action="store_true", help="install nothing, and without a compiler do nothing")
     if parser.parse_args().if_possible:
         make_if_possible()
         return
-    from servers.jdk import ensure_javac  # what is not there when a wheel is built
+    from servers.jdk import ensure_javac  # not available when a wheel is built
 
     print(ensure_jar(None if is_current() else ensure_javac()))
 

@@ -1,5 +1,5 @@
-"""Writes the pages of the documentation that are made from the code: what it takes over HTTP, its settings, its verbs.
+"""Generate the reference pages of the documentation from the code: HTTP interface, settings, command line, chart.
 
-`references` knows which page is made by what; `rest`, `settings`, `command_line` and `chart` make one each; `phrases`
-says in words what a JSON schema says.
+`references` maps each page to its generator; `rest`, `settings`, `command_line` and `chart` generate one page each;
+`phrases` describes JSON schemas in words.
 """

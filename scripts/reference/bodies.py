@@ -1,4 +1,4 @@
-"""The bodies of requests and answers, a section for each schema that has a name."""
+"""The bodies of requests and responses, with a section for each named schema."""
 
 import json
 from collections.abc import Iterable, Mapping

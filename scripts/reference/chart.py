@@ -1,4 +1,4 @@
-"""The page of the chart's values: what the chart's own README says, with links as they are among the pages."""
+"""The page of the chart's values: the chart's README, with links adapted to the site."""
 
 import re
 

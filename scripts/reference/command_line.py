@@ -1,4 +1,4 @@
-"""The page of the command line, from what its verbs say of themselves."""
+"""The page of the command line, from the help of its commands."""
 
 import re
 import subprocess
@@ -23,5 +23,5 @@ def page() -> str:
 
 
 def _without_lists(text: str) -> str:
-    """Leave out lists of verbs, whose sentences are cut off: each verb has its heading."""
+    """Remove lists of commands, whose sentences are truncated: each command has its own section."""
     return re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n?", "", text)

@@ -1,4 +1,4 @@
-"""What a JSON schema allows, in a phrase for a cell of a table. Knows nothing of what is described."""
+"""Describe the values that a JSON schema allows in a phrase for a table cell."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 Schema: TypeAlias = Mapping[str, Any]
 
 Link: TypeAlias = Callable[[str], str]
-"""Makes a link to what describes a schema that has a name."""
+"""Returns a link to the section of a named schema."""
 
 ROW_CHARACTERS_MAX = 90
-"""How long the values that are allowed may be together before they are not worth a cell."""
+"""The maximum length of a list of values in a cell; a longer list is replaced by its number of values."""
 
 
 def phrase(schema: Schema, link: Link) -> str:
-    """Return what may stand there: its type, its bounds, or the values that it can be."""
+    """Return a description of the allowed values: type and bounds, or the values themselves."""
     if "$ref" in schema:
         return link(schema["$ref"].rpartition("/")[2])
     if "const" in schema:
@@ -36,7 +36,7 @@ def code(value: object) -> str:
 
 
 def row(*cells: str) -> str:
-    """Return a row of a table, whatever stands in its cells."""
+    """Return a row of a table, with line breaks and pipes in its cells escaped."""
     return "| " + " | ".join(cell.replace("\n", " ").replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -46,7 +46,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _with_type(part: Schema, whole: Schema) -> Schema:
-    """Give a part the type that stands beside the parts."""
+    """Add the type of the whole schema to a part without a type."""
     return {"type": whole["type"], **part} if "type" in whole and "$ref" not in part else part
 
 
@@ -113,5 +113,5 @@ def _span(least: float | None, most: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as people read it: 9,223,372,036,854,775,807, and 0.5."""
+    """Return a number with thousands separators: 9,223,372,036,854,775,807, and 0.5."""
     return f"{int(value):,}" if value == int(value) else str(value)

@@ -1,4 +1,4 @@
-"""Which pages are generated, by what, and whether they are up to date."""
+"""The generated pages, their generators, and checks whether they are up to date."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale() -> list[str]:
-    """Return the names of the pages that are not what they would be if they were made now."""
+    """Return the names of the outdated pages."""
     return [name for name, page in PAGES.items() if _text(name) != page()]
 
 
 def write() -> list[str]:
-    """Write the pages that are out of date, and return their names."""
+    """Write the outdated pages and return their names."""
     names = stale()
     for name in names:
         (ROOT / name).parent.mkdir(exist_ok=True)

@@ -22,10 +22,10 @@ This page is generated: `scripts/run python -m scripts.reference` renews it.
 Described = Mapping[str, Any]
 
 COMMON = {"X-Request-Id", "traceparent"}
-"""Headers that every request may have, and that are told once."""
+"""Headers that every request may have, described only once."""
 
 REFUSED = 400
-"""The least status of an answer that is an error."""
+"""The lowest status of an error response."""
 
 METHODS = ("get", "head", "put", "patch", "delete", "post")
 
@@ -114,7 +114,7 @@ def _codes(described: Described) -> Iterable[str]:
 
 
 def _reasons(answer: Described) -> dict[str, str]:
-    """Return the codes that the description of a refusal names, and what it says of each."""
+    """Return the error codes in the description of a response, with the description of each."""
     found = (re.fullmatch(r"`(\w+)`: (.*)", part) for part in re.split(r"; (?=`\w+`: )", answer["description"]))
     return {match[1]: match[2] for match in found if match}
 

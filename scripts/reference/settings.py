@@ -1,4 +1,4 @@
-"""The page of the settings, from the models that a configuration is checked by."""
+"""The page of the settings, from the models that validate a configuration."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,10 +24,10 @@ This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
 
 NOT_IN_THE_FILE = {"options"}
-"""What a checked configuration has beside the members of the file."""
+"""Fields of a validated configuration that are not members of the file."""
 
 OF_ITS_KIND = {"additionalProperties": True, "type": "object"}
-"""The schema of what is another for each kind of store."""
+"""The schema of members that depend on the kind of store."""
 
 UNITS = {
     "per_s": "a second",
@@ -36,12 +36,12 @@ UNITS = {
     "bytes_in_flight_max": "bytes",
     "_bytes": "bytes",
 }
-"""What a number is of, by how its name ends."""
+"""The unit of a number, by the end of its name."""
 
 
 @dataclass
 class Section:
-    """A model, and the places in a file where it stands."""
+    """A model, and the paths in the file where it is used."""
 
     title: str
     model: Schema
@@ -49,12 +49,12 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """The places, as the heading of the section."""
+        """The heading of the section: all paths of the model."""
         return ", ".join(self.places)
 
     @property
     def anchor(self) -> str:
-        """How a link on the page names the section."""
+        """The anchor of the section."""
         return re.sub(r"[^\w\s-]", "", self.heading.lower()).strip().replace(" ", "-")
 
 
@@ -73,7 +73,7 @@ def _top() -> Iterable[str]:
 
 
 def top_model() -> type[BaseModel]:
-    """Return a model of the whole file: stores are by kind, and have sections of their own."""
+    """Return a model of the whole file, without details of stores: each kind of store has a separate section."""
     hints = get_type_hints(Settings, include_extras=True)
     members: dict[str, Any] = {"stores": (dict[str, dict[str, Any]], ...)}
     for found in msgspec.structs.fields(Settings):
@@ -87,7 +87,7 @@ def _default(found: msgspec.structs.FieldInfo) -> object:
 
 
 def _place(schema: Schema, path: str, sections: Mapping[str, Section]) -> None:
-    """Note for each model where it stands, by going through the members that refer to it."""
+    """Record the paths of each model by following the members that refer to it."""
     for name, member in schema.get("properties", {}).items():
         for title, suffix in _references(member):
             place = f"{path}{name}{suffix}"
@@ -97,7 +97,7 @@ def _place(schema: Schema, path: str, sections: Mapping[str, Section]) -> None:
 
 
 def _in_order(schema: Schema, sections: Mapping[str, Section]) -> Iterable[Section]:
-    """Return the sections as the file has them: each after the one that refers to it first."""
+    """Return the sections in the order of the file: each after the first section that refers to it."""
     titles = list(dict.fromkeys(title for title, _ in _references([*schema["properties"].values()])))
     for title in titles:
         nested = [more for more, _ in _references([*sections[title].model.get("properties", {}).values()])]
@@ -175,12 +175,12 @@ def _shown(member: Schema) -> str:
 
 
 def _said(text: str, members: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """Divide what a model says of itself: the clauses that name a member are of that member, the others of it all."""
+    """Split the description of a model into the clauses that name a member, by member, and the rest."""
     first, *clauses = re.split(r"(?<=[.;])\s+", " ".join(text.split()))
     about, of_members = [first], {name: list[str]() for name in members}
     told = [about]
     for clause in clauses:
-        if not first.endswith("."):  # the first sentence is not over
+        if not first.endswith("."):  # the clause belongs to the first sentence
             about[0] = first = f"{first} {clause}"
             continue
         named = [of_members[name] for name in of_members if f"`{name}`" in clause]

@@ -31,7 +31,7 @@ MEMBERS: list[Any] = [
     [], {}, [[]], [{}], {"a": []}, {"a": {}}, {"a": None}, [None, True, 1, 0.5, "", [], {}], [1, 1, 1],
     {"a.b": 1, "$c": 2, " ": 3, "ü": 4, "_ts": 5}, "2026-11-20T00:00:00Z", "null", "1",
 ]  # fmt: skip
-"""Values that a store could take for others."""
+"""Values that a store could confuse with others."""
 
 
 class KeysAndValues(Opens):

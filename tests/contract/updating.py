@@ -19,7 +19,7 @@ REFUSED: list[Any] = [
     [{"$set": {"n": 99}}, {"$inc": {"word": 1}}],
     [{"n": 99, "list": None}, {"$addToSet": {"word": 1}}],
 ]
-"""Updates that do not fit the record that they are tried on."""
+"""Updates that cannot be applied to the test's record."""
 
 
 class Updates(Opens):

@@ -142,7 +142,7 @@ def test_every_direct_dependency_is_locked_at_a_version_that_it_allows() -> None
 def test_without_a_python_the_script_says_so_in_one_line() -> None:
     result = run([str(ROOT / "scripts" / "run"), "true"], env={**os.environ, "PYTHON": "no-such-python"})
     assert result.returncode == 1
-    assert result.stderr == "Python 3.11 or later is missing: install python3, or name one in PYTHON\n"
+    assert result.stderr == "Python 3.11 or later is missing: install python3, or set PYTHON to another interpreter\n"
 
 
 @pytest.mark.parametrize(

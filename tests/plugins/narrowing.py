@@ -16,7 +16,7 @@ OPERATORS = {"and", "or"}
 FIRST_WORKER = "gw0"
 
 Cases = dict[str, tuple[int, str]]
-"""Of each file, relative to the tests: when it or a support module last changed, and the names of its cases."""
+"""For each file, relative to the tests: when it or a support module last changed, and the names of its cases."""
 
 WORDS = pytest.StashKey[set[str]]()
 KNOWN = pytest.StashKey[Cases]()

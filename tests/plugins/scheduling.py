@@ -15,7 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 HEAVY = ("xdist_group", "jvm", "browser", "server")
-"""Marks of files that take long: a group first, a file without any of them last."""
+"""Marks of slow files, slowest first; files without a mark come last."""
 
 GROUP = re.compile(r'\bxdist_group\("(\w+)"\)')
 

@@ -19,7 +19,7 @@ SERVERS = {
     "released",
     "service",
 }
-"""Fixtures that start a server, or a process as heavy as one."""
+"""Fixtures that start a server, or a similarly expensive process."""
 
 STARTING = {"browser", "jvm", "server"}
 """Marks of cases that are not part of a quick run."""

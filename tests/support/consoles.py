@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SAID_URL = "http://127.0.0.1:8080"
-"""Where the pages have the service."""
+"""The URL of the service in the pages."""
 
 ETAG = re.compile(r"\b[0-9a-f]{16}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -56,7 +56,7 @@ said = parser.parse_args()
 headers = dict(header.split(": ", 1) for header in said.H)
 print(httpx.request(said.X or ("POST" if said.d else "GET"), said.url, headers=headers, content=said.d).text, end="")
 """
-"""What the pages ask of curl, for a machine that has none."""
+"""A replacement for the uses of curl in the pages, for machines without curl."""
 
 
 def as_run_here(line: str, url: str) -> str:

@@ -17,7 +17,7 @@ REMOTE = ["redis", "redis-cluster", "postgres", "postgres-columns", "dynamodb"]
 EVERY = [*EMBEDDED, *REMOTE]
 
 MEMBERS = ["a", "b", "c", "d", "n", "made", "name with", "size", "#x"]
-"""What a record of a table of columns can have in the tests of every store."""
+"""The members of records that the tests use in tables with columns."""
 
 AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -30,7 +30,7 @@ class Kind:
     environment: Mapping[str, str] = field(default_factory=dict)
     table: dict[str, Any] = field(default_factory=dict)
     make: Callable[[str], object] = lambda name: None
-    """Makes the table that has to be there, by the name that it has in the store."""
+    """Creates a table that must exist in the store beforehand, by its name there."""
 
     def configuration(self, **table: Any) -> dict[str, Any]:
         """Return a configuration with one table, `t`, in a location that no other test uses."""
