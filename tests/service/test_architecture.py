@@ -75,7 +75,7 @@ STORE_API = {
     ),
     *("Yielder", "chunks_of", "exponential_backoff_s", "gather_bounded", "run_until"),
 }
-"""What plug-ins rely on. A name that is removed or renamed here breaks them."""
+"""The API of plug-ins. Removing or renaming one of these names breaks them."""
 
 FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "typer", "httpx"}
 DRIVERS = {"rocksdict", "aioboto3", "aiobotocore", "boto3", "redis", "asyncpg", "psycopg"}

@@ -8,5 +8,5 @@ from spark_client.kafka_sessions import shared_session
 
 @pytest.fixture(scope="module")
 def spark() -> SparkSession:
-    """A session with a configuration of its own: `local[2,2]`, with the connector to Kafka."""
+    """A session with a separate configuration: `local[2,2]`, with the connector to Kafka."""
     return shared_session()

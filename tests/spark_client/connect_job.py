@@ -1,4 +1,4 @@
-"""What `test_spark_connect` runs in a process of its own: a Connect session cannot live beside a classic one."""
+"""The program of `test_spark_connect`, in a separate process: a Connect session cannot coexist with a classic one."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SETTINGS = {**LEAN, "spark.sql.shuffle.partitions": "2"}
 
 
 def main(url: str, directory: Path, port: int) -> None:
-    """All that works through Spark Connect, in one session of one server."""
+    """Run every feature that works through Spark Connect, in one session of one server."""
     set_environment()
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
     builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.port", port)
@@ -34,7 +34,7 @@ def main(url: str, directory: Path, port: int) -> None:
 
 
 def verbs(spark: SparkSession, url: str, directory: Path) -> None:
-    """Every verb, the format and a stream."""
+    """Use every verb, the format and a stream."""
     table = Table("connect", url, in_flight_max=1)
     rows = spark.range(1_000).select((col("id") % 50).cast("string").alias("k"), col("id").alias("n"))
     for fold in (True, False):
@@ -70,7 +70,7 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
 
 
 def streams(spark: SparkSession, url: str, directory: Path) -> None:
-    """A stream counts once, though its last micro-batch runs twice; inside `foreachBatch` a token has to be given."""
+    """A stream counts once although its last micro-batch runs twice; inside `foreachBatch` a token is required."""
     counts = Table("connect_stream", url)
     events = spark.readStream.schema("k string, n long").parquet(str(directory / "in"))
     events = events.withColumn("n", lit(1))
@@ -102,14 +102,14 @@ def streams(spark: SparkSession, url: str, directory: Path) -> None:
 
 
 class Thirds(StreamPartitioner):
-    """A third of the rows to every partition, a third dropped, a third left to Kafka."""
+    """Sends a third of the rows to every partition, drops a third, and leaves a third to Kafka."""
 
     def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Any:
         return (BROADCAST, [], DEFAULT)[int(value) % 3]
 
 
 def copies(spark: SparkSession, directory: Path) -> None:
-    """Multicast by a partitioner, by a column and in a stream."""
+    """Multicast with a partitioner, with a column and in a stream."""
     rows = spark.range(300).select(lit("k").alias("key"), col("id").cast("string").alias("value"), "id")
     in_columns = F.expr("case id % 3 when 0 then array(-1) when 1 then array() else array(null) end")
     expected = {0: 100, 1: 100, None: 100}
@@ -133,7 +133,7 @@ def copies(spark: SparkSession, directory: Path) -> None:
     assert {row.partition: row["count"] for row in out.groupBy("partition").count().collect()} == expected
     last = started.lastProgress
     assert last is not None
-    # Through Connect, what was observed comes as a row of values and a schema.
+    # Through Connect, observed metrics arrive as a row of values and a schema.
     assert list(last["observedMetrics"]["multicast_t"]["values"]) == [300, 100, 300]
 
 

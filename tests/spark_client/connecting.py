@@ -1,4 +1,4 @@
-"""Programs that use Spark Connect, each in a process of its own: such a session cannot live beside a classic one."""
+"""Programs that use Spark Connect, each in a separate process: a Connect session cannot coexist with a classic one."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ END_MAX_S = 600
 
 
 def printed_by(job: Path, *arguments: object) -> str:
-    """Run a program to its end, and return what it printed; it has to succeed."""
+    """Run a program to its end, check that it succeeds, and return its output."""
     found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, str(job), *map(str, arguments)],

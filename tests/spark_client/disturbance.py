@@ -1,7 +1,7 @@
-"""Streaming queries run to their end while their driver, its executors, their workers and the service are killed.
+"""Runs streaming queries to their end, and kills their driver, its executors, their workers and the service.
 
-Blows are dealt in order, each at a random moment of, or after, a micro-batch drawn by lot: that of the query that has
-come furthest, so that every query is disturbed by all of them.
+Kills happen in order, each at a random time during or after a random micro-batch. The query that is furthest ahead
+determines the micro-batch, so that every kill disturbs every query.
 """
 
 import random
@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).with_name("exactly_once_job.py")
 
 @dataclass(frozen=True, order=True)
 class Blow:
-    """What is killed, and when: some time after a micro-batch was planned or, with `sent`, when a task of it sent."""
+    """A kill: its target, and its time after the plan of a micro-batch or, with `sent`, when a task of it has sent."""
 
     batch: int
     delay_s: float
@@ -38,7 +38,7 @@ class Blow:
 
 @dataclass(frozen=True)
 class Size:
-    """How much is read in how many micro-batches, and what is killed how often meanwhile."""
+    """The numbers of events and micro-batches, and the number of kills of each target."""
 
     events: int
     micro_batches: int
@@ -49,7 +49,7 @@ class Size:
 
 
 def drawn(size: Size, dice: random.Random) -> list[Blow]:
-    """The blows, in order. The last is at a driver; every other driver, the first too, is hit in the middle of work."""
+    """Return random kills in order. The last one hits a driver; every second driver kill, from the first, is `sent`."""
     whats = [
         *["service"] * size.services,
         *["executor"] * size.executors,
@@ -64,7 +64,7 @@ def drawn(size: Size, dice: random.Random) -> list[Blow]:
 
 @dataclass(frozen=True)
 class Cut:
-    """A micro-batch that was under way when the driver was killed: of which stream, in which run, ending where."""
+    """A micro-batch that was running when the driver was killed: its stream, its run and its end offsets."""
 
     table: str
     batch: int
@@ -74,25 +74,25 @@ class Cut:
 
 @dataclass
 class Disturbed:
-    """The queries under way: starts their driver, deals blows, and keeps count of them."""
+    """Runs the queries: starts their driver, kills processes, and counts the kills."""
 
     argument: Callable[[int, bool], str]
-    """What the program is told in a run, by the run's number and whether tasks fail in it."""
+    """Returns the program's argument for a run, from the run's number and whether tasks fail in it."""
     directory: Path
     service: RestartedService
     notes: Notes
     checkpoints: Mapping[str, Checkpoint]
-    """Those of the queries, by the tables that they count in."""
+    """The checkpoints of the queries, by the names of their tables."""
     dice: random.Random
     dealt: Counter[str] = field(default_factory=Counter)
     cut: list[Cut] = field(default_factory=list)
-    """The micro-batches that were under way when the driver was killed."""
+    """The micro-batches that were running when the driver was killed."""
     runs: int = 0
     driver: Driver | None = None
-    """Between a blow at it and its next start there is none."""
+    """None between a kill of the driver and its next start."""
 
     def run(self, blows: Sequence[Blow]) -> None:
-        """Deal the blows, then let the queries come to their end undisturbed."""
+        """Kill processes in the given order, then run the queries to their end undisturbed."""
         try:
             for blow in blows:
                 if self.driver is None:
@@ -145,7 +145,7 @@ class Disturbed:
         return max(checkpoint.planned for checkpoint in self.checkpoints.values())
 
     def _restart_what_fell(self) -> None:
-        """A query may fail where what it needs is away for too long; a supervisor would start it again."""
+        """Restart a query that failed because a dependency was away for too long, as a supervisor would."""
         self.dealt["fell"] += 1
         self._say(f"the driver fell by itself:\n{self._end_of_log()}")
         assert self.dealt["fell"] <= FALLS_MAX, "the driver falls again and again"

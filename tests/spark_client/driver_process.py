@@ -1,6 +1,6 @@
-"""A driver in a session of its own (as the kernel has it), and all that it starts: to be killed as a whole or in part.
+"""A driver with all its child processes, in its own kernel session, so that tests can kill all or some of them.
 
-Knows nothing of what the driver does.
+Works with any driver program.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class Driver:
-    """A program that holds a Spark cluster within; its executors and their Python workers are its descendants."""
+    """A program with a Spark cluster; the executors and their Python workers are its descendants."""
 
     def __init__(self, program: Path, argument: str, log: Path) -> None:
         found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
@@ -39,11 +39,11 @@ class Driver:
 
     @property
     def ended(self) -> int | None:
-        """The code that the program has ended with, if it has."""
+        """The exit code of the program, or None while it runs."""
         return self._process.poll()
 
     def kill(self) -> None:
-        """End the program and everything that it has started at once, as a power cut would; return when all is gone."""
+        """Kill the program and all its descendants at once, like a power failure; return when all have ended."""
         until = time.monotonic() + END_MAX_S
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -58,11 +58,11 @@ class Driver:
         self._process.stdin.close()
 
     def executors(self) -> list[int]:
-        """The process ids of the executors."""
+        """Return the process ids of the executors."""
         return [pid for pid in self._session() if EXECUTOR in _command(pid)]
 
     def python_workers(self) -> list[int]:
-        """The process ids of the executors' Python workers, the children of a daemon each."""
+        """Return the process ids of the executors' Python workers, each of which is the child of a daemon."""
         daemons = {pid for pid in self._session() if DAEMON in _command(pid)}
         return [pid for pid in daemons if _parent(pid) in daemons]
 
@@ -71,7 +71,7 @@ class Driver:
 
 
 def kill(pid: int) -> bool:
-    """Kill one process; whether it was still there."""
+    """Kill one process, and return whether it still existed."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""The program that the test of counting once runs, and kills: streams of flights from Kafka, counted per aircraft.
+"""The program that the exactly-once test runs and kills: streams of flights from Kafka, counted per aircraft.
 
-Each counts the same topic in a table of its own.
-Tasks fail and dawdle on purpose after they have sent. What tasks do and what has been counted is noted in a file, one
-JSON object a line, which outlives this process. What executors run is here, in the main module, since that travels.
+Each stream counts the same topic in a separate table.
+Some tasks fail or delay their end on purpose after sending. A file records the tasks' events and the counts, one
+JSON object per line, and outlives this process. The code of executors is in this module, since Spark ships __main__.
 """
 
 import json
@@ -42,9 +42,9 @@ CALM = {
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.master.rest.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",  # several tasks that send, side by side
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",  # several tasks send in parallel
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
+    "spark.sql.codegen.wholeStage": "false",  # for so few rows, compilation takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 ROUGH = {
@@ -60,7 +60,7 @@ ROUGH = {
 
 @dataclass(frozen=True)
 class Stream:
-    """Where one stream counts: its table, where it keeps how far it is, and whether it does without tokens."""
+    """One stream: its table, its checkpoint, and whether it writes without tokens."""
 
     table: str
     checkpoint: str
@@ -69,7 +69,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Job:
-    """What one run of the program is told; `rough` is the share of task attempts that fail; half as many dawdle.
+    """The parameters of one run; `rough` is the share of task attempts that fail, and half as many are delayed.
 
     Unless it is 0, the first attempt at the first task of each micro-batch always fails.
     """
@@ -87,12 +87,12 @@ class Job:
     jars: tuple[str, ...]
 
     def text(self) -> str:
-        """The job as one argument of a command."""
+        """Return the job as a command-line argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The job that an argument says."""
+        """Parse a job from a command-line argument."""
         given = json.loads(text)
         streams = tuple(Stream(**each) for each in given["streams"])
         return cls(**{**given, "streams": streams, "jars": tuple(given["jars"])})
@@ -100,13 +100,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Noting:
-    """Appends what happens to a file, also from several processes; each line says in which run it was."""
+    """Appends events to a file, from any number of processes; each line contains the number of the run."""
 
     path: str
     run: int
 
     def __call__(self, what: str, **facts: int | str) -> None:
-        """Append one line, whole."""
+        """Append one line atomically."""
         line = json.dumps({"run": self.run, "what": what, **facts}) + "\n"
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
@@ -117,7 +117,7 @@ class Noting:
 
 @dataclass(frozen=True)
 class Faulty:
-    """`WriteTask`, some attempts of which dawdle, and some fail, when all has been sent."""
+    """A `WriteTask` of which some attempts are delayed, and some fail, after everything has been sent."""
 
     sending: WriteTask
     noting: Noting
@@ -125,7 +125,7 @@ class Faulty:
     share: float
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Send every operation, then draw lots."""
+        """Send every operation, then delay or fail at random."""
         context = TaskContext.get()
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
@@ -149,12 +149,12 @@ class Faulty:
 
 
 def faulty(job: Job, noting: Noting) -> Callable[..., Faulty]:
-    """Return what replaces `WriteTask` in this process."""
+    """Return the replacement of `WriteTask` in this process."""
     return lambda *arguments, **named: Faulty(WriteTask(*arguments, **named), noting, job.seed, job.rough)
 
 
 def counting(spark: SparkSession, job: Job, table: Table, *, at_least_once: bool) -> StreamWrite:
-    """Every event counts once in the record of its aircraft, or at least once."""
+    """Return a stream that counts every event once, or at least once, in the record of its aircraft."""
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka)
     source = source.option("subscribe", job.topic).option("startingOffsets", "earliest")
     events = source.option("maxOffsetsPerTrigger", job.offsets_max).load()
@@ -170,7 +170,7 @@ def counting(spark: SparkSession, job: Job, table: Table, *, at_least_once: bool
 
 
 def main(job: Job) -> None:
-    """Count what there is to read, and note after each micro-batch what became of the rows so far."""
+    """Count all available events, and record the statistics of the tables after each micro-batch."""
     from spark_client.two_hosts import two_hosts_session
 
     noting = Noting(job.notes, job.run)
@@ -188,7 +188,7 @@ def main(job: Job) -> None:
 
 
 def settings(job: Job) -> dict[str, str]:
-    """What Spark is told: executors share the disk, so the connector's jars are where they are."""
+    """Return Spark's settings; executors share the disk, so they load the connector's jars from their own paths."""
     jars = ":".join(job.jars)
     places = {"spark.local.dir": job.directory, "spark.sql.warehouse.dir": f"{job.directory}/warehouse"}
     classes = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
@@ -196,7 +196,7 @@ def settings(job: Job) -> dict[str, str]:
 
 
 def follow(queries: Sequence[tuple[StreamingQuery, Table]], noting: Noting) -> None:
-    """Note what has been counted whenever that has changed, until all queries have ended or one has failed."""
+    """Record the statistics whenever they change, until all queries have ended or one has failed."""
     told = dict.fromkeys((table.name for _, table in queries), 0)
     going = True
     while going:
@@ -210,11 +210,11 @@ def follow(queries: Sequence[tuple[StreamingQuery, Table]], noting: Noting) -> N
                 counts = {"applied": stats.applied, "replayed": stats.replayed, "retried": stats.retried}
                 noting("counted", table=table.name, writes=stats.writes, **counts)
     for query, _ in queries:
-        query.awaitTermination()  # raises what it ended with
+        query.awaitTermination()  # raises the failure of the query
 
 
 def end_with_parent() -> None:
-    """End when the test does, however it ends: it holds the other end of our standard input."""
+    """End this process when the test process ends, since that closes the other end of standard input."""
 
     def wait() -> None:
         while os.read(0, 1):

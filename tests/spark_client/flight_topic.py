@@ -1,4 +1,4 @@
-"""A topic of flight events, and what they come to for each aircraft: counted here, and in the table."""
+"""A topic of flight events, and the figures of each aircraft, computed here and read from the table."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from tableside_spark import TableClient
 
 PARTITIONS = 4
 NO_AIRCRAFT = "none"
-"""The key of flights that were cancelled before an aircraft was named."""
+"""The key of flights that were cancelled before an aircraft was assigned."""
 REPEATED = 3
 
 Event = dict[str, Any]
@@ -22,7 +22,7 @@ Aircraft = dict[str, dict[str, Any]]
 
 
 def flight_events(count: int, folder: Path) -> Iterator[Event]:
-    """So many events: the first flights of a year, several times under other numbers."""
+    """Yield this many events: the first flights of a year, repeated with new ids."""
     folder.mkdir(parents=True, exist_ok=True)
     flights.prepare(folder, count // REPEATED)
     found = pyarrow.parquet.read_table(folder / "flights.parquet").to_pylist()
@@ -39,14 +39,14 @@ def flight_events(count: int, folder: Path) -> Iterator[Event]:
 
 
 def fill(address: str, events: Iterable[Event]) -> str:
-    """Make a topic of the events."""
+    """Create a topic with the events, and return its name."""
     topic = create_topic(address, PARTITIONS)
     send(address, topic, (Received(event["id"] % PARTITIONS, None, json.dumps(event).encode()) for event in events))
     return topic
 
 
 def counted(events: Iterable[Event]) -> Aircraft:
-    """What the events come to."""
+    """Return the figures of each aircraft from the events."""
     found: Aircraft = {}
     for event in events:
         nothing_yet = {"flights": 0, "miles": 0, "latest": "", "longest_min": 0, "destinations": []}
@@ -60,7 +60,7 @@ def counted(events: Iterable[Event]) -> Aircraft:
 
 
 def counted_in_table(url: str, table: str) -> Aircraft:
-    """What the records of a table say, with the destinations, which are a set, in order."""
+    """Return the figures in the records of a table, with sorted destinations, since they are a set."""
     with TableClient(url) as client:
         rows = [row for page in client.scan(table) for row in page.to_pylist()]
     found = {row["key"]: json.loads(row["value"]) for row in rows}

@@ -1,4 +1,4 @@
-"""The Spark that modules of a process share, which can read from Kafka and write to it."""
+"""The Spark that the test modules of a process share, with the connector to Kafka."""
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -7,17 +7,17 @@ from servers.spark_kafka import spark_kafka_jars
 from spark_client.sessions import is_running, start, stop
 
 ATTEMPTS = 2
-"""How often a task is tried."""
+"""The maximum number of attempts of a task."""
 
 _shared: SparkSession | None = None
 _gateway: object = None
 
 
 def shared_session() -> SparkSession:
-    """A session with a configuration and temporary views of its own, in the Spark that is shared.
+    """Return a session with separate configuration and temporary views, in the shared Spark.
 
-    Spark is started where it does not run. Its JVM is started with Spark's connector to Kafka, as a program's is that
-    names it when it starts; a JVM that sessions before have left does not know the connector, and is ended.
+    Starts Spark if it does not run. Its JVM starts with Spark's connector to Kafka, as in a program that
+    configures it before the start. A JVM of earlier sessions lacks the connector, so it is ended first.
     """
     global _shared, _gateway
     if _shared is None or not is_running(_shared):
@@ -30,12 +30,12 @@ def shared_session() -> SparkSession:
 
 
 def end_jvm() -> None:
-    """End the JVM of this process, and the Spark that runs in it; the next session starts one."""
+    """End the JVM of this process and its Spark; the next session starts a new one."""
     stop()
     gateway = SparkContext._gateway
     if gateway is None:
         return
     gateway.shutdown()
-    gateway.proc.stdin.close()  # which is what it ends upon
+    gateway.proc.stdin.close()  # the JVM ends when its standard input closes
     gateway.proc.wait(30)
     SparkContext._gateway = SparkContext._jvm = None

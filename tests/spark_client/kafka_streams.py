@@ -1,4 +1,4 @@
-"""Streams that read a topic of a Kafka, and write another, until there is no more."""
+"""Streams that copy a Kafka topic to another until its end."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from support.kafka_topics import Received, read, send
 
 RUN_MAX_S = 120
 Copies = Counter[tuple[int, bytes | None, bytes | None]]
-"""How often a partition has a record, by partition, key and value."""
+"""The number of copies of each record, by partition, key and value."""
 
 
 def fill(address: str, topic: str, records: Sequence[tuple[str | None, str]]) -> None:
@@ -21,14 +21,14 @@ def fill(address: str, topic: str, records: Sequence[tuple[str | None, str]]) ->
 
 
 def stream_of(spark: SparkSession, address: str, topic: str, **options: str | int) -> DataFrame:
-    """What a topic holds, as a stream of texts `key` and `value`."""
+    """Return a topic as a stream of strings `key` and `value`."""
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", address).option("subscribe", topic)
     read_from_start = source.option("startingOffsets", "earliest").options(**options)
     return read_from_start.load().selectExpr("string(key) key", "string(value) value")
 
 
 def drain(copies: DataFrame, address: str, topic: str, checkpoint: Path, **options: str) -> StreamingQuery:
-    """Write to a topic all that there is to read, and return the query that did."""
+    """Write all available rows to a topic, and return the ended query."""
     sink = copies.writeStream.format("kafka").option("kafka.bootstrap.servers", address).option("topic", topic)
     located = sink.option("checkpointLocation", str(checkpoint)).options(**options)
     query = located.trigger(availableNow=True).start()
@@ -37,11 +37,11 @@ def drain(copies: DataFrame, address: str, topic: str, checkpoint: Path, **optio
 
 
 def counted(query: StreamingQuery, topic: str) -> dict[str, int]:
-    """What `multicast` counted in all micro-batches of a query; the last may have been an empty one."""
+    """Return the sums of `multicast`'s counts over all micro-batches of a query, since the last may be empty."""
     seen = [progress.observedMetrics[f"multicast_{topic}"].asDict() for progress in query.recentProgress]
     return {name: sum(metrics[name] for metrics in seen) for name in ("rows", "dropped", "records")}
 
 
 def held(address: str, topic: str) -> Copies:
-    """What a topic holds now."""
+    """Return the current records of a topic."""
     return Counter((each.partition, each.key, each.value) for each in read(address, topic))

@@ -1,4 +1,4 @@
-"""A service that is killed and comes back where it was: the same port, the same configuration, the same data."""
+"""A service that is killed and restarted with the same port, configuration and data."""
 
 import random
 import time
@@ -13,7 +13,7 @@ from support.running import running
 
 
 class RestartedService:
-    """Runs while it is entered."""
+    """A context manager that runs the service."""
 
     def __init__(self, directory: Path, config: Path, environment: Mapping[str, str]) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class RestartedService:
         self._held.close()
 
     def kill_and_restart(self, dice: random.Random, away_max_s: float) -> None:
-        """End it as a power cut would, leave it away for a while, and start it again; return when it is ready."""
+        """Kill the service, wait a random time, and start it again; return when it is ready."""
         self._service.kill()
         self._held.close()
         time.sleep(dice.uniform(0, away_max_s))

@@ -1,6 +1,6 @@
 """Spark sessions for tests: one Spark at a time in a process.
 
-Modules that need no other master share one, which the fixture `spark` gives them; `session` takes its place.
+Modules that need no special master share the session of the fixture `spark`; `session` replaces it.
 """
 
 import os
@@ -18,21 +18,21 @@ LEAN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A JVM that lives for a minute does not earn back the time of a better compiler.
+    # The better compiler does not pay off in a JVM that runs for a minute.
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
     "spark.python.daemon.module": "ready_daemon",
     "spark.executorEnv.PYTHONPATH": PYTHON_WORKERS,
-    # The default one starts two processes for each file on a local disk.
+    # The default implementation starts two processes for each file on a local disk.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager",
 }
-"""Settings of a Spark that does little for a short time."""
+"""Settings of a Spark for short tests with little data."""
 
 
 @contextmanager
 def session(master: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A classic session whose workers run this interpreter; `settings` come on top of what is common to all."""
+    """Open a classic session whose workers run this interpreter; `settings` extend the common settings."""
     stop()
     spark = start(master, settings)
     try:
@@ -42,7 +42,7 @@ def session(master: str, settings: Mapping[str, str] | None = None) -> Iterator[
 
 
 def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark, and its JVM if the process has none."""
+    """Start Spark, and a JVM if the process has none."""
     set_environment()
     builder = SparkSession.builder.master(master)
     for name, setting in {
@@ -56,7 +56,7 @@ def start(master: str, settings: Mapping[str, str] | None = None) -> SparkSessio
 
 
 def set_environment() -> None:
-    """Say to a JVM that this process starts which Python its workers run, and where `ready_daemon` is."""
+    """Set the Python of the workers and the location of `ready_daemon` for JVMs that this process starts."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     found = os.environ.get("PYTHONPATH", "")
     if PYTHON_WORKERS not in found.split(os.pathsep):
@@ -64,12 +64,12 @@ def set_environment() -> None:
 
 
 def is_running(spark: SparkSession | None) -> bool:
-    """Whether a session was started and its Spark is not stopped."""
+    """Return whether a session was started and its Spark still runs."""
     return spark is not None and spark._sc._jsc is not None
 
 
 def stop() -> None:
-    """Stop the Spark of this process, if it runs; its JVM stays."""
+    """Stop the Spark of this process if it runs; its JVM continues."""
     running = SparkSession._instantiatedSession
     if running is not None and is_running(running):
         running.stop()

@@ -1,4 +1,4 @@
-"""What a driver left behind that may have been killed: the notes of its runs, and the checkpoint of its query."""
+"""The files of a driver that may have been killed: the notes of its runs, and the checkpoint of its query."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ class Notes:
         self._notes: list[Note] = []
 
     def all(self) -> list[Note]:
-        """What has been noted until now, of all runs."""
+        """Return all notes so far, of all runs."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._read)
@@ -28,23 +28,23 @@ class Notes:
         return self._notes
 
     def of(self, run: int, *whats: str) -> list[Note]:
-        """What one run has noted of these kinds."""
+        """Return the notes of these kinds from one run."""
         return [note for note in self.all() if note["run"] == run and note["what"] in whats]
 
     def about(self, table: str) -> list[Note]:
-        """What has been noted of the stream that counts in a table."""
+        """Return the notes of the stream that writes to a table."""
         return [note for note in self.all() if note.get("table") == table]
 
     def times(self, table: str) -> Counter[str]:
-        """How often each kind of note was made of a stream, in all runs."""
+        """Return the number of notes of each kind for a stream, in all runs."""
         return Counter(note["what"] for note in self.about(table))
 
     def last_counts(self, table: str) -> list[Note]:
-        """What each run of a stream had counted when it ended."""
+        """Return the last counts of each run of a stream."""
         return list({note["run"]: note for note in self.about(table) if note["what"] == "counted"}.values())
 
     def side_by_side(self, table: str) -> int:
-        """How many attempts at a task came to their end after another attempt at it had begun: speculation."""
+        """Return the number of task attempts that ended after another attempt had begun, which shows speculation."""
         latest: dict[tuple[int, ...], int] = {}
         found = 0
         for note in self.about(table):
@@ -60,22 +60,22 @@ class Notes:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a streaming query keeps what it has planned and what it has done."""
+    """The checkpoint of a streaming query: its planned and its completed micro-batches."""
 
     path: Path
 
     @property
     def planned(self) -> int:
-        """The number of the last micro-batch that was begun, -1 before the first."""
+        """The number of the last planned micro-batch, -1 before the first."""
         return self._last("offsets")
 
     @property
     def committed(self) -> int:
-        """The number of the last micro-batch that was completed, -1 before the first."""
+        """The number of the last completed micro-batch, -1 before the first."""
         return self._last("commits")
 
     def offsets(self, batch: int) -> Any:
-        """Where a micro-batch ends, in each partition of the topic."""
+        """Return the end offsets of a micro-batch, for each partition of the topic."""
         return json.loads((self.path / "offsets" / str(batch)).read_text().splitlines()[-1])
 
     def _last(self, log: str) -> int:

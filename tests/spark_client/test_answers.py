@@ -1,4 +1,4 @@
-"""Asking again: only what may yet succeed, only what is safe, in order, and within bounds."""
+"""Retries: only of operations that may succeed and are safe to repeat, in order, and within limits."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Chunks: the rows and their order stay, the bounds hold."""
+"""Chunks keep the rows and their order, and respect the limits."""
 
 from collections.abc import Iterator
 

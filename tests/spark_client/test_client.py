@@ -1,4 +1,4 @@
-"""The client against a real service, and against one that says no."""
+"""The client with a real service, and with a scripted one."""
 
 import json
 import logging
@@ -108,7 +108,7 @@ def test_a_service_that_is_not_there_is_an_error_and_in_a_batch_a_row() -> None:
 
 @contextmanager
 def answering(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[str, list[Any]]]:
-    """A server that gives these answers in turn, and what it was asked."""
+    """Run a server that sends these responses in order; yield it with its requests."""
     asked: list[Any] = []
     left = list(answers)
 
@@ -164,7 +164,7 @@ def test_what_may_pass_is_asked_again_and_what_may_have_happened_is_not() -> Non
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_write_that_is_sent_elsewhere_is_no_success(status: int) -> None:
-    """A proxy that wants TLS or a login answers so: nothing was written, and the token goes nowhere else."""
+    """A proxy that requires TLS or a login redirects: nothing was written, and the token goes to no other server."""
     with (
         answering((200, {}, b"{}")) as (elsewhere, wrongly_asked),
         answering(*[(status, {"Location": f"{elsewhere}/login"}, b"")] * 4) as (url, asked),
@@ -250,7 +250,7 @@ def test_a_file_is_read_again_after_a_minute_and_not_before(tmp_path: Path) -> N
     path.write_text("third")
     now[0] = 2 * REFRESH_INTERVAL_S - 1
     assert token.current() == "second"
-    assert REFRESH_INTERVAL_S <= 60  # Kubernetes renews two minutes or more before the old one is refused.
+    assert REFRESH_INTERVAL_S <= 60  # Kubernetes renews a token at least two minutes before the old one expires.
 
 
 def test_while_a_file_is_away_its_token_is_sent_on_until_it_is_refused(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_while_a_file_is_away_its_token_is_sent_on_until_it_is_refused(tmp_path:
     now[0] = REFRESH_INTERVAL_S
     assert token.current() == "first"
     path.write_text("second")
-    assert token.current() == "first"  # It looks once a minute, not at each request.
+    assert token.current() == "first"  # The client checks the file once a minute, not at each request.
     path.unlink()
     with pytest.raises(CredentialError, match="No such file"):
         token.reload_differs("first")
@@ -328,5 +328,5 @@ def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) ->
 
 
 def told(error: BaseException) -> str:
-    """Return everything that a traceback would show."""
+    """Return the full text of a traceback."""
     return "".join(traceback.format_exception(error)) + repr(error)

@@ -1,9 +1,9 @@
-"""Every event of a topic counts once, whatever is killed while streams count them.
+"""Every event of a topic counts once, whichever process is killed while streams count them.
 
-Five streams of one program count the same events, each in a table of its own: four stores, and one of them once more
-without tokens. How much is read, and how much is killed, is enough here to see every kind of blow land once; a full run
+Five streams of one program count the same events, each in a separate table: in four stores, and in one of them again
+without tokens. A normal run has enough events and kills to kill every kind of process at least once; a full run
 has more of each. The environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events (500000, say), and has
-ten drivers killed; `TABLESIDE_SOAK_SEED` deals the same blows again.
+ten drivers killed; `TABLESIDE_SOAK_SEED` repeats the same kills.
 """
 
 import importlib.util
@@ -38,16 +38,16 @@ USUAL = Size(3_000, micro_batches=5, drivers=1, services=1, executors=1, python_
 FULL = Size(60_000, micro_batches=12, drivers=4, services=2, executors=1, python_workers=3)
 SOAKED = Size(int(SOAK or 0), micro_batches=40, drivers=10, services=6, executors=3, python_workers=15)
 ROUGH = 0.2
-"""The share of task attempts that fail after they have sent; half as many dawdle before."""
+"""The share of task attempts that fail after they have sent; half as many are delayed before that."""
 
 STORES = ("rocksdb", "redis", "postgres", "dynamodb")
 WITHOUT_TOKENS = "without_tokens"
-"""The table where one more stream counts, in the first of the stores."""
+"""The table of the additional stream, in the first of the stores."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of the streams that were disturbed: what was done to them, and what the tables hold."""
+    """The results of the disturbed streams: the kills, and the content of the tables."""
 
     size: Size
     disturbed: Disturbed
@@ -55,19 +55,19 @@ class Trial:
     counted: dict[str, Aircraft]
 
     def flights(self, table: str) -> int:
-        """How many flights a table says there were."""
+        """Return the number of flights that a table counted."""
         return sum(figures["flights"] for figures in self.counted[table].values())
 
     def replayed(self, table: str) -> int:
-        """How many rows the service had seen before."""
+        """Return the number of rows that the service had already applied."""
         return sum(note["replayed"] for note in self.disturbed.notes.last_counts(table))
 
     def cut(self, table: str) -> list[Cut]:
-        """The micro-batches of a stream that were under way when the driver was killed."""
+        """Return the micro-batches of a stream that were running when the driver was killed."""
         return [each for each in self.disturbed.cut if each.table == table]
 
     def runs_of(self, table: str, batch: int) -> set[int]:
-        """The runs of the program in which tasks of a micro-batch were at work."""
+        """Return the runs of the program in which tasks of a micro-batch ran."""
         return {note["run"] for note in self.disturbed.notes.about(table) if note.get("batch") == batch}
 
     def say(self) -> None:
@@ -86,7 +86,7 @@ class Trial:
 def trial(
     full: bool, kafka_address: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Trial:
-    """Every stream, each in a table of its own, run to the end while everything is killed."""
+    """Run every stream to its end, each with a separate table, while processes are killed."""
     directory = tmp_path_factory.mktemp("exactly-once")
     size = SOAKED if SOAK else FULL if full else USUAL
     events = list(flight_events(size.events, directory))
@@ -105,7 +105,7 @@ def trial(
 
 
 def job(size: Size, directory: Path, kafka: str, topic: str, url: str) -> Job:
-    """What the program is to do, but for what differs from run to run."""
+    """Return the parameters of the program that all runs share."""
     return Job(
         run=0,
         seed=int(SEED) if SEED else random.randrange(10**6),
@@ -125,7 +125,7 @@ def job(size: Size, directory: Path, kafka: str, topic: str, url: str) -> Job:
 
 
 def run_disturbed(size: Size, whole: Job, directory: Path, service: RestartedService) -> Disturbed:
-    """Run the streams to their end; the numbers that are drawn depend on the seed alone."""
+    """Run the streams to their end; all random numbers depend only on the seed."""
     print(f"\nseed {whole.seed}, {size}", flush=True)
     checkpoints = {stream.table: Checkpoint(Path(stream.checkpoint)) for stream in whole.streams}
     dice = random.Random(whole.seed)
@@ -136,7 +136,7 @@ def run_disturbed(size: Size, whole: Job, directory: Path, service: RestartedSer
 
 
 def configuration(kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """A table for each stream, in its store."""
+    """Return a configuration with a table for each stream in its store."""
     stores = {name: used.store for name, used in kinds.items()}
     tables = {name: {**used.configuration()["tables"]["t"], "store": name} for name, used in kinds.items()}
     first = kinds[STORES[0]].configuration()["tables"]["t"]
@@ -144,7 +144,7 @@ def configuration(kinds: Mapping[str, Kind]) -> dict[str, Any]:
 
 
 def one_run(whole: Job, run: int, rough: bool) -> str:
-    """What one run of the program is told."""
+    """Return the argument of one run of the program."""
     directory = str(Path(whole.directory) / f"run-{run}")
     return replace(whole, run=run, rough=whole.rough if rough else 0.0, directory=directory).text()
 
@@ -181,5 +181,5 @@ def test_without_tokens_the_same_counts_some_events_again(trial: Trial) -> None:
 
 
 def test_the_service_reports_what_it_had_applied_before(trial: Trial) -> None:
-    """Not for every store: a driver that is killed cannot note the last counts of its stream."""
+    """Not checked for every store, since a killed driver cannot record the last counts of its stream."""
     assert sum(map(trial.replayed, STORES)) > 0

@@ -1,4 +1,4 @@
-"""What docs/multicast.md writes to Kafka arrives there: its program is run as it stands, with a broker's address."""
+"""The program of docs/multicast.md runs unchanged, except for the broker's address, and its records arrive in Kafka."""
 
 import re
 from collections import Counter

@@ -27,7 +27,7 @@ PARTITIONS = 7
 
 
 def always(answer: Any) -> StreamPartitioner:
-    """Says the same of every record."""
+    """Return a partitioner with the same result for every record."""
 
     class Always(StreamPartitioner):
         def partitions(self, topic: str, key: str, value: str, num_partitions: int) -> Any:
@@ -38,7 +38,7 @@ def always(answer: Any) -> StreamPartitioner:
 
 
 def routing() -> StreamPartitioner:
-    """Reads of a key where its record goes."""
+    """Return a partitioner that reads the partitions of a record from its key."""
 
     class Routed(StreamPartitioner):
         def partitions(self, topic: str, key: str, value: str, num_partitions: int) -> Any:
@@ -74,7 +74,7 @@ def routed(seed: int) -> list[tuple[str, str]]:
 
 
 def expected(records: list[tuple[str, str]]) -> Copies:
-    """Each copy that a record has, by what its key says."""
+    """Return the copies of a record, as its key defines them."""
 
     def partitions(key: str) -> set[int]:
         name, *rest = key.split()

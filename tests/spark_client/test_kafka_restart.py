@@ -1,4 +1,4 @@
-"""Queries that multicast to a real broker and are started again from their checkpoint."""
+"""Queries that multicast to a real broker and are restarted from their checkpoint."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keys of a chunk: each asked once, and found again for every row."""
+"""Keys of a chunk: each is requested once, and its result is assigned to every row."""
 
 import pyarrow as pa
 from hypothesis import given

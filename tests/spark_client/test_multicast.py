@@ -1,4 +1,4 @@
-"""Rows copied to the partitions they are for, in batch frames and in streams."""
+"""Rows are copied to their partitions, in batch frames and in streams."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def answers() -> list[tuple[Any, str, list[int | None]]]:
-    """What a partitioner says, the same in SQL, and the partitions that follow of 4."""
+    """The results of a partitioner, the same in SQL, and the resulting partitions out of 4."""
     return [
         (None, "cast(null as array<int>)", [0, 1, 2, 3]),
         (BROADCAST, "array(-1)", [0, 1, 2, 3]),

@@ -1,4 +1,4 @@
-"""Kafka's hash, and the partitions that follow from it."""
+"""Kafka's hash, and the partitions that it gives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Frames and streams written to, and joined with, a partitioned table: each row in the partitions that it is for."""
+"""Frames and streams written to, and joined with, a partitioned table: each row goes to its partitions."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def placed(service: Service, table: str) -> Counter[tuple[int, str]]:
-    """The records of each partition: partition and key."""
+    """Return the partition and the key of each record."""
     with TableClient(service.url) as client:
         return Counter(
             (record["partition"], record["key"]) for page in client.scan(table) for record in page.to_pylist()
@@ -80,10 +80,10 @@ def frame_of(spark: SparkSession, rows: int = ROWS) -> DataFrame:
 
 
 def mixed() -> StreamPartitioner:
-    """One whose class travels with it, as those do that a program defines itself."""
+    """Return a partitioner of a local class, which Spark ships by value, as for classes that a program defines."""
 
     class Mixed(StreamPartitioner):
-        """By number: even partitions, all, none, the default, the last one named twice."""
+        """Chooses by number: even partitions, all, none, the default, or the last one twice."""
 
         def partitions(self, topic: str, key: Any, value: Any, num_partitions: int) -> Any:
             assert (topic, key) == ("routed", f"k{value['n']}")

@@ -1,4 +1,4 @@
-"""What a partitioner may say, and how it reaches an executor. No Spark."""
+"""The valid results of a partitioner, and its pickling for executors, without Spark."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tableside_spark.partitioning.partitioner import Routing, partition_function
 
 
 def lists_of(*answers: Any) -> Any:
-    """What the answers, one per record, become in Arrow, of 3 partitions."""
+    """Convert results, one per record, to Arrow lists for 3 partitions."""
     remaining = iter(answers)
     placing = PartitionTask(lambda topic, key, value, count: next(remaining), "flights", 3, "topic flights")
     empty = pa.nulls(len(answers), pa.string())
@@ -33,7 +33,7 @@ def test_every_answer_is_a_list_for_spark() -> None:
 
 
 def travelled(sent: Any) -> Any:
-    """As it arrives on an executor."""
+    """Return an object as it arrives on an executor."""
     return cloudpickle.loads(cloudpickle.dumps(sent))  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""Spark and a service that asks who calls: the token reaches executors, and no plan, error or log."""
+"""Spark and a service with authentication: the token reaches executors, but no plan, error or log."""
 
 from collections.abc import Iterator
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""Writes and copies on executors in processes of their own: tasks fail after they have sent, an executor is lost."""
+"""Writes and copies on executors in separate processes: tasks fail after they have sent, an executor is lost."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def failing_once_after_sending() -> Any:
-    """`WriteTask`, but for the first attempt of every task, which fails when everything has been sent."""
+    """Return a replacement of `WriteTask`: the first attempt of every task fails after everything has been sent."""
 
     class Failing:
         def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -69,7 +69,7 @@ def test_tasks_that_fail_after_sending_change_nothing_twice_and_count_once(
 
 
 def executor_finder() -> Callable[[], psutil.Process]:
-    """What finds the process that runs a task; made in a function, so that it travels by value as a program's does."""
+    """Return a function that finds the process of a task; it is local, so that Spark ships it by value."""
 
     def find() -> psutil.Process:
         found = psutil.Process().parents()[1]
@@ -93,7 +93,7 @@ def noting(asked: Path) -> StreamPartitioner:
 
 
 def losing_its_executor_once(asked: Path, lost: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Kill the process that runs the task, if an earlier task asked there and left what it made for this stage."""
+    """Kill the process of the task if an earlier task ran there and left its output for this stage."""
     executor = executor_finder()
 
     def lose(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -112,7 +112,7 @@ def test_rows_are_counted_once_when_an_executor_is_lost_with_what_it_had_done(
     asked, lost, observed = tmp_path / "asked", tmp_path / "lost", Observation()
     rows = spark.range(0, 1_000, numPartitions=4).select(lit("k").alias("key"), col("id").cast("string").alias("value"))
     copies = multicast(rows, noting(asked), num_partitions=2, topic="t", observed=observed)
-    # What multicast gave goes to a second stage; when that loses it, the first is run again in part.
+    # The output of multicast goes to a second stage; if that loses it, part of the first stage runs again.
     schema = "key string, value string, partition int"
     later = copies.repartition(2, "value").mapInArrow(losing_its_executor_once(asked, lost), schema)
     counts = later.groupBy("partition").agg(F.count("*").alias("rows"), F.count_distinct("value").alias("values"))

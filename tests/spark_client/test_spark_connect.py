@@ -13,7 +13,7 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture(scope="module")
 def printed(service: Service, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the program printed that uses Connect, and ended well."""
+    """The output of the program that uses Connect, which has to succeed."""
     job = Path(__file__).with_name("connect_job.py")
     return printed_by(job, service.url, tmp_path_factory.mktemp("connect"), free_port())
 

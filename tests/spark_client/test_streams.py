@@ -1,4 +1,4 @@
-"""Streaming frames written to tables: every change counts once, whatever is repeated."""
+"""Streaming frames written to tables: every change counts once, in spite of repeated work."""
 
 import json
 import os
@@ -31,14 +31,14 @@ FILES, ROWS, KEYS = 2, 200, 20
 
 @pytest.fixture
 def events(tmp_path: Path) -> Path:
-    """Files of events, each to be one micro-batch: key, number, the operation of a change stream."""
+    """Files of events, one per micro-batch: key, number, and the operation of a change stream."""
     directory = tmp_path / "events"
     directory.mkdir()
     for file in range(FILES):
         rows = [{"k": f"k{at % KEYS}", "n": file * ROWS + at, "op": "cud"[at % 3]} for at in range(ROWS)]
         path = directory / f"{file}.json"
         path.write_text("\n".join(json.dumps(row) for row in rows))
-        os.utime(path, (file, file))  # the order in which a stream takes them
+        os.utime(path, (file, file))  # a stream reads files in this order
     return directory
 
 
@@ -60,7 +60,7 @@ def stored(service: Service, table: str) -> dict[Any, Any]:
 
 
 def sums(times: int = 1) -> dict[str, dict[str, int]]:
-    """What counting every event so often makes of the table."""
+    """Return the expected content of the table when every event counts this many times."""
     found: dict[str, dict[str, int]] = {}
     for n in range(FILES * ROWS):
         record = found.setdefault(f"k{n % ROWS % KEYS}", {"count": 0, "sum": 0, "max": n})
@@ -71,7 +71,7 @@ def sums(times: int = 1) -> dict[str, dict[str, int]]:
 
 
 def counted() -> dict[str, Any]:
-    """The update that counts an event."""
+    """Return the update that counts an event."""
     return {"$inc": {"count": lit(1), "sum": col("n")}, "$max": {"max": col("n")}}
 
 
@@ -79,7 +79,7 @@ ZERO = {"count": 0, "sum": 0}
 
 
 def uncommitted(checkpoint: Path) -> None:
-    """Make the query believe that its last micro-batch did not end: it will run again."""
+    """Remove the commit of the query's last micro-batch, so that it runs again."""
     last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for path in (last, last.with_name(f".{last.name}.crc")):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The programs of docs/streaming.md do what they are there for."""
+"""The programs of docs/streaming.md work."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`writeStream.format("tableside")`: rows of a stream put once, the last of a key in its task."""
+"""`writeStream.format("tableside")`: rows of a stream are put once; within a task, a key's last row wins."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 ROWS, KEYS = 5_500, 5_100
-"""More keys than a chunk has rows, so that a key stands in several chunks of a task, and in one of them twice."""
+"""More keys than a chunk has rows, so that a key occurs in several chunks of a task, and twice in one of them."""
 
 
 @pytest.fixture

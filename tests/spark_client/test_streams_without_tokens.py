@@ -1,4 +1,4 @@
-"""Streams into a table that keeps no tokens: refused with the reason, unless writing twice is asked for."""
+"""Streams into a table without tokens are rejected with the reason, unless they accept duplicate writes."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service on a Redis that may evict what it remembers."""
+    """A service on a Redis whose eviction policy may remove tokens."""
     from redis import Redis
 
     directory = tmp_path_factory.mktemp("evicting")

@@ -1,4 +1,4 @@
-"""The client, the command line and Spark against a service that speaks TLS, and that asks for certificates."""
+"""The client, the command line and Spark with a service that uses TLS, and one that requires client certificates."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ QUICK = Retries(attempts_max=4, first_s=0.001, longest_s=0.002, total_s=10.0)
 
 @dataclass(frozen=True)
 class Site:
-    """What an authority has signed for both sides, a service with a certificate, and one that asks for clients' too."""
+    """An authority, its certificates for both sides, and the URLs of a service without and with client certificates."""
 
     authority: Authority
     service: Signed
@@ -52,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def files(site: Site, pair: Signed | None = None) -> dict[str, Any]:
-    """The options of a client that trusts the service, and has a certificate."""
+    """Return the options of a client that trusts the service, and may have a certificate."""
     found = {"ca_file": str(site.authority.certificate)}
     if pair is not None:
         found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
@@ -60,7 +60,7 @@ def files(site: Site, pair: Signed | None = None) -> dict[str, Any]:
 
 
 def refused(url: str, **options: Any) -> TableError:
-    """What a client that is refused raises, which has asked once."""
+    """Check that requests fail without a retry, and return the error."""
     with TableClient(url, retries=QUICK, **options) as client:
         with pytest.raises(TableError) as refusal:
             client.get("t", "a")
@@ -113,7 +113,7 @@ def test_a_service_whose_certificate_is_over_is_refused(site: Site, tmp_path: Pa
 
 @pytest.mark.parametrize("fault", ["none", "over", "of another authority"])
 def test_a_client_whose_certificate_does_not_hold_is_told_which_it_is(site: Site, tmp_path: Path, fault: str) -> None:
-    """The service ends the connection without a word, as uvloop does; others say why, and are not asked again."""
+    """The service closes the connection without an alert, as uvloop does; after an alert the client does not retry."""
     options, shown = refusable(site, tmp_path, fault)
     with TableClient(site.asking, retries=QUICK, **options) as client:
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:
@@ -130,7 +130,7 @@ def test_a_client_whose_certificate_does_not_hold_is_told_which_it_is(site: Site
 
 
 def refusable(site: Site, folder: Path, fault: str) -> tuple[dict[str, Any], str]:
-    """The options of a client that is to be refused, and what its errors have to say of its certificate."""
+    """Return the options of a client with this fault, and the expected text about its certificate."""
     match fault:
         case "none":
             return files(site), "no certificate_file is given"
@@ -143,7 +143,7 @@ def refusable(site: Site, folder: Path, fault: str) -> tuple[dict[str, Any], str
 
 @contextmanager
 def saying_why(site: Site) -> Iterator[str]:
-    """A server that asks for certificates, and sends what TLS has to say of a client's before it ends a connection."""
+    """Run a server that requires certificates, and sends a TLS alert about the client's before it closes."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(site.service.certificate, site.service.key)
@@ -199,7 +199,9 @@ def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, t
     with TableClient(site.asking, retries=QUICK, **files(site, held)) as client:
         with pytest.raises(TableError, match="may close connections like this"):
             client.put("t", "r", {"n": 1})
-        shutil.copy(site.client.certificate, held.certificate)  # The key is still the other's: half renewed.
+        shutil.copy(
+            site.client.certificate, held.certificate
+        )  # Only half of the pair was renewed: the key belongs to the other certificate.
         with pytest.raises(TableError, match="may close connections like this"):
             client.put("t", "r", {"n": 1})
         copy(site.client, held)

@@ -1,4 +1,4 @@
-"""A job goes on while the token of its file, and of the service, is changed."""
+"""A job continues while the token in its file, and that of the service, changes."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ OLD, NEW = "tableside_old-s3cr3t", "tableside_new-s3cr3t"
 
 
 def test_a_token_that_is_changed_while_a_job_runs_is_read_again(tmp_path: Path) -> None:
-    """One task has written with the old token when it is taken away; the other, in the same worker, goes on."""
+    """After one task has written with the old token, it is revoked; another task in the same worker continues."""
     config, accepted, file = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml", tmp_path / "token"
     config.write_text(
         f"stores: {{s: {{kind: memory}}}}\ntables: {{t: {{store: s}}}}\nauth: {{tokens_file: {accepted}}}\n"
@@ -48,7 +48,7 @@ def test_a_token_that_is_changed_while_a_job_runs_is_read_again(tmp_path: Path) 
 
 
 def halting(folder: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A step that says when the second half is reached, and lets it through when it is told to."""
+    """Return a step that signals when the second half is reached, and waits for permission to continue."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""The service continues the trace that is current where the client is asked, or that the executor was started with."""
+"""The service continues the trace that is current in the client, or that the executor was started with."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def traced(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def requests(collector: Collector, count: int) -> list[Seen]:
-    """Return the spans of requests, once there are so many, and forget them."""
+    """Wait for this many request spans, remove them from the collector, and return them."""
 
     def found() -> list[Seen]:
         return [span for span in collector.spans if span.kind == 2]
@@ -112,7 +112,7 @@ def test_there_is_nothing_without_a_trace() -> None:
 
 
 def test_nothing_has_to_be_installed_for_it(tmp_path: Path) -> None:
-    """An executor has this client, and no OpenTelemetry."""
+    """An executor may have this client without OpenTelemetry."""
     program = f"""
 import sys
 sys.modules["opentelemetry"] = None

@@ -1,4 +1,4 @@
-"""The window: in order, bounded, and closed when its consumer stops."""
+"""The window keeps the order, is bounded, and closes when its consumer stops."""
 
 import threading
 import time

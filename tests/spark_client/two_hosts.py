@@ -1,7 +1,7 @@
-"""A Spark cluster of two hosts inside the driver's JVM: Spark runs a task twice at once only if the hosts differ.
+"""A Spark cluster of two hosts inside the driver's JVM, since speculation needs two hosts.
 
-`local-cluster[2,1,1024]` is the same but for the names of its workers, which are all of one host, so that it never
-speculates. The executors are processes of their own, in the session (as the kernel has it) of the driver.
+`local-cluster[2,1,1024]` differs only in the names of its workers, which all have the same host, so that it never
+speculates. The executors are separate processes in the driver's kernel session.
 """
 
 from pathlib import Path

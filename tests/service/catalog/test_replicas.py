@@ -17,7 +17,7 @@ from support.running import running
 
 pytestmark = pytest.mark.server
 PASSED = 300
-"""How many gets pass, of those that replicas are asked as fast as they answer."""
+"""The number of gets to measure; clients send them as fast as the replicas respond."""
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ STORES = {
 }
 
 ON_EVERY_STORE = pytest.mark.parametrize("asking", list(STORES), indirect=True)
-"""For tests of what stores do. What the service refuses before it asks a store needs only one of them."""
+"""For tests of stores. Requests that the service rejects before it calls a store need only one of them."""
 
 Result: TypeAlias = dict[str, Any]
 

@@ -19,7 +19,7 @@ STORES = {"a": {"kind": "memory"}, "b": {"kind": "memory"}, "ab": {"kind": "part
 TABLES = {"t": {"store": "a"}, "both": {"store": "ab"}}
 REQUESTS = 30
 NOISE = 10
-"""How many objects of a kind may come by themselves, in a service that does this and that beside requests."""
+"""The number of objects of one type that the service's background work may add."""
 
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 

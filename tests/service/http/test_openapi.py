@@ -37,7 +37,7 @@ tables:
 """
 
 NOT_DESCRIBED = {"/docs/oauth2-redirect"}
-"""The page's own business."""
+"""A route that only the documentation page uses."""
 
 DOCUMENT: dict[str, Any] = openapi.document("1.2.3")
 

@@ -79,7 +79,7 @@ operations = (
 placed = st.tuples(operations, st.none() | choices.map(lambda chosen: (chosen,))).map(
     lambda both: both[0] if both[1] is None else {**both[0], "partitions": both[1][0]}
 )
-"""Operations that may say their partitions; what says nothing is not the same as null."""
+"""Operations with and without partitions; an absent member differs from null."""
 
 RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -143,7 +143,7 @@ def in_partitions(result: Result, of: Callable[[Result], tuple[Any, ...]]) -> An
 
 
 ETAG = 2
-"""The place of the etag in an outcome."""
+"""The index of the etag in an outcome."""
 
 
 def sent_as_json(asking: Asking, table: str, batch: list[dict[str, Any]], returning: bool) -> list[Result]:

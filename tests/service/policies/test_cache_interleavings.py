@@ -26,7 +26,7 @@ CONFIGURATIONS = {
     "no absences": {**ROOMY, "absent_ttl_s": 0.0},
 }
 WRITE: ContextVar[int] = ContextVar("write")
-"""Which write a call of the store is for: the cache may ask for it in other words."""
+"""The number of the write that a store call belongs to, since the cache may change the operation."""
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
@@ -71,7 +71,7 @@ class Interleaving(Policy):
         self._numbers = itertools.count()
         self._calls = 0
         self.read_what_was_written = 0
-        """How many gets straight after a write asked the store for nothing."""
+        """The number of gets immediately after a write that did not call the store."""
 
     async def run(self) -> None:
         tasks = [

@@ -24,7 +24,7 @@ from tableside.__main__ import main
 memory.MemoryStore.apply = lambda *_: time.sleep(1000)
 main()
 """
-"""The service with a store that keeps the whole process from doing anything else."""
+"""The service with a store that blocks the whole process."""
 
 PUT = b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
 

@@ -21,7 +21,7 @@ from support.running import Service, running
 
 pytestmark = pytest.mark.server
 SLACK_S = 4.0
-"""How much later than it should be a busy machine may notice something."""
+"""The tolerance of time limits on a busy machine."""
 
 UNANSWERED_MAX = 2
 """How many new connections of a client may be closed without a response: once by each worker."""

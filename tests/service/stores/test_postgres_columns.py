@@ -61,7 +61,7 @@ MEMBERS = [
     "one", "half", "deep", *(f"m{index}" for index in range(64)), "a.b", " ", "ü", "🛫", "$", "#", ":", "key", "value",
     "etag", "ttl", "x_ts", "%", '"', "'", "\\", "\n", "N",
 ]  # fmt: skip
-"""Every name of a member in the shared suite: each is a column that takes any JSON."""
+"""The names of all members in the shared suite: each is a column that accepts any JSON."""
 
 
 class Columns(Opens):

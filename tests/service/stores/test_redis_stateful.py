@@ -20,7 +20,7 @@ from tableside.core.store import Scan, TableSpec, now_ms
 from tableside.stores.redis.backend import RedisBackend, RedisSettings
 
 CLOCKS_MS = 5000
-"""How much later than ours the server may have seen a write."""
+"""The maximum difference between the test's clock and the server's time of a write."""
 
 
 class RedisMachine(Machine):

@@ -28,7 +28,7 @@ from tableside.telemetry import exposition
 
 pytestmark = pytest.mark.server
 PID_MAX = 2**22
-"""No process has this number, or a higher one."""
+"""No process has this id or a higher one."""
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -1,4 +1,4 @@
-"""One cluster for all that is tried on it."""
+"""The cluster that all tests of the deployment share."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is given to executors: an environment that lacks Tableside, packages in a zip file, a packed environment."""
+"""Python environments for executors: one without Tableside, packages in a zip file, a packed environment."""
 
 import shutil
 import subprocess
@@ -17,13 +17,13 @@ OURS = [
     if package.__file__
 ]
 PURE = ("anyio", "certifi", "h11", "httpcore", "httpx", "idna", "typing_extensions.py")
-"""What httpx needs, as docs/spark-deployment.md names it."""
+"""The requirements of httpx, as docs/spark-deployment.md lists them."""
 NATIVE = ("numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.py", "tzdata")
-"""What PySpark's functions on Arrow need, and what only an image or an archive can bring."""
+"""The requirements of PySpark's Arrow functions, which only an image or an archive can provide."""
 
 
 def lacking(folder: Path) -> Path:
-    """An environment with what PySpark needs and without Tableside; its Python."""
+    """Create an environment with PySpark's requirements and without Tableside; return its Python."""
     python = _venv(folder)
     for name in (*NATIVE, *_metadata()):
         (_site(folder) / name).symlink_to(SITE / name)
@@ -31,17 +31,17 @@ def lacking(folder: Path) -> Path:
 
 
 def packages(folder: Path) -> Path:
-    """A zip file with the client and all that it imports, but for what is native."""
+    """Create a zip file with the client and everything that it imports, except native packages."""
     return _zip(folder, [*OURS, *(SITE / name for name in PURE)])
 
 
 def wheel(folder: Path) -> Path:
-    """A zip file with the client alone, as a wheel is one."""
+    """Create a zip file with only the client, like a wheel."""
     return _zip(folder, OURS)
 
 
 def archive(folder: Path, *, whole: bool) -> Path:
-    """A packed environment that has everything; unless `whole`, the native packages are links, which take no time."""
+    """Create a packed environment with all packages; unless `whole`, native packages are links, which is faster."""
     _venv(folder, "--copies")
     for source in [*OURS, *(SITE / name for name in PURE)]:
         _copy(source, _site(folder) / source.name)
@@ -67,7 +67,7 @@ def _site(folder: Path) -> Path:
 
 
 def _metadata() -> list[str]:
-    """Where versions are looked up."""
+    """Return the names of the native packages' metadata folders, which contain their versions."""
     return [path.name for name in ("numpy", "pandas", "pyarrow") for path in SITE.glob(f"{name}-*.dist-info")]
 
 

@@ -1,4 +1,4 @@
-"""Looks for a secret in whatever form, in texts, in files and in the command lines of all processes."""
+"""Searches for a secret in all its encodings, in texts, in files and in the command lines of all processes."""
 
 import base64
 import os
@@ -10,13 +10,13 @@ from urllib.parse import quote
 import numpy as np
 
 PIECE = 8
-"""How many characters of a secret are a leak."""
+"""The number of characters of a secret that count as a leak."""
 BINARY_PIECE = 12
-"""How many characters of its base64 or hexadecimal form: fewer may be there by chance."""
+"""The same for its base64 or hexadecimal form; shorter pieces may occur by chance."""
 
 
 def new_secret() -> str:
-    """A secret that no other text has a piece of, with characters that are written otherwise in addresses and JSON."""
+    """Return a unique secret, with characters that are escaped in URLs and in JSON."""
     return "".join(f"{secrets.token_hex(PIECE)}{special}" for special in '+/"<&=') + secrets.token_hex(PIECE)
 
 
@@ -30,11 +30,11 @@ class Search:
         self._begins[self._heads.astype(np.uint16)] = True
 
     def leaks(self, content: bytes) -> bool:
-        """Whether anything of the secret is in it."""
+        """Return whether any piece of the secret is in it."""
         return self._has_a_head(content) and any(piece in content for piece in self._pieces)
 
     def _has_a_head(self, content: bytes) -> bool:
-        """Whether eight bytes in it begin a piece, which takes much less time than a search for every piece."""
+        """Return whether eight bytes in it begin a piece, which is much faster than a search for every piece."""
         for at in range(min(PIECE, len(content) - PIECE + 1)):
             words = np.frombuffer(content, "<u8", (len(content) - at) // PIECE, at)
             if np.isin(words[self._begins[words.astype(np.uint16)]], self._heads).any():
@@ -42,21 +42,21 @@ class Search:
         return False
 
     def texts(self, texts: Mapping[str, str]) -> list[str]:
-        """The names of the texts that have something of it."""
+        """Return the names of the texts that contain a piece of it."""
         return [name for name, text in texts.items() if self.leaks(text.encode())]
 
     def files(self, folders: Iterable[Path]) -> list[Path]:
-        """The files in the folders, and below them, that have something of it."""
+        """Return the files below the folders that contain a piece of it."""
         return [file for file in _files(folders) if self.leaks(file.read_bytes())]
 
 
 def command_lines() -> dict[str, str]:
-    """What `ps` shows of every process, by its id; of one that has ended, and is only not forgotten yet, nothing."""
+    """Return the command line of every process by its id, without zombies."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # It has ended.
+        except OSError:  # The process has ended.
             continue
         if line:
             found[process.name] = line
@@ -73,7 +73,7 @@ def _pieces(secret: str) -> Iterator[bytes]:
     yield from _windows(secret, PIECE)
     yield from _windows(quote(secret, safe=""), PIECE)
     yield from _windows(secret.encode().hex(), 2 * BINARY_PIECE)
-    for offset in range(3):  # Base64 looks otherwise where the secret begins in the middle of three bytes.
+    for offset in range(3):  # The base64 form depends on the position of the secret in a group of three bytes.
         cut = secret.encode()[offset:]
         whole = cut[: len(cut) // 3 * 3]
         yield from _windows(base64.b64encode(whole).decode(), BINARY_PIECE)

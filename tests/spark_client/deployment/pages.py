@@ -1,4 +1,4 @@
-"""What Spark shows of a running application: every page of its UI and every answer of its REST API."""
+"""The information that Spark shows about an application: every page of its UI and response of its REST API."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ SQL = "sql?details=true&planDescription=true&length=10000"
 
 
 class Pages:
-    """Everything that was seen, by its address; of what changes, all that it has been."""
+    """All content that was seen, by address; every version of content that changes."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -23,10 +23,10 @@ class Pages:
         self.seen: dict[str, str] = {}
 
     def look(self) -> None:
-        """Look at all of it as it is now; nothing where there is no UI yet, or no more."""
+        """Read every page as it is now; do nothing if the UI has not started or has stopped."""
         try:
             self._look()
-        except (httpx.HTTPError, ValueError):  # It is not there yet, or no more.
+        except (httpx.HTTPError, ValueError):  # The UI has not started, or has stopped.
             return
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class Pages:
 
 @contextmanager
 def watched(url: str) -> Iterator[Pages]:
-    """Look every other second while the block runs."""
+    """Read the pages every two seconds while the block runs."""
     pages, over = Pages(url), threading.Event()
 
     def watch() -> None:

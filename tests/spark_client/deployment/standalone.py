@@ -31,7 +31,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster: its address, its pages, its processes, and the folder with their logs and the executors'."""
+    """A running cluster: its address, its pages, its processes, and the folder with all logs."""
 
     url: str
     pages: tuple[str, ...]
@@ -61,7 +61,7 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
 
 
 def page(url: str) -> str:
-    """What a page of Spark's says, as soon as it is there."""
+    """Return a page of Spark as soon as it is available."""
     until = time.monotonic() + START_S
     while True:
         try:
@@ -101,14 +101,14 @@ def _process(folder: Path, name: str, what: str, *arguments: str) -> Iterator[su
 
 
 def clean_environment() -> dict[str, str]:
-    """This environment without what would lead Spark, or a Python, to the packages of this one."""
+    """Return the environment without the variables that lead Spark or Python to the packages of this one."""
     ours = ("PYSPARK", "PYTHON", "SPARK", "TABLESIDE", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 def _wait_for_workers(url: str, workers: int) -> None:
     until = time.monotonic() + START_S
-    while page(url).count('"ALIVE"') < workers + 1:  # the master is alive too
+    while page(url).count('"ALIVE"') < workers + 1:  # the master is also alive
         if time.monotonic() > until:
             raise RuntimeError(f"the workers did not come to the master: {page(url)}")
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What docs/spark-deployment.md says is what the tests of the cluster do, and what Kubernetes would accept."""
+"""The examples of docs/spark-deployment.md match the cluster tests, and Kubernetes would accept them."""
 
 import re
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def test_the_template_of_a_pod_is_one_and_mounts_the_token_and_the_authority_whe
     assert set(mounts) == set(volumes)
     [source] = volumes["tableside-token"]["projected"]["sources"]
     token = source["serviceAccountToken"]
-    assert token["expirationSeconds"] >= 600  # Kubernetes accepts no less.
+    assert token["expirationSeconds"] >= 600  # Kubernetes has the same minimum.
     assert f'token_file="{mounts["tableside-token"]}/{token["path"]}"' in PAGE
     named = {variable["name"]: variable["value"] for variable in container["env"]}
     assert named["TABLESIDE_CA_FILE"].startswith(mounts["tableside-ca"])
@@ -72,6 +72,6 @@ def test_settings_for_kubernetes_are_ones_that_spark_has(setting: str) -> None:
 
 
 def strings(jar: Path) -> str:
-    """The names in a jar's classes."""
+    """Return the strings in the classes of a jar."""
     with ZipFile(jar) as archive:
         return "".join(archive.read(name).decode("latin-1") for name in archive.namelist() if "Config" in name)

@@ -1,4 +1,4 @@
-"""A job with a token in a file, on a cluster: nothing that Spark or the service writes or shows has a piece of it."""
+"""A job with a token in a file, on a cluster: no output of Spark or the service contains a piece of the token."""
 
 import base64
 import importlib.util
@@ -24,7 +24,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 @dataclass(frozen=True)
 class Run:
-    """What is left of the demonstration: what it printed, what was shown meanwhile, the files, all command lines."""
+    """The traces of the demonstration: its output, the pages of Spark, the files, and all command lines."""
 
     token: str
     planted: str
@@ -36,7 +36,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The demonstration, done on the cluster. Another secret is planted where users put theirs: in a setting."""
+    """Run the demonstration on the cluster. Another secret is in a setting, where users put theirs."""
     folder = tmp_path_factory.mktemp("run")
     token, planted, port = new_secret(), new_secret().replace('"', "").replace("<", "").replace("&", ""), free_port()
     secret, events = tmp_path_factory.mktemp("secret") / "token", folder / "events"
@@ -109,7 +109,9 @@ def test_no_page_of_sparks_has_a_piece_of_the_token(run: Run, cluster: Cluster) 
 def test_no_command_line_has_a_piece_of_the_token(run: Run) -> None:
     assert Search(run.token).texts(run.commands) == []
     executors = [line for line in run.commands.values() if "CoarseGrainedExecutorBackend" in line]
-    assert any(Search(run.planted).leaks(line.encode()) for line in executors)  # Other clusters may run as well.
+    assert any(
+        Search(run.planted).leaks(line.encode()) for line in executors
+    )  # Other clusters may run at the same time.
 
 
 @pytest.mark.parametrize("offset", range(3))

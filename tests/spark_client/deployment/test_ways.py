@@ -1,4 +1,4 @@
-"""The ways in which the client reaches executors whose Python has it not, as docs/spark-deployment.md has them."""
+"""Deployment of the client to executors whose Python lacks it, in the ways of docs/spark-deployment.md."""
 
 import shutil
 import subprocess
@@ -77,14 +77,14 @@ def test_a_packed_environment_has_everything(cluster: Cluster, service: Service,
 def test_through_spark_connect_a_session_brings_its_own(
     cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path
 ) -> None:
-    """The token, which is an argument here, is in nothing that the server writes: see what the page says of it."""
+    """The token is an argument here, and no output of the server contains it; the page explains this."""
     token = new_secret()
     with connect_server(cluster, folder, lacking) as remote:
         for table, environment in (("ways_zip", ""), ("ways_archive", str(archive))):
             job = [service.url, token, f"{table}_connect", remote, environment, str(packages)]
             printed = done([sys.executable, str(JOB), "connect", *job], clean_environment())
             assert works(printed, "/environment/lib/" if environment else "packages.zip/tableside_spark/"), printed
-            # The format is planned by the server's own Python, to which an archive brings nothing.
+            # The server's own Python plans the format, and it does not see the archive.
             assert failures(printed) == (
                 ["ModuleNotFoundError: No module named 'tableside_spark'"] if environment else []
             )
@@ -95,7 +95,7 @@ def test_through_spark_connect_a_session_brings_its_own(
 
 
 def submitted(cluster: Cluster, python: str, options: list[str], job: list[str]) -> str:
-    """What a job prints that `spark-submit` runs with this Python on executors; the driver has the client installed."""
+    """Run a job with `spark-submit` and this Python on executors; return its output. The driver has the client."""
     settings = {"spark.driver.host": HOST, **QUICK}
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
     command += [*(f"--conf={name}={value}" for name, value in settings.items()), *options, str(JOB), "classic", *job]
@@ -114,7 +114,7 @@ def failures(printed: str) -> list[str]:
 
 
 def works(printed: str, *place: str) -> bool:
-    """Whether everything was written, found, and read, with the client of that place."""
+    """Return whether everything was written, found and read with the client from that location."""
     lines = dict(line.split(": ", 1) for line in printed.splitlines() if ": " in line)
     found = (lines.get("applied"), lines.get("sum"), lines.get("format"))
     return found == ("100", "4950", "100") and all(part in lines["executors"] for part in place)
@@ -122,7 +122,7 @@ def works(printed: str, *place: str) -> bool:
 
 @contextmanager
 def connect_server(cluster: Cluster, folder: Path, python: Path) -> Iterator[str]:
-    """Run a server of Spark Connect on the cluster, whose own Python and whose executors' lack the client."""
+    """Run a Spark Connect server on the cluster; neither its Python nor that of its executors has the client."""
     port, log = free_port(), folder / "connect.log"
     settings = {
         "spark.driver.host": HOST,

@@ -1,4 +1,4 @@
-"""What `test_ways` runs as a job of its own: is the client there, on executors and where the format is planned?"""
+"""The job of `test_ways`: checks that the client is available on executors and where the format is planned."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ ROWS = 100
 
 
 def classic(url: str, token: str, table: str, *added: str) -> None:
-    """Write and read, after each of the files has been added; a failure is printed."""
+    """Write and read after each of the files has been added, and print failures."""
     spark = SparkSession.builder.getOrCreate()
     for file in ("", *added):
         if file:
@@ -31,13 +31,13 @@ def connect(url: str, token: str, table: str, remote: str, archive: str, package
         register(spark)
         attempt(spark, Table(table, url, token=token))
     spark.addArtifacts(packages, pyfile=True)
-    register(spark)  # Once they are there: a registered format keeps the packages that the session had by then.
+    register(spark)  # Only then, since a registered format keeps the packages that the session had at the registration.
     attempt(spark, Table(table, url, token=token))
     spark.stop()
 
 
 def attempt(spark: SparkSession, table: Table) -> None:
-    """Use the table, and print what came of it, or what a failure says of a module."""
+    """Use the table, and print the results, or the missing module of a failure."""
     try:
         use(spark, table)
     except Exception as error:  # noqa: BLE001 - what it is, is to be seen
@@ -45,7 +45,7 @@ def attempt(spark: SparkSession, table: Table) -> None:
 
 
 def use(spark: SparkSession, table: Table) -> None:
-    """Put, look up, and read and write as a format; print what came of it, and where executors found the client."""
+    """Put, look up, and read and write as a format; print the results, and where executors found the client."""
     frame = spark.range(ROWS).selectExpr("cast(id as string) k", "id n")
     print("applied:", table.put(frame, "k").applied)
     found = table.join(frame.select("k"), "k", "n long").selectExpr("sum(n)").collect()[0][0]
@@ -58,7 +58,7 @@ def use(spark: SparkSession, table: Table) -> None:
 
 
 def place(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where this executor has the client."""
+    """Return the location of the client on this executor."""
     import tableside_spark
 
     for _ in batches:

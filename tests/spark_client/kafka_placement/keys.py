@@ -1,4 +1,4 @@
-"""500 keys and where Kafka's own producer puts them; `KafkaPlacement.java` beside this says how that was found."""
+"""500 keys and the partitions that Kafka's producer chooses; `KafkaPlacement.java` in this folder computed them."""
 
 import hashlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PySpark's daemon, which forks Python workers: it imports once what each of them would import again."""
+"""PySpark's daemon, which forks Python workers; it imports their modules once, before the fork."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""What runs the cases in Java, one process for all of them; what queries are compared with; settings of programs."""
+"""One process for all Java cases, the reference results of queries, and settings of programs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cases_in_java.Jav
 
 @pytest.fixture
 def small_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the programs that a test starts, which choose no settings of this kind, a Spark for few rows."""
+    """Configure Spark for few rows in the programs that a test starts, which have no such settings."""
     (tmp_path / "conf").mkdir()
     lines = [f"{name} {setting}" for name, setting in {**SESSION, "spark.ui.enabled": "false"}.items()]
     (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join(lines))
@@ -31,5 +31,5 @@ def small_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    """What Spark's own provider makes of the shapes."""
+    """The results of the shapes with Spark's own provider."""
     return Oracle(tmp_path_factory.mktemp("oracle"))

@@ -1,4 +1,4 @@
-"""What `test_state_connect` runs: a query whose state is kept through Spark Connect."""
+"""The program of `test_state_connect`: a stateful query through Spark Connect."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ JAR = "spark.jars"
 
 
 def main(url: str, directory: Path) -> None:
-    """A query that counts, stopped and started again; the server has the jar, the session says where its state is."""
+    """Run a counting query, and restart it; the server has the jar, and the session configures the state's table."""
     given = state.settings(url, "state")
     spark = SparkSession.builder.remote("local[2]").config(JAR, given.pop(JAR)).getOrCreate()
     for name, value in {**given, "spark.sql.shuffle.partitions": "2"}.items():

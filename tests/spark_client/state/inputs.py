@@ -1,7 +1,7 @@
-"""What the queries read: two streams of few rows in files, one a micro-batch, with all that makes state come and go.
+"""The input of the queries: two streams of few rows in files, one per micro-batch, that add and expire state.
 
-Most rows are in time, some are late by more than any watermark allows, some stand in two files; some have no key; one
-file of each stream is empty. The same at every call.
+Most rows are on time, some are later than any watermark allows, some occur in two files, some have no key; one
+file of each stream is empty. Every call gives the same rows.
 """
 
 import json
@@ -17,20 +17,20 @@ SCHEMA = "k string, n long, at timestamp"
 FILES, ROWS, KEYS = 5, 12, 8
 EMPTY = {"events": 2, "others": 1}
 HALF = 3
-"""How many files of each stream there are before the queries are stopped."""
+"""The number of files of each stream that the queries read before their stop."""
 
 FILE_S, LATE_S = 20, 90
-"""What a file covers, in event time, and how far back its late rows are."""
+"""The event time that a file covers, and the delay of its late rows."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the files of both streams are."""
+    """The folder with the files of both streams."""
 
     folder: Path
 
     def give(self, first: int, end: int) -> None:
-        """Put the files of some numbers where they are read, in an order that their times tell."""
+        """Write the files of these numbers; their modification times give their order."""
         for stream in STREAMS:
             (self.folder / stream).mkdir(parents=True, exist_ok=True)
             for number in range(first, end):
@@ -39,7 +39,7 @@ class Inputs:
                 os.utime(path, (number + 1, number + 1))
 
     def frame(self, spark: SparkSession, stream: str) -> DataFrame:
-        """A stream, one file a micro-batch."""
+        """Return a stream with one file per micro-batch."""
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.json(str(self.folder / stream))
 

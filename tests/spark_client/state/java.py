@@ -1,7 +1,7 @@
-"""Cases in Java, for what no Python reaches: compiled with the state store's own sources, run in one process.
+"""Test cases in Java, for code that Python cannot call: compiled with the state store's sources, run in one process.
 
 A case is a `public static` method, with one parameter (`JsonNode arguments`) or none, of a class of the package
-`tableside.state` in a file of `cases/`; what it returns becomes JSON. It has failed if it throws.
+`tableside.state` in a file of `cases/`; its result is converted to JSON. A case fails if it throws.
 """
 
 import json
@@ -27,17 +27,17 @@ OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-ea")
 CASE_MAX_S = 120.0
 LOG_LINES_MAX = 60
 ONLY = "STATE_CASES"
-"""Names, in the environment, the classes of cases to compile, and with them only what they use: for work on them."""
+"""An environment variable for development: compile only these classes of cases, and the classes that they use."""
 
 SIGNATURE = re.compile(r"(?m)^  public static [\w<>\[\], .?]+ (\w+)\((?:(?:final )?(?:JsonNode|ObjectNode) \w+)?\)")
 
 
 class CaseFailed(AssertionError):
-    """A case threw, or did not end in time; the message has what Java says."""
+    """A case threw, or did not end in time; the message contains the output of Java."""
 
 
 def names(class_name: str) -> list[str]:
-    """Return the cases of a class, in their order, for `pytest.mark.parametrize`; nothing is compiled for that."""
+    """Return the cases of a class, in order, for `pytest.mark.parametrize`, without compiling anything."""
     return SIGNATURE.findall((CASES / f"{class_name}.java").read_text())
 
 
@@ -51,7 +51,7 @@ def compiled() -> Path:
 
 
 class Java:
-    """One process for all cases. It is started when it is needed, and again when a case did not end."""
+    """One process for all cases. The first case starts it, and it is restarted after a case that did not end."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -60,7 +60,7 @@ class Java:
         self._reader = Thread()
 
     def run(self, class_name: str, method: str, *, timeout_s: float = CASE_MAX_S, **arguments: Any) -> Any:
-        """Run a case with arguments that JSON can hold, and return what it returns."""
+        """Run a case with arguments that JSON can represent, and return its result."""
         process = self._started()
         assert process.stdin is not None
         process.stdin.write(json.dumps({"class": class_name, "method": method, "arguments": arguments}) + "\n")
@@ -75,7 +75,7 @@ class Java:
         return answer["ok"]
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         if self._process is not None:
             with self._process as process:
                 process.kill()
@@ -99,7 +99,7 @@ class Java:
 
 @contextmanager
 def java(scratch: Path) -> Iterator[Java]:
-    """Yield what runs cases, with its log in a folder."""
+    """Yield the process that runs cases, with its log in a folder."""
     started = Java(scratch)
     try:
         yield started
@@ -137,7 +137,7 @@ def _compile(files: Sequence[Path], folder: Path) -> None:
 
 
 def _java() -> Path:
-    """Return the `java` that came with the compiler."""
+    """Return the `java` from the compiler's installation."""
     return ensure_javac().resolve().with_name("java")
 
 

@@ -1,4 +1,4 @@
-"""What Spark's own provider makes of the shapes: computed once in a test run, for all who compare with it."""
+"""The results of the shapes with Spark's own provider, computed once in a test run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ from spark_client.state.shapes import Shape
 
 @dataclass(frozen=True)
 class Oracle:
-    """Knows what each shape gives; it has the shapes run that nobody has asked for yet."""
+    """The reference results; a shape runs when its result is first requested."""
 
     folder: Path
     known: dict[str, Run] = field(default_factory=dict)
     checkpoints: dict[str, Path] = field(default_factory=dict)
-    """Where each that has run keeps how far it is, and its state."""
+    """The checkpoints of the shapes that have run, with their state."""
 
     def asked(self, spark: SparkSession, shapes: Sequence[Shape]) -> dict[str, Run]:
-        """Return what these give, by their names."""
+        """Return the results of these shapes by name."""
         new = [shape for shape in shapes if shape.name not in self.known]
         if new:
             trial = Trial(spark, self.folder / f"{len(self.known)}", HDFS)

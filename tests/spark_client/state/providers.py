@@ -26,31 +26,31 @@ FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 HDFS: Settings = {PROVIDER: f"{SPARKS}.HDFSBackedStateStoreProvider", FORMAT: "1"}
 ROCKSDB: Settings = {PROVIDER: f"{SPARKS}.RocksDBStateStoreProvider", FORMAT: "2"}
 FETCHING: Settings = {f"tableside.state.{name}": setting for name, setting in BOUNDED.items()}
-"""Ours, with so few values in memory that most of them are fetched."""
+"""Settings of our provider with so few values in memory that most are fetched."""
 
 COPYING: Settings = {f"tableside.state.{name}": setting for name, setting in COPIED.items()}
-"""Likewise, with copies of what was read and written on the local disk."""
+"""The same, with copies of read and written values on the local disk."""
 
 TIDYING: Settings = {"tableside.state.deltas_max": "3", RETAINED: "2", INTERVAL: "200ms"}
-"""Ours, with snapshots in commits, and old versions removed while queries run."""
+"""Settings of our provider with snapshots in commits, and removal of old versions while queries run."""
 
 SESSION: Settings = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.codegen.wholeStage": "false",  # for so few rows, compiling takes longer than it saves
+    "spark.sql.codegen.wholeStage": "false",  # for so few rows, compilation takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # what Hadoop does by default on a local disk starts two processes for each file: here it is one
+    # Hadoop's default on a local disk starts two processes for each file; this starts one
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 
 _with_jar: JavaGateway | None = None
-"""The way to the JVM of this process, if it was started with the jar."""
+"""The gateway to the JVM of this process, if that was started with the jar."""
 
 
 def ours(url: str, table: str, checkpoint_format: int, *more: Settings) -> Settings:
-    """The settings of our provider, in a table of a service."""
+    """Return the settings of our provider, with a table of a service."""
     settings = {PROVIDER: OURS, FORMAT: str(checkpoint_format)}
     settings |= {"tableside.state.url": url, "tableside.state.table": table}
     for each in more:
@@ -60,16 +60,16 @@ def ours(url: str, table: str, checkpoint_format: int, *more: Settings) -> Setti
 
 @contextmanager
 def state_session(master: str, more: Settings | None = None) -> Iterator[SparkSession]:
-    """A session that can use any of the providers, as soon as its configuration says so.
+    """Open a session that can use any of the providers through its configuration.
 
-    Its JVM is started with the jar, as a program's is. The next session of this kind uses the same JVM, which by then
-    has loaded and compiled most of Spark. A JVM that other sessions have left in this process is ended.
+    Its JVM starts with the jar, as in a program. The next session of this kind uses the same JVM, which by then
+    has loaded and compiled most of Spark. A JVM that other sessions left in this process is ended first.
     """
     global _with_jar
     settings = {**SESSION, "spark.jars": str(ensure_jar(ensure_javac()))}
     if SparkContext._gateway is None or SparkContext._gateway is not _with_jar:
         end_jvm()
-        # `more` is for this session alone: with what a JVM is started, all its sessions have
+        # without `more`, which is for this session only: all sessions of a JVM share its start settings
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
         _with_jar = SparkContext._gateway
     with session(master, {**settings, **(more or {})}) as spark:
@@ -78,7 +78,7 @@ def state_session(master: str, more: Settings | None = None) -> Iterator[SparkSe
 
 @contextmanager
 def configured(spark: SparkSession, settings: Settings) -> Iterator[None]:
-    """Settings of a session, for as long as it is entered."""
+    """Apply settings to a session inside the block."""
     for name, setting in settings.items():
         spark.conf.set(name, setting)
     try:
@@ -89,11 +89,11 @@ def configured(spark: SparkSession, settings: Settings) -> Iterator[None]:
 
 
 def unload(spark: SparkSession) -> None:
-    """Have the JVM close every state store that it holds, so that the next micro-batch reads its state back."""
+    """Close every state store that the JVM has loaded, so that the next micro-batch reads its state again."""
     assert spark._jvm is not None
     spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
 def query_id(checkpoint: Path) -> str:
-    """The identity that Spark gave a query when it first started, by which its state is found."""
+    """Return the id that Spark gave a query at its first start, which identifies its state."""
     return str(json.loads((checkpoint / "metadata").read_text())["id"])

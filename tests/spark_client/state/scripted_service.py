@@ -1,4 +1,4 @@
-"""A service that answers as a test says, for what a real one does only now and then; and what was asked of it."""
+"""A service with scripted responses, for behavior that is rare in a real service; it records its requests."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ PROBLEM = {"Content-Type": "application/problem+json"}
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: the operations of a batch; none where the table was asked for."""
+    """A request with the operations of its batch; a request for the table has none."""
 
     method: str
     headers: dict[str, str]
@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `sent_max` cuts it off after so many bytes of its body, and then, after `hangs_s`, comes the end."""
+    """A response; `sent_max` truncates its body, and after `hangs_s` more the connection closes."""
 
     status: int
     body: bytes
@@ -38,18 +38,18 @@ class Reply:
 
 
 def results(operations: list[dict[str, Any]], **replies: Any) -> Reply:
-    """A batch's answer: each operation's key is its value."""
+    """Return the response to a batch in which each value contains the operation's key."""
     found = [{"status": 200, "value": {"key": operation["key"]}, "etag": "e"} for operation in operations]
     return Reply(200, json.dumps({"results": found}).encode(), **replies)
 
 
 def problem(status: int, code: str, *, retriable: bool, **more: Any) -> dict[str, Any]:
-    """What is wrong, as the service says it."""
+    """Return a problem in the format of the service."""
     return {"status": status, "code": code, "detail": f"as told: {code}", "retriable": retriable, **more}
 
 
 def refusal(status: int, code: str, *, retriable: bool, headers: dict[str, str] | None = None, **more: Any) -> Reply:
-    """An answer that is a problem as a whole."""
+    """Return a response that consists of a problem."""
     said = json.dumps(problem(status, code, retriable=retriable, **more)).encode()
     return Reply(status, said, {**PROBLEM, **(headers or {})})
 
@@ -58,7 +58,7 @@ Script = Callable[[Asked], Reply | None]
 
 
 class Scripted:
-    """Answers by its `script`, and where that has nothing to say, as a table of pairs would."""
+    """Responds as its `script` says, or like a table of pairs where the script returns None."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -71,7 +71,7 @@ class Scripted:
 
     @property
     def batches(self) -> list[Asked]:
-        """The requests that had operations."""
+        """The requests with operations."""
         return [asked for asked in self.asked if asked.method == "POST"]
 
     def answer(self, asked: Asked) -> Reply:
@@ -93,7 +93,7 @@ class Scripted:
 
 @contextmanager
 def scripted(script: Script | None = None) -> Iterator[Scripted]:
-    """Run it on loopback."""
+    """Run a scripted service on the loopback interface."""
     service = Scripted()
     if script is not None:
         service.script = script
@@ -142,7 +142,7 @@ def _server(service: Scripted) -> ThreadingHTTPServer:
             self.close_connection = reply.sent_max is not None
 
         def _wait(self, seconds: float) -> None:
-            """Do nothing, but notice when the client hangs up."""
+            """Wait, and detect if the client disconnects."""
             until = time.monotonic() + seconds
             self.connection.settimeout(0.02)
             while time.monotonic() < until:
@@ -160,6 +160,6 @@ def _server(service: Scripted) -> ThreadingHTTPServer:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Whoever asked has hung up."""
+            """Ignore the error: the client has disconnected."""
 
     return Server(("127.0.0.1", 0), Handler)

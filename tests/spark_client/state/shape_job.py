@@ -1,6 +1,6 @@
-"""The program that the test of killed drivers runs, and kills: a few shapes side by side, whose rows take their time.
+"""The program that the test of killed drivers runs and kills: a few shapes in parallel, with slowed rows.
 
-Each attempt at a micro-batch leaves what it gave in a file of its own.
+Each attempt at a micro-batch writes its rows to a separate file.
 """
 
 import json
@@ -24,29 +24,29 @@ ROW_MS = 30
 
 @dataclass(frozen=True)
 class Job:
-    """What the program is told: where files are, which shapes it runs with which settings, and the provider's jar."""
+    """The parameters of the program: the folder, the shapes with their settings, and the provider's jar."""
 
     folder: str
     shapes: dict[str, dict[str, str]]
     jar: str
 
     def text(self) -> str:
-        """The job as one argument of a command."""
+        """Return the job as a command-line argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The job that an argument says."""
+        """Parse a job from a command-line argument."""
         return cls(**json.loads(text))
 
     @property
     def notes(self) -> Path:
-        """Where it leaves what micro-batches gave."""
+        """The folder for the rows of micro-batches."""
         return Path(self.folder) / "notes"
 
 
 class Noting(dict[int, list[str]]):
-    """Takes what a micro-batch gave, and leaves it in a file, whole."""
+    """Writes the rows of each micro-batch to a file atomically."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

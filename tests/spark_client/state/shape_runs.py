@@ -1,4 +1,4 @@
-"""Runs shapes on a state store provider: side by side, stopped half-way, each micro-batch noted."""
+"""Runs shapes on a state store provider: in parallel, with a stop half-way, and records each micro-batch."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,12 +17,12 @@ ENDS_S = 120
 
 @dataclass
 class Run:
-    """What a query has given: the rows of each micro-batch, and what it ended with if it failed."""
+    """The results of a query: the rows of each micro-batch, and its failure if it failed."""
 
     batches: dict[int, Rows] = field(default_factory=dict)
     failure: str = ""
     metrics: Counter[str] = field(default_factory=Counter, compare=False)
-    """The sums of what its state stores say of themselves."""
+    """The sums of the metrics of its state stores."""
 
 
 Runs = Mapping[str, Run]
@@ -34,20 +34,20 @@ def _none(batch: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Trial:
-    """Shapes that run over the same input, each from a checkpoint of its own in a folder."""
+    """Shapes that run over the same input, each with a separate checkpoint in a folder."""
 
     spark: SparkSession
     folder: Path
     settings: Settings
     trouble: Callable[[DataFrame], DataFrame] = _none
-    """What is done to each micro-batch before it is looked at, in the stage that keeps the state."""
+    """A change of each micro-batch before it is collected, in the stage that keeps the state."""
     reads: Inputs | None = None
-    """What they read, if it is not in the folder."""
+    """The input of the shapes, if it is not in the folder."""
     more: Mapping[str, Settings] = field(default_factory=dict)
-    """Settings that one shape has on top of those of all."""
+    """Additional settings of single shapes."""
 
     def run(self, shapes: Sequence[Shape]) -> dict[str, Run]:
-        """Run them over all files; the state that the JVM holds is forgotten half-way, or after each file."""
+        """Run shapes over all files; the JVM unloads its state half-way, or after each file for endless shapes."""
         endless = [shape for shape in shapes if shape.endless]
         runs = self.halves([shape for shape in shapes if not shape.endless])
         if endless:
@@ -55,42 +55,42 @@ class Trial:
         return runs
 
     def halves(self, shapes: Sequence[Shape]) -> dict[str, Run]:
-        """Run them over the first half of the files, forget all state that the JVM holds, run them over the second."""
+        """Run shapes over the first half of the files, unload the JVM's state, and run them over the second half."""
         runs = {shape.name: Run() for shape in shapes}
         for first, end in ((0, HALF), (HALF, FILES)):
             self.files(first, end, shapes, runs)
         return runs
 
     def single_files(self, shapes: Sequence[Shape]) -> dict[str, Run]:
-        """Run them anew for each file, all state forgotten in between."""
+        """Restart shapes for each file, and unload the state in between."""
         runs = {shape.name: Run() for shape in shapes}
         for number in range(FILES):
             self.files(number, number + 1, shapes, runs)
         return runs
 
     def files(self, first: int, end: int, shapes: Sequence[Shape], runs: Runs) -> None:
-        """Run them over a few more files, and forget all state."""
+        """Run shapes over the next files, and unload the state."""
         self.inputs.give(first, end)
         self.go(shapes, runs)
         unload(self.spark)
 
     @property
     def inputs(self) -> Inputs:
-        """What they read."""
+        """The input of the shapes."""
         return self.reads or Inputs(self.folder / "inputs")
 
     def checkpoint(self, shape: Shape) -> Path:
-        """Where a query keeps how far it is."""
+        """Return the checkpoint of a query."""
         return self.folder / "checkpoints" / shape.name.replace(" ", "-")
 
     def go(self, shapes: Iterable[Shape], runs: Runs) -> None:
-        """Run them side by side until each has read what there is, or has failed."""
+        """Run shapes in parallel until each has read all files, or has failed."""
         queries = [(self.start(shape, runs[shape.name]), runs[shape.name]) for shape in shapes]
         for query, run in queries:
             _end(query, run)
 
     def start(self, shape: Shape, run: Run) -> StreamingQuery:
-        """Start one, which notes its micro-batches."""
+        """Start a shape, and record its micro-batches."""
         with configured(self.spark, {**self.settings, **self.more.get(shape.name, {})}):
             return self._started(shape, run)
 

@@ -1,4 +1,4 @@
-"""Stateful queries as data: each is two streams in, a frame out, and the mode in which that is written."""
+"""Stateful queries as data: each maps two streams to a frame, and has an output mode."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ Query = Callable[[DataFrame, DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Shape:
-    """A query, the mode in which it is written, and how each micro-batch is taken."""
+    """A query, its output mode, and how its micro-batches are collected."""
 
     name: str
     mode: str
     query: Query
     twice: bool = False
-    """Whether each micro-batch is looked at by two actions, so that its plan runs twice."""
+    """Whether two actions collect each micro-batch, so that its plan runs twice."""
     endless: bool = False
-    """Whether there is always one more micro-batch, as long as the query runs."""
+    """Whether the running query always starts another micro-batch."""
 
     def taken(self, batch: DataFrame) -> Rows:
-        """The rows of a micro-batch, in an order of their own."""
+        """Return the rows of a micro-batch, sorted."""
         if self.twice:
             batch.agg(F.count("*")).collect()
         return sorted(map(str, batch.collect()))
 
 
 def named(*names: str) -> list[Shape]:
-    """Some of the shapes, by their names."""
+    """Return the shapes with these names."""
     known = {shape.name: shape for shape in SHAPES}
     return [known[name] for name in names]
 
@@ -57,7 +57,7 @@ def _total(events: DataFrame, _: DataFrame) -> DataFrame:
 
 
 def _collected(events: DataFrame, _: DataFrame) -> DataFrame:
-    """Values that grow, of several types, some of them without a key."""
+    """Growing values of several types, some of them without a key."""
     row = F.struct("n", F.repeat("k", 20).alias("text"), col("n").cast("decimal(12,2)").alias("exact"), "at")
     return events.groupBy("k").agg(F.collect_list(row), F.collect_set("n"), F.approx_count_distinct("n"))
 
@@ -100,7 +100,7 @@ def _sessions(events: DataFrame, _: DataFrame) -> DataFrame:
 
 
 def _sessions_by_number(events: DataFrame, _: DataFrame) -> DataFrame:
-    """Whose keys begin with a number, by which they are scanned."""
+    """Keys begin with a number, which scans use."""
     third = (col("n") % 3).cast("long").alias("third")
     return _in_time(events).groupBy(F.session_window("at", "6 seconds"), third).agg(F.count("*"), F.sum("n"))
 
@@ -116,7 +116,7 @@ def _joined(how: str) -> Query:
 
 
 def _joined_for_ever(events: DataFrame, others: DataFrame) -> DataFrame:
-    """Without a watermark: nothing is ever removed, and each value has many rows."""
+    """Without a watermark, nothing is removed, and each value has many rows."""
     return events.join(others.select("k", col("n").alias("other")).where("other < 40"), "k")
 
 
@@ -140,9 +140,9 @@ def _grouped(
 
 
 def _summing(timed: Callable[[GroupState], None]) -> Callable[..., Iterator[pd.DataFrame]]:
-    """A function that keeps a count and a sum for each key until it is told that their time is over.
+    """Return a function that keeps a count and a sum for each key until they time out.
 
-    It is made here, and not a name of this module, so that it travels to the workers, which cannot import tests.
+    It is a local function, so that Spark ships it by value to the workers, which cannot import tests.
     """
 
     def summing(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""The state store providers that the suite tries, and what its cases are told of them."""
+"""The state store providers that the suite tests, and the arguments of its cases."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ KEPT_ON_DISK = CONFIG % "rocksdb, path: data"
 
 @dataclass(frozen=True)
 class Subject:
-    """A provider, and how it is to work."""
+    """A provider and its settings."""
 
     provider: str
     checkpoint_format: int
@@ -39,11 +39,11 @@ class Subject:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it keeps its state in a table."""
+        """Whether the provider is ours, which keeps its state in a table."""
         return self.provider == OURS
 
     def told(self, directory: Path, url: str = "") -> dict[str, Any]:
-        """Return the arguments of a case that tries this provider."""
+        """Return the arguments of a case that tests this provider."""
         return {
             "provider": self.provider,
             "format": self.checkpoint_format,
@@ -53,13 +53,13 @@ class Subject:
 
 
 BOUNDED = {"memory": "bounded", "memory_records_max": "3", "disk_bytes_max": "0"}
-"""So few values in memory that most of them are fetched."""
+"""Settings with so few values in memory that most are fetched."""
 
 COPIED = {**BOUNDED, "disk_bytes_max": str(1 << 20)}
-"""Likewise, with copies of all of them on the local disk."""
+"""The same, with copies of all values on the local disk."""
 
 CROWDED = {**BOUNDED, "disk_bytes_max": "600"}
-"""Likewise, with copies of some of them there, and these soon displaced by others."""
+"""The same, with a local disk that has room for few copies, which others soon evict."""
 
 IN_MEMORY = [Subject(OURS, 1, {"memory": "all"}), Subject(OURS, 2, {"memory": "all"})]
 FETCHING = [Subject(OURS, 1, BOUNDED), Subject(OURS, 2, BOUNDED)]
@@ -79,7 +79,7 @@ ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
 
 @pytest.fixture(scope="session")
 def state_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a table for the state of queries; each case has a query of its own."""
+    """A service with a table for the state of queries; each case has a separate query."""
     directory = tmp_path_factory.mktemp("state-service")
     config = directory / "config.yaml"
     config.write_text(KEPT_IN_MEMORY)
@@ -89,7 +89,7 @@ def state_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
 
 @pytest.fixture
 def told(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """What a case is told of the provider that the test is parametrised with."""
+    """The arguments of a case for the provider in the test's parameter."""
     subject: Subject = request.param
     url = request.getfixturevalue("state_service").url if subject.is_ours else ""
     return subject.told(tmp_path, url)

@@ -1,4 +1,4 @@
-"""A partition's state in memory: the same as a map would hold, in every version that is still there."""
+"""A partition's state in memory: it equals a map, in every version that still exists."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What runs the cases in Java: what it answers, and what becomes of cases that fail or do not end."""
+"""The runner of Java cases: results, and cases that fail or do not end."""
 
 import pytest
 

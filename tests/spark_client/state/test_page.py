@@ -1,4 +1,4 @@
-"""The programs and commands of docs/state-store.md do what they are there for, on the configuration that it shows."""
+"""The programs and commands of docs/state-store.md work with the configuration that the page shows."""
 
 import json
 import re
@@ -22,7 +22,7 @@ LATER = "N14228"
 
 
 def program(*marks: str) -> str:
-    """The page's programs that have these words, one after the other."""
+    """Return the page's programs that contain these words, concatenated."""
     found = [
         next(block.text for block in blocks(PAGE) if block.language == "python" and mark in block.text)
         for mark in marks

@@ -1,4 +1,4 @@
-"""Every kind of stateful query gives with our state store, micro-batch by micro-batch, what it gives with Spark's."""
+"""Every kind of stateful query gives the same micro-batches with our state store as with Spark's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ pytestmark = [
 
 EVERY = [shape.name for shape in SHAPES]
 LARGE = ["collected update", "sessions append", "joined left"]
-"""Queries that read values again which a bounded memory has no room for."""
+"""Queries that read values again after a bounded memory has evicted them."""
 
 MORE = ["counted update", "windows append", "distinct in time", "grouped event time", "joined twice"]
 VARIANTS: dict[str, tuple[int, tuple[Settings, ...], list[str], list[str]]] = {
@@ -33,7 +33,7 @@ VARIANTS: dict[str, tuple[int, tuple[Settings, ...], list[str], list[str]]] = {
     "v1 fetching and tidying": (1, (FETCHING, TIDYING), ["counted update", *LARGE], MORE),
     "v2 copying and tidying": (2, (COPYING, TIDYING), LARGE, []),
 }
-"""Checkpoint formats and settings, which queries are run with them, and which more in a full run."""
+"""Checkpoint formats and settings, with their queries, and the additional queries of a full run."""
 
 
 CASES = [
@@ -45,7 +45,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class Comparison:
-    """All queries of a variant are run side by side when the first of them is asked for."""
+    """Compares results; all queries of a variant run in parallel when the first of them is requested."""
 
     spark: SparkSession
     url: str
@@ -55,7 +55,7 @@ class Comparison:
     known: dict[str, dict[str, Run]] = field(default_factory=dict)
 
     def ran(self, variant: str) -> dict[str, Run]:
-        """What they gave with our provider."""
+        """Return the results with our provider."""
         if variant not in self.known:
             checkpoint_format, settings, names, more = VARIANTS[variant]
             trial = Trial(self.spark, self.folder / variant, ours(self.url, TABLE, checkpoint_format, *settings))
@@ -63,7 +63,7 @@ class Comparison:
         return self.known[variant]
 
     def expected(self, name: str) -> Run:
-        """What one gives with Spark's own."""
+        """Return the result with Spark's own provider."""
         return self.oracle.asked(self.spark, SHAPES)[name]
 
 

@@ -1,4 +1,4 @@
-"""Executors in processes of their own: state goes with its partition from one to the other, also when one is killed."""
+"""Executors in separate processes: state moves with its partition between them, also after one is killed."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ pytestmark = [
 
 SHAPES = named("counted update", "windows append", "joined left")
 BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}
-"""Both formats, one beside the other; a full run tries each format with all shapes."""
+"""Both formats in one run; a full run tests each format with all shapes."""
 
 VARIANTS = [
     pytest.param({}, BY_SHAPE, id="v1 and v2"),
@@ -49,10 +49,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 def executors() -> list[int]:
-    """The process ids of the executors of this process."""
+    """Return the process ids of the executors of this process."""
     found = []
     for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile
+        with suppress(psutil.Error):  # the process has ended
             if EXECUTOR in " ".join(child.cmdline()):
                 found.append(child.pid)
     return found

@@ -1,4 +1,4 @@
-"""A driver is killed in the middle of micro-batches, again and again: its queries give what they give undisturbed."""
+"""A driver is killed repeatedly during micro-batches, and its queries give the same results as without kills."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def kills(full: bool) -> tuple[int, ...]:
 
 @pytest.fixture(scope="module")
 def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
-    """Run the program to its end, from which it is kept several times; return the micro-batches that were cut short."""
+    """Run the program, kill it several times, and run it to its end; return the interrupted micro-batches."""
     dice = random.Random(SEED)
     print(f"\nseed {SEED}")
     trial = Trial(None, Path(job.folder), {})  # type: ignore[arg-type] # the session is the program's
@@ -79,7 +79,7 @@ def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
 
 @contextmanager
 def driver(job: Job) -> Iterator[Driver]:
-    """The program, which is killed where the block ends, if it has not ended."""
+    """Run the program; kill it at the end of the block if it still runs."""
     program = Path(__file__).with_name("shape_job.py")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
@@ -91,14 +91,14 @@ def driver(job: Job) -> Iterator[Driver]:
 
 
 def reached(checkpoints: Mapping[str, Checkpoint], batch: int) -> bool:
-    """Whether any of the queries has begun a micro-batch."""
+    """Return whether any of the queries has begun this micro-batch."""
     return any(checkpoint.planned >= batch for checkpoint in checkpoints.values())
 
 
 def forget_picked(checkpoint: Checkpoint) -> None:
-    """Forget files that a source has picked for no micro-batch yet: as if the blow had come a moment before.
+    """Remove files from a source's log that belong to no micro-batch yet, as if the kill had come a moment earlier.
 
-    Spark would read such a file together with the next one, so that there were fewer micro-batches.
+    Otherwise Spark would read such a file together with the next one, in fewer micro-batches.
     """
     planned = checkpoint.path / "offsets" / str(checkpoint.planned)
     ends = planned.read_text().splitlines()[2:] if planned.exists() else []
@@ -110,7 +110,7 @@ def forget_picked(checkpoint: Checkpoint) -> None:
 
 
 def noted(job: Job, name: str) -> dict[int, list[Rows]]:
-    """What each attempt at each micro-batch of a query gave."""
+    """Return the rows of each attempt at each micro-batch of a query."""
     found: dict[int, list[Rows]] = {}
     for path in (job.notes / name).glob("*.json"):
         note = json.loads(path.read_text())

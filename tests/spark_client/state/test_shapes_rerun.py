@@ -1,4 +1,4 @@
-"""What only some partitions have committed counts once when it runs again, by a query started anew or by new tasks."""
+"""A micro-batch that only some partitions committed counts once after a rerun, by a new query or by new tasks."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -32,7 +32,7 @@ STORES = {
     "distinct in time": ("default", 1),
     "joined for ever": ("left-keyToNumValues", 1),
 }
-"""A store of each query, and how many versions its failing task is behind: aggregations commit before their rows."""
+"""A store of each query, and how many versions its failing task lags, since aggregations commit before their rows."""
 
 SOME = [
     ("v1", "counted update"),
@@ -40,7 +40,7 @@ SOME = [
     ("v2 fetching", "windows update"),
     ("v2 fetching", "distinct in time"),
 ]
-"""What is tried in every run; a full one tries each query in each variant."""
+"""The cases of every run; a full run tests each query in each variant."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def versions(url: str, trial: Trial, name: str, store: str) -> list[int]:
-    """How far each partition of a query has committed."""
+    """Return the last committed version of each partition of a query."""
     query = query_id(trial.checkpoint(*named(name)))
     with TableClient(url) as client:
         return [_newest(client, f"{query}/0/{partition}/{store}") for partition in range(2)]
@@ -80,14 +80,14 @@ def _found(client: TableClient, place: str, item: str) -> Record | None:
 
 
 def cases(names: Iterable[str]) -> list[Any]:
-    """Some queries in each variant, most of them only in a full run."""
+    """Return queries in each variant, most of them only for a full run."""
     every = [(variant, name) for variant in VARIANTS for name in names]
     return [pytest.param(*case, marks=[] if case in SOME else pytest.mark.full) for case in every]
 
 
 @pytest.fixture
 def calm(variant: str, spark: SparkSession, state_service: Service, tmp_path: Path) -> Trial:
-    """Queries without trouble, until it is ordered."""
+    """A trial without failures until a test orders them."""
     checkpoint_format, more = VARIANTS[variant]
     order(spark, "none")
     return Trial(spark, tmp_path, ours(state_service.url, TABLE, checkpoint_format, more))

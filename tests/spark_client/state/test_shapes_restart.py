@@ -1,4 +1,4 @@
-"""Checkpoints that are deleted or moved, queries that share a table, state that is read as a table, what is refused."""
+"""Deleted or moved checkpoints, queries that share a table, state read as a table, and rejected queries."""
 
 import shutil
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
 
 FORMATS = [pytest.param(1, id="v1", marks=pytest.mark.full), pytest.param(2, id="v2")]
 in_the_default_format = pytest.mark.parametrize("settings", FORMATS, indirect=True)
-"""For what depends little on the format of checkpoints: a full run tries both."""
+"""For tests that depend little on the checkpoint format: only a full run tests both formats."""
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
@@ -55,7 +55,7 @@ def settings(state_service: Service, request: pytest.FixtureRequest) -> Settings
 
 @pytest.fixture(scope="module")
 def trial(spark: SparkSession, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Queries that have read everything."""
+    """A trial whose queries have read all files."""
     done = Trial(spark, tmp_path_factory.mktemp("restart"), settings)
     runs = done.run(SHAPES)
     assert [run.failure for run in runs.values()] == [""] * len(SHAPES)
@@ -119,7 +119,7 @@ def test_queries_that_share_a_table_keep_apart(
 
 
 def counting() -> StatefulProcessor:
-    """What would count rows, if it were let. Its class is made here, so that it travels to the workers."""
+    """Return a processor that would count rows if it were accepted. A local class, so that Spark ships it by value."""
 
     class Counting(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:

@@ -1,4 +1,4 @@
-"""State is kept in every kind of store behind a service, by two strings or by one, and read back when queries go on."""
+"""State is kept in every kind of store, with keys of two strings or of one, and read back after a restart."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a table in each kind of store, and more in one of them that are made when they are written."""
+    """A service with a table in each kind of store; one of the stores also has tables that writes create."""
     directory = tmp_path_factory.mktemp("stores")
     used = {name: kind(name, request, directory) for name in STORES}
     tables = {name: {**each.configuration(key=KEYS)["tables"]["t"], "store": name} for name, each in used.items()}

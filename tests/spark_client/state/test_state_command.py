@@ -29,7 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
 
 @pytest.fixture
 def address(client: TableClient, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The service's, which the command finds in the environment."""
+    """The address of the service, which the command reads from the environment."""
     url = str(client._transport.url)
     monkeypatch.setenv("TABLESIDE_URL", url)
     return url

@@ -1,4 +1,4 @@
-"""What a session is told so that its queries keep their state in a table."""
+"""The session configuration that keeps the state of queries in a table."""
 
 import re
 import zipfile
@@ -19,7 +19,7 @@ CHOSEN = "spark.sql.streaming.stateStore"
 
 @pytest.fixture(scope="module", autouse=True)
 def jar() -> Path:
-    """The jar, built if it was not."""
+    """The jar, built if necessary."""
     return ensure_jar(ensure_javac())
 
 

@@ -1,4 +1,4 @@
-"""State of queries that run through Spark Connect."""
+"""State of queries through Spark Connect."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What real queries leave in a table: seen, read as frames, and removed. In both checkpoint formats."""
+"""The state of real queries in a table is listed, read as frames, and removed, in both checkpoint formats."""
 
 import json
 import uuid
@@ -29,7 +29,7 @@ COUNTS = [{"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 3, "b": 2, "c": 1, "
 
 @dataclass(frozen=True)
 class Counted:
-    """A query that has run: its checkpoint, and the state that it has in a table."""
+    """A query that has run: its checkpoint, and its state in a table."""
 
     checkpoint: str
     written: Written
@@ -55,7 +55,7 @@ def spark(client: TableClient) -> Iterator[SparkSession]:
 def counted(
     request: pytest.FixtureRequest, spark: SparkSession, client: TableClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Counted:
-    """A query that has counted words in three batches. The last of the tests here that have it removes it."""
+    """A query that has counted words in three batches. The last test with this fixture removes its state."""
     folder = tmp_path_factory.mktemp("counted")
     table, number = request.param
     spark.conf.set("spark.tableside.state.table", table)
@@ -132,12 +132,12 @@ def test_a_side_and_a_store_are_not_named_both(spark: SparkSession) -> None:
 
 
 def count_words(spark: SparkSession, folder: Path, checkpoint: str) -> None:
-    """Count what is new in a folder."""
+    """Count the words in new files of a folder."""
     run(spark.readStream.schema("w string").json(str(folder)).groupBy("w").count(), checkpoint, "update")
 
 
 def run(frame: DataFrame, checkpoint: str, mode: str) -> None:
-    """Run a query until it has read what there is."""
+    """Run a query until it has read all files."""
     writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination(120)

@@ -1,4 +1,4 @@
-"""What is seen of the state that a table keeps, and its removal."""
+"""Listing of the state in a table, and its removal."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.server
 
 
 class Killed(Exception):
-    """What a test ends a removal with."""
+    """The exception with which a test interrupts a removal."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
 
 @pytest.fixture(params=TABLES)
 def written(request: pytest.FixtureRequest, client: TableClient) -> Written:
-    """A query of its own for each test, in a table of each kind."""
+    """A separate query for each test, in a table with each kind of key."""
     found = Written(client, request.param, str(uuid.uuid4()))
     a_query(found)
     return found
@@ -133,7 +133,7 @@ def test_what_is_removed_is_all_of_the_query_and_nothing_else(written: Written, 
 
 
 def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: TableClient) -> None:
-    """After each request that removes, the process might end."""
+    """Interrupt a removal after each of its requests, as if the process had ended."""
     for cut in range(1, 100):
         written = Written(client, "pair", str(uuid.uuid4()))
         a_query(written)
@@ -206,9 +206,9 @@ def test_a_table_whose_keys_are_no_strings_is_refused(client: TableClient) -> No
 
 
 def _places(state: State, other: Written, written: Written) -> list[str]:
-    """Return the places of a query that has been removed, by those of another that is like it."""
+    """Return the places of a removed query, derived from those of another query with the same structure."""
     places = [str(place).replace(other.query, written.query) for place in state.query(other.query).places()]
-    return places[:3]  # the last has nothing
+    return places[:3]  # the last one is empty
 
 
 def killing_after(requests: int) -> Callable[[Progress], None]:

@@ -1,4 +1,4 @@
-"""What Spark asks of any state store provider: of ours, and of its own two, which prove the cases."""
+"""Spark's requirements of any state store provider: ours, and its own two, which validate the cases."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ONE_STORE_AT_A_TIME = [
     "noSuchVersionCannotBeLoaded",
     "aReadStoreBecomesTheStoreThatIsWritten",
 ]
-"""Cases that Spark's provider on RocksDB can take: those open one store after the other."""
+"""Cases that Spark's RocksDB provider supports: they open one store at a time."""
 
 
 @pytest.mark.parametrize(("class_name", "case"), CASES, ids=[case for _, case in CASES])

@@ -1,4 +1,4 @@
-"""What Spark's own suite does not try: trouble on the way to the table, and attempts that come late."""
+"""Cases that Spark's own suite lacks: network faults between store and table, and late attempts."""
 
 from pathlib import Path
 from threading import Event, Thread
@@ -52,7 +52,7 @@ def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
 
 
 def start_again(pid: int, directory: Path, config: Path, port: int, done: Event) -> None:
-    """Start the service again when it has been killed, and let it run until all is done."""
+    """Restart the service after it has been killed, and keep it running until the test ends."""
     while is_running(pid):
         if done.wait(0.05):
             return
@@ -61,7 +61,7 @@ def start_again(pid: int, directory: Path, config: Path, port: int, done: Event)
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process does anything yet, also where its parent has not asked what became of it."""
+    """Return whether a process still runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

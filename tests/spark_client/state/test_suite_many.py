@@ -1,4 +1,4 @@
-"""Stores as executors hold them, memory and metrics, many partitions and large values, and steps drawn by lot."""
+"""Stores as executors use them, memory and metrics, many partitions, large values, and random steps."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def test_maintenance_that_is_put_off_unloads_no_store(java: Java, told: dict[str
 @pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
 def test_steps_drawn_by_lot(java: Java, told: dict[str, Any], request: pytest.FixtureRequest, full: bool) -> None:
     ours = SEQUENCES_FULL if full else SEQUENCES
-    seed = crc32(request.node.name.encode())  # each subject has its own, the same in every run
+    seed = crc32(request.node.name.encode())  # each subject has a different seed, the same in every run
     java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=ours if told["settings"] else OF_SPARKS_OWN, **told)
 
 

@@ -1,4 +1,4 @@
-"""What the table holds of a state: what is written and removed when, and what becomes of damage."""
+"""The records of a state in its table: when they are written and removed, and the effects of damage."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A table as the state store uses it, from Java: requests, retries, tokens, and what is said where it fails."""
+"""A table as the state store uses it, from Java: requests, retries, tokens, and error messages."""
 
 import asyncio
 import base64
@@ -44,7 +44,7 @@ Result = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with tables of several kinds of keys, and small answers."""
+    """A service with tables of several kinds of keys, and a low limit on response sizes."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "tables.yaml").write_text(CONFIG)
     with running(folder, folder / "tables.yaml") as started:
@@ -67,14 +67,14 @@ def put(item: str, **more: Any) -> dict[str, Any]:
 
 
 def applied(java: Java, url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
-    """What came of operations, each of which is done."""
+    """Apply operations, check that none failed, and return the result."""
     result = tried(java, url, operations, table, **settings)
     assert "failure" not in result, result["failure"]
     return result
 
 
 def tried(java: Java, url: str, operations: Sequence[dict[str, Any]], table: str = "pair", **settings: Any) -> Result:
-    """What came of operations, or the failure."""
+    """Apply operations, and return their outcomes or the failure."""
     result: Result = java.run("TableCases", "apply", **told(url, operations, table, **settings))
     assert result["waited_s"] <= result["took_s"]
     assert TOKEN not in str(result)
@@ -92,7 +92,7 @@ def statuses(result: Result) -> list[int]:
 
 
 def first(script: Callable[[Asked], Reply | None], times: int = 1) -> Callable[[Asked], Reply | None]:
-    """Answer so to the first batches, and as usual to those that follow."""
+    """Return a script for the first batches, after which the usual responses follow."""
     left = [times]
 
     def answer(asked: Asked) -> Reply | None:
@@ -104,7 +104,7 @@ def first(script: Callable[[Asked], Reply | None], times: int = 1) -> Callable[[
     return answer
 
 
-# What becomes of operations
+# Outcomes of operations
 
 
 @pytest.mark.parametrize("table", ["pair", "text", "made-at-the-first-write"])
@@ -181,7 +181,7 @@ def test_the_keys_of_a_table_are_asked_for_until_it_is_there_and_then_never_agai
     for _ in range(2):
         applied(java, stub.url, [get("a")])
     assert [asked.method for asked in stub.asked] == ["GET", "POST"] * 3 + ["POST"]
-    stub.script = lambda _: absent  # A table that was there is not absent records.
+    stub.script = lambda _: absent  # A missing table must not look like absent records.
     assert tried(java, stub.url, [get("a")])["code"] == "table_not_found"
 
 
@@ -242,7 +242,7 @@ def test_a_request_says_what_it_is_who_asks_and_how_long_that_waits(java: Java, 
     assert (name, 4 < float(wait_s) < 5) == ("wait", True)
 
 
-# Faults that pass
+# Temporary faults
 
 
 def test_only_what_failed_is_asked_again_and_outcomes_keep_their_places(java: Java, stub: Scripted) -> None:
@@ -344,7 +344,7 @@ async def test_broken_connections_and_lost_answers_are_asked_again(java: Java, s
         assert "no answer within 0." in hung["failure"]
 
 
-@pytest.mark.full  # a service that is killed in the middle of a commit is tried in every run
+@pytest.mark.full  # every run tests a service that is killed during a commit
 def test_a_service_that_is_killed_and_started_again_is_waited_for(java: Java, tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "tables.yaml").write_text(CONFIG)
@@ -370,7 +370,7 @@ def test_a_service_that_is_killed_and_started_again_is_waited_for(java: Java, tm
         assert statuses(found) == [200] * 300
 
 
-# Faults that do not
+# Permanent faults
 
 
 def test_what_is_asked_in_vain_fails_at_the_deadline_and_says_of_whom_how_often_and_how_long(java: Java) -> None:
@@ -430,11 +430,11 @@ def test_one_request_that_fails_ends_the_others(java: Java, stub: Scripted) -> N
     assert len(stub.batches) < 10
 
 
-# What is too large
+# Size limits
 
 
 def test_answers_that_are_too_large_are_asked_for_in_parts(java: Java, site: Service) -> None:
-    items = [f"large-{number}" for number in range(20)]  # Together more than the service gives at once.
+    items = [f"large-{number}" for number in range(20)]  # Together they exceed the limit of a response.
     applied(java, site.url, [put(item, bytes=9000) for item in items])
     result = applied(java, site.url, [get(item) for item in items])
     assert statuses(result) == [200] * 20
@@ -505,7 +505,7 @@ def test_what_was_begun_can_be_cancelled_and_leaves_nothing_behind(java: Java, s
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that asks for tokens."""
+    """A service with authentication."""
     folder = tmp_path_factory.mktemp("guarded")
     digests = [hashlib.sha256(token.encode()).hexdigest() for token in (TOKEN, OTHER_TOKEN)]
     tokens = [f'{{name: t{digest[0]}, sha256: "{digest}", write: ["*"], read: ["*"]}}' for digest in digests]
@@ -519,7 +519,9 @@ def test_a_token_is_read_from_its_file_but_not_for_each_call(java: Java, guarded
     file.write_text(f" {TOKEN}\n")
     assert statuses(applied(java, guarded.url, [put("a")], token_file=file)) == [204]
     file.write_text("expired-token")
-    assert applied(java, guarded.url, [put("a")], token_file=file)["calls"] == 1  # It still has the one it read.
+    assert (
+        applied(java, guarded.url, [put("a")], token_file=file)["calls"] == 1
+    )  # It still uses the token that it read.
 
 
 def test_a_refused_token_is_read_again_once(java: Java, guarded: Service, tmp_path: Path) -> None:

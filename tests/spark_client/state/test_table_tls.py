@@ -1,4 +1,4 @@
-"""The state store's client against a service that speaks TLS, and that asks for certificates."""
+"""The state store's client with a service that uses TLS, and one that requires client certificates."""
 
 import shutil
 import socket
@@ -28,7 +28,7 @@ PUT = {"op": "put", "key": ["p", "a"], "value": {"n": 1}}
 
 @dataclass(frozen=True)
 class Site:
-    """What an authority has signed for both sides, a service with a certificate, and one that asks for clients' too."""
+    """An authority, its certificates for both sides, and the URLs of a service without and with client certificates."""
 
     authority: Authority
     service: Signed
@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def files(site: Site, pair: Signed | None = None) -> dict[str, str]:
-    """The settings of a store that trusts the service, and has a certificate."""
+    """Return the settings of a store that trusts the service, and may have a certificate."""
     found = {"ca_file": str(site.authority.certificate)}
     if pair is not None:
         found |= {"certificate_file": str(pair.certificate), "key_file": str(pair.key)}
@@ -55,7 +55,7 @@ def files(site: Site, pair: Signed | None = None) -> dict[str, str]:
 
 
 def tried(java: Java, url: str, looks_again: str = "", **settings: str) -> Result:
-    """What came of a put, or the failure."""
+    """Put a record, and return the outcome or the failure."""
     told = {"url": url, "table": "t", "deadline_s": "3", **settings}
     result: Result = java.run("TableCases", "apply", settings=told, operations=[PUT], looks_again=bool(looks_again))
     return result
@@ -67,7 +67,7 @@ def applied(java: Java, url: str, **settings: str) -> None:
 
 
 def refused(java: Java, url: str, code: str = "tls_refused", **settings: str) -> str:
-    """Why a store is refused that has asked at most once."""
+    """Check that the store fails after at most one request, and return the message."""
     result = tried(java, url, **settings)
     assert (result["code"], result["status"]) == (code, 0), result
     assert (result["calls"] <= 1, result["retries"]) == (True, 0)
@@ -119,7 +119,7 @@ def test_a_certificate_for_another_address_or_of_another_time_is_refused(
 def test_a_store_whose_certificate_does_not_hold_is_told_which_it_is(
     java: Java, site: Site, tmp_path: Path, fault: str
 ) -> None:
-    """The service ends the connection without a word, as uvloop does; others say why, and are not asked again."""
+    """The service closes the connection without an alert, as uvloop does; after an alert the store does not retry."""
     pair = None if fault == "none" else Authority(tmp_path, "other").sign("stranger", ())
     shown = "no certificate_file is given" if pair is None else f"certificate_file is {pair.certificate}"
     silent = tried(java, site.asking, **files(site, pair))
@@ -133,9 +133,9 @@ def test_a_store_whose_certificate_does_not_hold_is_told_which_it_is(
 
 @contextmanager
 def saying_why(site: Site) -> Iterator[str]:
-    """A server that asks for certificates, and says what is wrong with a client's before it ends a connection.
+    """Run a server that requires certificates, and sends a TLS alert about the client's before it closes.
 
-    It may be heard or not, since the connection is reset: a client that has not heard it asks again.
+    The client may miss the alert, since the connection is reset; in that case it retries.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -204,7 +204,7 @@ def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, s
         return tried(java, site.asking, looks_again="yes", **files(site, held))
 
     assert "may end connections so" in copy(stranger, stranger)["failure"]
-    assert "may end connections so" in copy(site.client, stranger)["failure"]  # Half renewed: as before.
+    assert "may end connections so" in copy(site.client, stranger)["failure"]  # Only half of the pair was renewed.
     assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
 
 

@@ -1,7 +1,7 @@
-"""Trouble for a task that has begun to give the rows of its state, made of expressions: no worker, no code to ship.
+"""Failures and delays of tasks that are returning rows of their state, as expressions: no worker, no shipped code.
 
-An expression may ask the JVM in which it runs. Where executors are the driver's JVM (`local`), the driver tells them by
-system properties what is to happen.
+An expression can read properties of its JVM. If executors run in the driver's JVM (`local`), the driver controls the
+failures with system properties.
 """
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -9,35 +9,35 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 PROPERTY = "tableside.test.trouble"
 KEY = "k3"
-"""The key whose row is in trouble; the tasks of other partitions have no such row, and commit."""
+"""The key whose row fails; the tasks of other partitions do not have it, and commit."""
 
 HEADSTART_MS = 400
-"""How much time the others have to commit before a task fails."""
+"""The time for the other tasks to commit before the task fails."""
 
 
 def slow(batch: DataFrame, row_ms: int) -> DataFrame:
-    """The same rows, each of which takes some time."""
+    """Return the same rows with a delay for each."""
     return batch.where(f"coalesce(reflect('java.lang.Thread', 'sleep', {row_ms}L), 'null') = 'null'")
 
 
 def failing(batch: DataFrame) -> DataFrame:
-    """The same rows, but while trouble is ordered, a task with our key fails whenever it is tried."""
+    """Return the same rows, but every attempt of the task with `KEY` fails while trouble is ordered."""
     return batch.where(_unless(f"reflect('java.lang.System', 'getProperty', '{PROPERTY}')"))
 
 
 def failing_once(batch: DataFrame) -> DataFrame:
-    """The same rows, but the first task with our key fails after trouble was ordered."""
+    """Return the same rows, but the first attempt of the task with `KEY` fails after trouble was ordered."""
     return batch.where(_unless(f"reflect('java.lang.System', 'setProperty', '{PROPERTY}', 'over')"))
 
 
 def order(spark: SparkSession, trouble: str) -> None:
-    """Say `ordered` for trouble, anything else for its end."""
+    """Order trouble with `ordered`, and end it with any other text."""
     assert spark._jvm is not None
     spark._jvm.java.lang.System.setProperty(PROPERTY, trouble)
 
 
 def has_come(spark: SparkSession) -> bool:
-    """Whether a task has failed since trouble was ordered."""
+    """Return whether a task has failed since trouble was ordered."""
     assert spark._jvm is not None
     return bool(spark._jvm.java.lang.System.getProperty(PROPERTY) == "over")
 

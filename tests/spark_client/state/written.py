@@ -1,4 +1,4 @@
-"""State as the provider writes it, record by record, in tables of both kinds of keys: for tests that need no Spark."""
+"""State as the provider writes it, record by record, in tables with both kinds of keys, for tests without Spark."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ TABLES = ["pair", "string"]
 
 @dataclass
 class Written:
-    """Writes into a table, and counts the records that are there of a query."""
+    """Writes records of a query to a table, and keeps the set of their keys."""
 
     client: TableClient
     table: str
@@ -37,11 +37,11 @@ class Written:
         self.records.add((place, item))
 
     def key(self, place: str, item: str) -> tuple[str, str] | str:
-        """Return a key as the table has it."""
+        """Return a key in the form of the table."""
         return (place, item) if self.table == "pair" else f"{place}/{item}"
 
     def describe(self, stores: Mapping[str, Mapping[str, int]]) -> None:
-        """Write what describes the query: of each operator the stores, and how many partitions each has."""
+        """Write the description of the query: the stores of each operator, and their numbers of partitions."""
         operators = {
             operator: {name: {"partitions": count} for name, count in named.items()}
             for operator, named in stores.items()
@@ -53,7 +53,7 @@ class Written:
         self.client.update(self.table, self.key("queries", self.query[-1]), update, default={})
 
     def attempt(self, place: str, version: int, *uids: str, snapshots: Sequence[str] = ()) -> None:
-        """Write who begins to write a version."""
+        """Write the attempts at a version."""
         self.put(place, f"attempts/{version:020d}", {"uids": list(uids), "snapshots": list(snapshots)})
 
     def chunks(self, place: str, items: str, count: int) -> None:
@@ -65,7 +65,7 @@ class Written:
     def version(
         self, place: str, version: int, uid: str, *, chunks: int = 1, shared: bool = False, base: int = 0
     ) -> None:
-        """Write a version that is finished; `shared` as checkpoint format 1 has it. Its attempt is written apart."""
+        """Write a finished version without its attempt; `shared` is for checkpoint format 1."""
         self.chunks(place, f"delta/{version:020d}/{uid}", chunks)
         item = f"version/{version:020d}" + ("" if shared else f"/{uid}")
         snapshot = {"version": base, "uid": "u", "snapshot": "s", "chunks": 1, "codec": "lz4"}
@@ -74,14 +74,14 @@ class Written:
         self.put(place, item, {"format": 1, "version": version, "uid": uid, "time": TIME, **sizes, **lineage})
 
     def snapshot(self, place: str, version: int, name: str, *, chunks: int = 1) -> None:
-        """Write a snapshot that is finished."""
+        """Write a finished snapshot."""
         self.chunks(place, f"snapshot/{version:020d}/{name}", chunks)
         sizes = {"chunks": chunks, "records": 10 * version, "bytes": 1000 * chunks, "codec": "lz4"}
         described = {"format": 1, "version": version, "uid": "u", "time": TIME, **sizes}
         self.put(place, f"snapshot/{version:020d}/{name}", described)
 
     def left(self) -> set[str]:
-        """Return all keys in the table that are of the query."""
+        """Return all keys of the query in the table."""
         pages = self.client.scan(self.table)
         keys = [
             "/".join(key.values()) if isinstance(key, dict) else key
@@ -92,7 +92,7 @@ class Written:
 
 
 def a_query(written: Written) -> None:
-    """Write a query with two operators: one of two partitions in format 2, one with two stores in format 1."""
+    """Write a query with two operators: one with two partitions in format 2, one with two stores in format 1."""
     written.describe({"0": {"default": 2}, "1": {"left-keyToNumValues": 1, "right-keyToNumValues": 1}})
     first = f"{written.query}/0/0/default"
     for version in range(3, 6):
@@ -117,7 +117,7 @@ def a_query(written: Written) -> None:
 
 @contextmanager
 def service(directory: Path) -> Iterator[TableClient]:
-    """Yield a client of a service with tables of both kinds of keys, and one that is not fit."""
+    """Yield a client of a service with a table for each kind of key, and one with an unsuitable key."""
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "config.yaml"
     config.write_text(CONFIG)

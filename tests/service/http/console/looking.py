@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Browser, Page, expect
 
 WITHIN_MS = 60_000
-"""How long a page may take to show something, on a machine that does much else."""
+"""The timeout for content of a page to appear, on a busy machine."""
 
 expect.set_options(timeout=WITHIN_MS)
 

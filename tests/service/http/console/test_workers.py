@@ -19,9 +19,9 @@ GETS = 60
 PAGES = 8
 SHOWN_MAX_S = 12.0
 ROUNDING = 0.06
-"""How far off a rate may be that a page shows with few digits."""
+"""The relative rounding error of a rate on a page."""
 ROUNDING_S = 0.5
-"""How far off the time may be that a page shows in whole seconds."""
+"""The rounding error of a time in whole seconds on a page."""
 
 
 def shown(client: httpx.Client) -> tuple[float, float]:
