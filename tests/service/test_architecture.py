@@ -1,4 +1,4 @@
-"""The structure of the code: the order of packages, what each exports, and where frameworks and drivers belong."""
+"""The structure of the code: the order of packages, their exports, and where frameworks and drivers belong."""
 
 import ast
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ CLIENT_ORDER = [
     {"table"},
     {"datasource", "multicast"},
 ]
-"""The same in the Spark client, all of which may import `tableside_client`."""
+"""The same for the Spark client, where every package may import `tableside_client`."""
 
 STORE_API = {
     *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
@@ -106,7 +106,7 @@ def imported(file: Path, package: Path) -> Iterator[tuple[str, ...]]:
 
 
 def of_service(file: Path) -> set[tuple[str, ...]]:
-    """Return what a module imports from the service, without `tableside`."""
+    """Return the imports of a module from the service, without `tableside`."""
     return {parts[1:] for parts in imported(file, SERVICE) if parts[0] == "tableside" and len(parts) > 1}
 
 

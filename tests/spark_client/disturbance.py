@@ -27,7 +27,7 @@ PROGRAM = Path(__file__).with_name("exactly_once_job.py")
 
 
 @dataclass(frozen=True, order=True)
-class Blow:
+class PlannedKill:
     """A kill: its target, and its time after the plan of a micro-batch or, with `sent`, when a task of it has sent."""
 
     batch: int
@@ -48,7 +48,7 @@ class Size:
     python_workers: int
 
 
-def drawn(size: Size, dice: random.Random) -> list[Blow]:
+def drawn(size: Size, dice: random.Random) -> list[PlannedKill]:
     """Return random kills in order. The last one hits a driver; every second driver kill, from the first, is `sent`."""
     whats = [
         *["service"] * size.services,
@@ -56,14 +56,14 @@ def drawn(size: Size, dice: random.Random) -> list[Blow]:
         *["python worker"] * size.python_workers,
     ]
     last = size.micro_batches - 3
-    blows = [Blow(dice.randint(1, last - 1), dice.uniform(0, DELAY_MAX_S), what, sent=False) for what in whats]
+    kills = [PlannedKill(dice.randint(1, last - 1), dice.uniform(0, DELAY_MAX_S), what, sent=False) for what in whats]
     for number, batch in enumerate([*(dice.randint(1, last - 1) for _ in range(size.drivers - 1)), last]):
-        blows.append(Blow(batch, dice.uniform(0, DELAY_MAX_S), "driver", sent=number % 2 == 0))
-    return sorted(blows)
+        kills.append(PlannedKill(batch, dice.uniform(0, DELAY_MAX_S), "driver", sent=number % 2 == 0))
+    return sorted(kills)
 
 
 @dataclass(frozen=True)
-class Cut:
+class InterruptedBatch:
     """A micro-batch that was running when the driver was killed: its stream, its run and its end offsets."""
 
     table: str
@@ -85,20 +85,20 @@ class Disturbed:
     """The checkpoints of the queries, by the names of their tables."""
     dice: random.Random
     dealt: Counter[str] = field(default_factory=Counter)
-    cut: list[Cut] = field(default_factory=list)
+    cut: list[InterruptedBatch] = field(default_factory=list)
     """The micro-batches that were running when the driver was killed."""
     runs: int = 0
     driver: Driver | None = None
     """None between a kill of the driver and its next start."""
 
-    def run(self, blows: Sequence[Blow]) -> None:
+    def run(self, kills: Sequence[PlannedKill]) -> None:
         """Kill processes in the given order, then run the queries to their end undisturbed."""
         try:
-            for blow in blows:
+            for planned_kill in kills:
                 if self.driver is None:
                     self._start(rough=True)
-                self._wait_for(blow)
-                self._deal(blow.what)
+                self._wait_for(planned_kill)
+                self._deal(planned_kill.what)
             self._start(rough=False)
             self._wait(lambda: self._driver.ended is not None, "the end")
             assert self._driver.ended == 0, self._end_of_log()
@@ -122,20 +122,20 @@ class Disturbed:
             self.driver.kill()
             self.driver = None
 
-    def _wait_for(self, blow: Blow) -> None:
-        self._wait(lambda: self._is_due(blow), str(blow))
-        if not blow.sent:
-            time.sleep(blow.delay_s)
+    def _wait_for(self, planned_kill: PlannedKill) -> None:
+        self._wait(lambda: self._is_due(planned_kill), str(planned_kill))
+        if not planned_kill.sent:
+            time.sleep(planned_kill.delay_s)
 
-    def _is_due(self, blow: Blow) -> bool:
+    def _is_due(self, planned_kill: PlannedKill) -> bool:
         code = self._driver.ended
-        assert code != 0, f"the queries ended before {blow}"
+        assert code != 0, f"the queries ended before {planned_kill}"
         if code is not None:
             self._restart_what_fell()
-        if not blow.sent:
-            return self._furthest >= blow.batch and bool(self.notes.of(self.runs, "begun"))
+        if not planned_kill.sent:
+            return self._furthest >= planned_kill.batch and bool(self.notes.of(self.runs, "begun"))
         sent = self.notes.of(self.runs, "sent")
-        return self._furthest >= blow.batch and bool(sent) and self._is_under_way(sent[-1])
+        return self._furthest >= planned_kill.batch and bool(sent) and self._is_under_way(sent[-1])
 
     def _is_under_way(self, note: Note) -> bool:
         return bool(note["batch"] > self.checkpoints[note["table"]].committed)
@@ -182,7 +182,7 @@ class Disturbed:
         for table, checkpoint in self.checkpoints.items():
             planned = checkpoint.planned
             if planned > checkpoint.committed:
-                self.cut.append(Cut(table, planned, self.runs, checkpoint.offsets(planned)))
+                self.cut.append(InterruptedBatch(table, planned, self.runs, checkpoint.offsets(planned)))
 
     def _kill_one_of(self, found: Callable[[], list[int]], what: str) -> None:
         def killed() -> bool:

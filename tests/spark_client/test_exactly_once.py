@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from servers.spark_kafka import spark_kafka_jars
-from spark_client.disturbance import Cut, Disturbed, Size, drawn
+from spark_client.disturbance import Disturbed, InterruptedBatch, Size, drawn
 from spark_client.exactly_once_job import Job, Stream
 from spark_client.flight_topic import Aircraft, counted, counted_in_table, fill, flight_events
 from spark_client.restarted_service import RestartedService
@@ -62,7 +62,7 @@ class Trial:
         """Return the number of rows that the service had already applied."""
         return sum(note["replayed"] for note in self.disturbed.notes.last_counts(table))
 
-    def cut(self, table: str) -> list[Cut]:
+    def cut(self, table: str) -> list[InterruptedBatch]:
         """Return the micro-batches of a stream that were running when the driver was killed."""
         return [each for each in self.disturbed.cut if each.table == table]
 
@@ -129,9 +129,9 @@ def run_disturbed(size: Size, whole: Job, directory: Path, service: RestartedSer
     print(f"\nseed {whole.seed}, {size}", flush=True)
     checkpoints = {stream.table: Checkpoint(Path(stream.checkpoint)) for stream in whole.streams}
     dice = random.Random(whole.seed)
-    blows = drawn(size, dice)
+    kills = drawn(size, dice)
     disturbed = Disturbed(partial(one_run, whole), directory, service, Notes(Path(whole.notes)), checkpoints, dice)
-    disturbed.run(blows)
+    disturbed.run(kills)
     return disturbed
 
 

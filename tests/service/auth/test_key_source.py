@@ -28,7 +28,7 @@ def keys(*kids: str) -> PublicKeySet:
 FIRST, SECOND = keys("first"), keys("first", "second")
 
 
-class Asked:
+class FakeIssuer:
     """An issuer in this process: its response, the times of its requests, and a key source that fetches from it."""
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class Asked:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Asked]:
-    asked = Asked()
+async def running() -> AsyncIterator[FakeIssuer]:
+    asked = FakeIssuer()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(asked.source.run())
         yield asked
@@ -256,7 +256,7 @@ async def test_what_is_not_configured_any_more_shows_no_keys() -> None:
 @in_virtual_time
 async def test_whoever_waits_is_told_when_nothing_is_fetched_any_more() -> None:
     """As after the issuer is removed from the configuration: the caller is then looked up at the other issuers."""
-    asked = Asked()
+    asked = FakeIssuer()
     task = asyncio.create_task(asked.source.run())
     await asyncio.sleep(100)
     asked.takes_s = 1000

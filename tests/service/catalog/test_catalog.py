@@ -155,7 +155,7 @@ async def test_operations_of_every_table_are_measured_under_its_name() -> None:
     assert registry.get_sample_value("tableside_operations_total", {"table": "u", **labels}) == 2
 
 
-class Sleeping(MemoryBackend):
+class UnavailableBackend(MemoryBackend):
     """A backend that is unavailable until it wakes."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Sleeping(MemoryBackend):
         return await super().store(spec)
 
 
-async def sleeping(backend: Sleeping, **top: Any) -> Catalog:
+async def sleeping(backend: UnavailableBackend, **top: Any) -> Catalog:
     settings = validate({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}, **top})
     catalog = Catalog(settings, {"fast": backend}, Environment(StackMetrics(CollectorRegistry())))
     await catalog._open_tables()
@@ -181,7 +181,7 @@ async def sleeping(backend: Sleeping, **top: Any) -> Catalog:
 
 
 async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
-    backend = Sleeping()
+    backend = UnavailableBackend()
     catalog = await sleeping(backend)
     for ask in (catalog.table, catalog.table_to_write, catalog.spec):
         with pytest.raises(StoreUnavailable, match="asleep"):
@@ -193,7 +193,7 @@ async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
 
 
 async def test_many_who_ask_at_once_open_a_table_once() -> None:
-    backend = Sleeping()
+    backend = UnavailableBackend()
     catalog = await sleeping(backend)
     backend.awake, backend.answers_after_s, backend.asked = True, 0.01, 0
     found = await asyncio.gather(*(catalog.table("t") for _ in range(20)))
@@ -202,7 +202,7 @@ async def test_many_who_ask_at_once_open_a_table_once() -> None:
 
 
 async def test_opening_takes_no_longer_than_an_operation_may() -> None:
-    backend = Sleeping()
+    backend = UnavailableBackend()
     catalog = await sleeping(backend)
     backend.answers_after_s = 60
     with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -210,7 +210,7 @@ async def test_opening_takes_no_longer_than_an_operation_may() -> None:
 
 
 async def test_a_table_that_is_not_what_the_settings_say_ends_the_start() -> None:
-    backend = Sleeping()
+    backend = UnavailableBackend()
     backend.refusal = Unsupported("keys of three parts")
     with pytest.raises(Unsupported, match=r"table 't', in store 'fast': keys of three parts"):
         await sleeping(backend)
@@ -226,7 +226,7 @@ async def test_a_table_that_expires_needs_a_store_that_keeps_expiry(monkeypatch:
 
 
 async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
-    backend = Sleeping()
+    backend = UnavailableBackend()
     catalog = await sleeping(backend, auto_create=True)
     with pytest.raises(StoreUnavailable):
         await catalog.table_to_write("new")
@@ -235,7 +235,7 @@ async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
     assert isinstance(await (await catalog.table_to_write("new")).one(put("a")), Written)
 
 
-class Asked(Sleeping):
+class PingCountingBackend(UnavailableBackend):
     """A backend that counts pings, and answers them when the test allows it."""
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ class Asked(Sleeping):
 
 
 async def test_however_many_want_to_know_whether_a_store_is_there_it_is_asked_once() -> None:
-    backend = Asked()
+    backend = PingCountingBackend()
     catalog = await sleeping(backend)
     many = [asyncio.create_task(catalog.ping()) for _ in range(100)]
     await asyncio.sleep(0)

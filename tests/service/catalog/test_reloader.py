@@ -244,7 +244,7 @@ async def test_a_change_while_a_write_makes_the_table_leaves_what_the_file_says(
     writers[0].cancel()
     there.set()
     _, *late = await asyncio.gather(*writers, return_exceptions=True)
-    assert all(isinstance(one, StoreUnavailable) for one in late), "retriable: nobody writes round the new table"
+    assert all(isinstance(one, StoreUnavailable) for one in late), "retriable: no write bypasses the new table"
     assert catalog.entry("made").settings.cache is not None
     await catalog.change(settings({"made": {}}, auto_create=True))
     await catalog.close()
@@ -433,7 +433,9 @@ def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_ha
     assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2
     for unfit in ("stores: [", configuration(deadline_s=3, ttl_s=5)):
         file.write_text(unfit)
-        assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2, "what was joined with is accepted"
+        assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2, (
+            "the joining process uses the accepted settings"
+        )
 
 
 def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_file_is_faulty(

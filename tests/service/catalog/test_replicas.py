@@ -112,7 +112,7 @@ def test_each_caller_has_a_limit_of_his_own(redis: Kind, tmp_path: Path) -> None
         first = statuses(client, "first", 12)
         assert first[:3] == [404, 404, 404]
         assert 429 in first
-        assert statuses(client, "second", 3) == [404, 404, 404], "another's limit is his own"
+        assert statuses(client, "second", 3) == [404, 404, 404], "callers have separate limits"
 
 
 def until_heard(client: httpx.Client) -> None:

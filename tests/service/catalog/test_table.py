@@ -27,7 +27,7 @@ from tableside.core.store import Capabilities, Page, Policy, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
 
 
-class Watched(Policy):
+class RecordingStore(Policy):
     """A store that records its calls, and can fail or delay some operations."""
 
     def __init__(self, spec: TableSpec) -> None:
@@ -55,12 +55,12 @@ class Watched(Policy):
 
 
 @pytest.fixture
-def store() -> Watched:
-    return Watched(TableSpec("t"))
+def store() -> RecordingStore:
+    return RecordingStore(TableSpec("t"))
 
 
 @pytest.fixture
-def table(store: Watched) -> Table:
+def table(store: RecordingStore) -> Table:
     return Table(store)
 
 
@@ -82,17 +82,17 @@ def increment(key: str = "a", by: int = 1, default: dict[str, Any] | None = None
 # Order and rounds
 
 
-async def test_a_batch_of_none_answers_none_and_asks_nobody(table: Table, store: Watched) -> None:
+async def test_a_batch_of_none_answers_none_and_asks_nobody(table: Table, store: RecordingStore) -> None:
     assert await table.batch([]) == []
     assert store.calls == []
 
 
-async def test_operations_on_different_keys_are_one_call(table: Table, store: Watched) -> None:
+async def test_operations_on_different_keys_are_one_call(table: Table, store: RecordingStore) -> None:
     await table.batch([put("a"), Get("b"), increment("c"), Delete("d")])
     assert len(store.calls) == 1
 
 
-async def test_later_operations_on_a_key_see_the_earlier(table: Table, store: Watched) -> None:
+async def test_later_operations_on_a_key_see_the_earlier(table: Table, store: RecordingStore) -> None:
     outcomes = await table.batch(
         [
             Get("a"),
@@ -133,7 +133,7 @@ async def test_delete_then_put_and_put_then_delete(table: Table) -> None:
     assert await table.one(Get("b")) is None
 
 
-async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: Watched) -> None:
+async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: RecordingStore) -> None:
     await table.batch([put("a"), Get("a"), put("a"), put("b"), Get("b"), put("c")])
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
 
@@ -148,14 +148,14 @@ async def test_many_on_one_key_and_one_each_on_many(table: Table) -> None:
 # Folding
 
 
-async def test_updates_of_one_key_become_one(table: Table, store: Watched) -> None:
+async def test_updates_of_one_key_become_one(table: Table, store: RecordingStore) -> None:
     written = ok(await table.batch([increment() for _ in range(200)]))
     assert len(store.calls) == 1
     assert await value(table, "a") == {"n": 200}
     assert [one.created for one in written] == [True] + [False] * 199
 
 
-async def test_puts_and_gets_of_one_key_become_one(table: Table, store: Watched) -> None:
+async def test_puts_and_gets_of_one_key_become_one(table: Table, store: RecordingStore) -> None:
     ok(await table.batch([put("a", {"n": index}) for index in range(100)]))
     found = await table.batch([Get("a")] * 100)
     assert len(store.calls) == 2
@@ -167,7 +167,7 @@ async def test_puts_and_gets_of_one_key_become_one(table: Table, store: Watched)
     ("ages", "strictest"), [((None, None), None), ((None, 5), 5), ((5, None), 5), ((7, 5), 5), ((0, None), 0)]
 )
 async def test_gets_that_become_one_ask_for_the_youngest_answer(
-    table: Table, store: Watched, ages: tuple[float | None, float | None], strictest: float | None
+    table: Table, store: RecordingStore, ages: tuple[float | None, float | None], strictest: float | None
 ) -> None:
     await table.batch([Get("a", age) for age in ages])
     assert store.calls == [[Get("a", strictest)]]
@@ -188,7 +188,7 @@ async def test_the_etag_of_a_version_that_was_superseded_at_once_is_never_valid(
     assert isinstance(await table.one(put("a", {}, if_match=(etags[-1] or "",))), Written)
 
 
-async def test_what_only_one_may_be_told_is_not_folded(table: Table, store: Watched) -> None:
+async def test_what_only_one_may_be_told_is_not_folded(table: Table, store: RecordingStore) -> None:
     alone: list[Operation] = [
         increment(),
         increment(returning=True),
@@ -249,7 +249,7 @@ async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standin
 
 
 async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> None:
-    class Picky(Watched):
+    class Picky(RecordingStore):
         """A store that rejects values whose `n` is 5."""
 
         @property
@@ -267,7 +267,7 @@ async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> Non
     assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound, InvalidOperation, Written]
 
 
-async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(store: Watched) -> None:
+async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(store: RecordingStore) -> None:
     spec = TableSpec("t", COMPOSITE)
     table = Table(MemoryStore(spec))
     key = ("u", 1)
@@ -283,12 +283,12 @@ async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(stor
 
 async def test_a_table_with_named_keys_folds_what_does_not_touch_them() -> None:
     spec = TableSpec("t", KeySchema(COMPOSITE.fields))
-    store = Watched(spec)
+    store = RecordingStore(spec)
     ok(await Table(store).batch([update(("u", 1), {"$inc": {"n": 1}}, {}) for _ in range(10)]))
     assert len(store.calls) == 1
 
 
-async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table: Table, store: Watched) -> None:
+async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table: Table, store: RecordingStore) -> None:
     operations = [update("a", {"$set": {f"m{index}": index}}, {}) for index in range(10_000)]
     started = time.process_time()
     ok(await table.batch(operations))
@@ -297,7 +297,7 @@ async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table:
     assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
 
 
-async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table, store: Watched) -> None:
+async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table, store: RecordingStore) -> None:
     first, *later = ok(await table.batch([put("a", {"n": 1}), increment(), update("a", {"m": 1}), increment()]))
     assert store.calls == [[put("a", {"n": 3, "m": 1})]]
     assert await value(table, "a") == {"n": 3, "m": 1}
@@ -305,7 +305,9 @@ async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table,
     assert len({written.etag for written in (first, *later)}) == 4
 
 
-async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(table: Table, store: Watched) -> None:
+async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(
+    table: Table, store: RecordingStore
+) -> None:
     outcomes = await table.batch([put("a", {"n": "x"}), increment(), update("a", {"m": 1})])
     assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written]
     assert await value(table, "a") == {"n": "x", "m": 1}
@@ -321,25 +323,27 @@ async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(tabl
     ],
     ids=["return", "ttl_s", "token", "if_match"],
 )
-async def test_an_update_that_asks_for_more_is_not_part_of_the_put(table: Table, store: Watched, later: Update) -> None:
+async def test_an_update_that_asks_for_more_is_not_part_of_the_put(
+    table: Table, store: RecordingStore, later: Update
+) -> None:
     ok(await table.batch([put("a", {"n": 1}), later]))
     assert len(store.calls) == 2
     assert await value(table, "a") == {"n": 1, "m": 1}
 
 
-async def test_a_long_value_is_updated_by_the_store(table: Table, store: Watched) -> None:
+async def test_a_long_value_is_updated_by_the_store(table: Table, store: RecordingStore) -> None:
     ok(await table.batch([put("a", {"s": "x" * UPDATED_BYTES_MAX}), update("a", {"m": 1})]))
     assert len(store.calls) == 2
 
 
 async def test_an_update_of_a_member_named_as_the_key_is_not_part_of_the_put() -> None:
-    store = Watched(TableSpec("t", COMPOSITE))
+    store = RecordingStore(TableSpec("t", COMPOSITE))
     outcomes = await Table(store).batch([put(("u", 1), {"n": 1}), update(("u", 1), {"user": "v"})])
     assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
     assert len(store.calls) == 2
 
 
-async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: Watched) -> None:
+async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: RecordingStore) -> None:
     """The store is not partitioned and ignores `partitions`: it shows which operations the table sends."""
     first = Get("a", partitions=(0,))
     await table.batch([first, Get("a", partitions=(0,)), Get("a", partitions=(1,)), Get("a")])
@@ -365,7 +369,7 @@ FAILURES = [
 
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
 async def test_after_a_failure_that_may_pass_later_operations_on_the_key_are_held_back(
-    table: Table, store: Watched, failure: TableError
+    table: Table, store: RecordingStore, failure: TableError
 ) -> None:
     await table.batch([put("a", {"n": 1}), put("b", {"n": 1})])
     store.calls.clear()
@@ -399,7 +403,7 @@ async def test_after_a_failure_that_may_pass_later_operations_on_the_key_are_hel
     assert await value(table, "b") == {"n": 9}
 
 
-async def test_a_get_that_failed_holds_back_the_write_that_follows(table: Table, store: Watched) -> None:
+async def test_a_get_that_failed_holds_back_the_write_that_follows(table: Table, store: RecordingStore) -> None:
     store.fails = lambda operation: StoreUnavailable("gone") if isinstance(operation, Get) else None
     outcomes = await table.batch([Get("a"), Get("a"), put("a")])
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
@@ -407,14 +411,14 @@ async def test_a_get_that_failed_holds_back_the_write_that_follows(table: Table,
     assert await table.one(Get("a")) is None
 
 
-async def test_after_a_refusal_later_operations_on_the_key_are_done(table: Table, store: Watched) -> None:
+async def test_after_a_refusal_later_operations_on_the_key_are_done(table: Table, store: RecordingStore) -> None:
     store.fails = lambda operation: PreconditionFailed("no") if isinstance(operation, Update) else None
     outcomes = await table.batch([put("a", {"n": 1}, ttl_s=60), increment(), Get("a"), put("a", {"n": 2})])
     assert [type(outcome) for outcome in outcomes] == [Written, PreconditionFailed, Record, Written]
 
 
 async def test_folded_operations_share_a_failure_that_may_pass_and_are_not_sent_again(
-    table: Table, store: Watched
+    table: Table, store: RecordingStore
 ) -> None:
     failure = StoreUnavailable("gone", applied="unknown")
     store.fails = lambda operation: failure if isinstance(operation, Update) else None
@@ -425,7 +429,7 @@ async def test_folded_operations_share_a_failure_that_may_pass_and_are_not_sent_
 # Deadlines
 
 
-async def test_what_is_not_finished_by_the_deadline_says_so(table: Table, store: Watched) -> None:
+async def test_what_is_not_finished_by_the_deadline_says_so(table: Table, store: RecordingStore) -> None:
     store.takes_s = 5
     outcomes = await table.batch([Get("a"), put("b"), increment("c"), Delete("d")], deadline_s=0.05)
     assert {type(outcome) for outcome in outcomes} == {DeadlineExceeded}
@@ -433,14 +437,14 @@ async def test_what_is_not_finished_by_the_deadline_says_so(table: Table, store:
     assert all(outcome.retriable for outcome in outcomes if isinstance(outcome, TableError))
 
 
-async def test_past_the_deadline_the_store_is_not_asked(table: Table, store: Watched) -> None:
+async def test_past_the_deadline_the_store_is_not_asked(table: Table, store: RecordingStore) -> None:
     outcomes = [*await table.batch([Get("a"), put("b")], deadline_s=0.0), await table.one(put("a"), deadline_s=0.0)]
     assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 3
     assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] * 3
     assert store.calls == []
 
 
-async def test_rounds_share_one_deadline(table: Table, store: Watched) -> None:
+async def test_rounds_share_one_deadline(table: Table, store: RecordingStore) -> None:
     store.takes_s = 0.3
     operations: list[Operation] = [
         put("a", {"n": 1}),
@@ -457,7 +461,7 @@ async def test_rounds_share_one_deadline(table: Table, store: Watched) -> None:
     assert all(outcome.applied == "no" for outcome in outcomes if isinstance(outcome, TableError))
 
 
-async def test_a_callers_deadline_only_shortens_the_tables(store: Watched) -> None:
+async def test_a_callers_deadline_only_shortens_the_tables(store: RecordingStore) -> None:
     table = Table(store, deadline_s=0.05)
     store.takes_s = 5
     started = time.monotonic()
@@ -466,7 +470,7 @@ async def test_a_callers_deadline_only_shortens_the_tables(store: Watched) -> No
     assert time.monotonic() - started < 2
 
 
-async def test_scans_and_splits_have_a_deadline_too(table: Table, store: Watched) -> None:
+async def test_scans_and_splits_have_a_deadline_too(table: Table, store: RecordingStore) -> None:
     assert (await table.scan(Scan(10))).records == []
     assert len(await table.splits(4)) >= 1
     store.takes_s = 5
@@ -476,7 +480,7 @@ async def test_scans_and_splits_have_a_deadline_too(table: Table, store: Watched
         await table.splits(4, deadline_s=0.05)
 
 
-async def test_cancellation_passes_through(table: Table, store: Watched) -> None:
+async def test_cancellation_passes_through(table: Table, store: RecordingStore) -> None:
     store.takes_s = 5
     task = asyncio.create_task(table.batch([put("a"), Get("a")]))
     await asyncio.sleep(0.01)
@@ -485,6 +489,6 @@ async def test_cancellation_passes_through(table: Table, store: Watched) -> None
         await task
 
 
-async def test_a_table_shows_what_its_store_can_do(table: Table, store: Watched) -> None:
+async def test_a_table_shows_what_its_store_can_do(table: Table, store: RecordingStore) -> None:
     assert table.capabilities is store.capabilities
     assert isinstance(await table.one(Put("a", b"{}")), Written)

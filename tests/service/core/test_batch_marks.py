@@ -20,7 +20,7 @@ from tableside.stores.memory import MemoryStore
 GETS: list[Operation] = [Get("a"), Get("b")]
 
 
-class Seen(Policy):
+class RecordingStore(Policy):
     """A store that records its calls."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def test_what_is_made_of_parts_is_looked_at_again() -> None:
 
 
 async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
-    seen = Seen()
+    seen = RecordingStore()
     limit = CallerLimit(seen, read=Rate(1000), write=Rate(1000))
     await limit.apply(GETS)
     await limit.apply([put("a"), Get("b")])

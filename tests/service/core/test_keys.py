@@ -159,18 +159,18 @@ def test_the_bounds_of_a_scan_hold_just_what_is_asked_for(given_keys: tuple[KeyS
     schema, key, other = given_keys
     text = schema.encode(key)
 
-    def holds(bounds: tuple[bytes, bytes | None]) -> bool:
+    def contains_key(bounds: tuple[bytes, bytes | None]) -> bool:
         return bounds[0] <= text and (bounds[1] is None or text < bounds[1])
 
-    assert holds(schema.bounds(None, None))
+    assert contains_key(schema.bounds(None, None))
     first = key[0] if schema.composite else key
     if schema.composite:
         partition = other[0]
-        assert holds(schema.bounds(partition, None)) == (first == partition)
+        assert contains_key(schema.bounds(partition, None)) == (first == partition)
         if schema.fields[1].type == "string":
-            assert holds(schema.bounds(partition, prefix)) == (first == partition and key[1].startswith(prefix))
+            assert contains_key(schema.bounds(partition, prefix)) == (first == partition and key[1].startswith(prefix))
     if schema.fields[0].type == "string":
-        assert holds(schema.bounds(None, prefix)) == first.startswith(prefix)
+        assert contains_key(schema.bounds(None, prefix)) == first.startswith(prefix)
 
 
 def test_a_prefix_of_an_integer_is_refused() -> None:

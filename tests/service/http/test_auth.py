@@ -457,7 +457,7 @@ def test_no_answer_metric_or_log_has_a_token_or_a_digest(guarded: Service, clien
 # The same application, in this process
 
 
-class Asked(Policy):
+class CallerRecordingStore(Policy):
     """A store that records the caller of each operation, and can block until the test continues."""
 
     def __init__(self, inner: Store) -> None:
@@ -474,7 +474,7 @@ class Asked(Policy):
         return await self._inner.apply(operations, until)
 
 
-class Noted:
+class RecordingObserver:
     """An observer that keeps the context of each request."""
 
     def __init__(self) -> None:
@@ -490,9 +490,9 @@ class Site:
     def __init__(self, app: FastAPI, client: AsyncClient) -> None:
         self.app, self.client = app, client
         entry = app.state.catalog.entry("t")
-        self.store = Asked(entry.table._store)
+        self.store = CallerRecordingStore(entry.table._store)
         entry.table = Table(self.store)
-        self.noted = Noted()
+        self.noted = RecordingObserver()
         app.middleware_stack._observers = [self.noted]  # type: ignore[union-attr]  # of RequestMiddleware
 
     async def ask(self, name: str | None, method: str = "GET", path: str = RECORD, **options: Any) -> Response:

@@ -277,7 +277,7 @@ def test_head_is_taken_wherever_get_is(asking: Asking) -> None:
 # Errors that need a failing store: the same application, in this process, on a scripted store
 
 
-class Answering(Policy):
+class FailingStore(Policy):
     """A store that fails operations on some keys as the test says, and records the keys of all operations."""
 
     def __init__(self, inner: Store) -> None:
@@ -308,7 +308,7 @@ class Answering(Policy):
 class Site:
     """A running application with one table, `t`, and a client of it."""
 
-    def __init__(self, app: FastAPI, client: AsyncClient, store: Answering) -> None:
+    def __init__(self, app: FastAPI, client: AsyncClient, store: FailingStore) -> None:
         self.app = app
         self.client = client
         self.store = store
@@ -328,7 +328,7 @@ async def running_site(**limits: int) -> AsyncIterator[Site]:
     async with app.router.lifespan_context(app), AsyncClient(transport=transport, base_url="http://test") as client:
         entry: CatalogEntry = app.state.catalog.entry("t")
         assert entry.table is not None
-        store = Answering(entry.table._store)
+        store = FailingStore(entry.table._store)
         entry.table = Table(store)
         yield Site(app, client, store)
 

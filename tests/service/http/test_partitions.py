@@ -422,7 +422,7 @@ def test_random_batches_end_as_in_three_dictionaries(shards: Asking, seed: int) 
         assert in_each(shards, key) == [records.get(key) for records in model]
 
 
-# What is the batches' own
+# Features of batches
 
 
 def test_a_result_has_an_etag_and_a_value_of_its_own_only_where_there_is_one_partition(shards: Asking) -> None:

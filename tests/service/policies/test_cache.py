@@ -30,7 +30,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-class Turns(Policy):
+class YieldingStore(Policy):
     """A store that yields to other tasks a random number of times before and after each call."""
 
     def __init__(self, inner: Store, chance: random.Random) -> None:
@@ -71,7 +71,7 @@ class TestFewBytesSlowly(Contract):
     configuration = CONFIGURATIONS["few bytes"]
 
     def around(self, inner: Store, time: Time) -> Policy:
-        return super().around(Turns(inner, random.Random(7)), time)
+        return super().around(YieldingStore(inner, random.Random(7)), time)
 
 
 class TestThroughFewBytesSlowly(TestFewBytesSlowly):

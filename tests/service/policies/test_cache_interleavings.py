@@ -174,7 +174,7 @@ class Interleaving(Policy):
     def _check(self, key: Key, acknowledged: int, outcome: Outcome) -> None:
         if not isinstance(outcome, TableError):
             legal = self._states[key][acknowledged:]
-            assert value_of(outcome) in legal, f"seed {self._seed}: older than what was acknowledged"
+            assert value_of(outcome) in legal, f"seed {self._seed}: older than an acknowledged write"
 
 
 class Replica:

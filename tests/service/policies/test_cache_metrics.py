@@ -18,7 +18,7 @@ from tableside.core.operations import Delete, Get, Key
 from tableside.policies.cache import CacheMetrics
 
 
-class Shown:
+class MetricReader:
     """The metrics of table `t`."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Shown:
 
 @in_virtual_time
 async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_is_shown() -> None:
-    shown = Shown()
+    shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, records_max=3)
     await site.memory.apply([put(key) for key in "bcdef"])
     assert shown.gets() == [0, 0, 0, 0]
@@ -61,7 +61,7 @@ async def test_gets_are_counted_by_where_the_answer_came_from_and_what_is_held_i
 
 @in_virtual_time
 async def test_the_age_of_what_is_answered_is_observed_once_per_call_and_is_that_of_the_oldest() -> None:
-    shown = Shown()
+    shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, absent_ttl_s=10.0)
     await site.value("absent")
     await asyncio.sleep(3.0)
@@ -79,7 +79,7 @@ async def test_the_age_of_what_is_answered_is_observed_once_per_call_and_is_that
 
 @in_virtual_time
 async def test_what_was_written_through_is_held_and_shown_and_can_push_others_out() -> None:
-    shown = Shown()
+    shown = MetricReader()
     site = await Site.made(metrics=shown.metrics, records_max=2, writes="through")
     await site.one(put("b"))
     assert shown.held() == [1, site.cache._entries.size_bytes, 0]
@@ -111,7 +111,7 @@ class Loopback:
 
 @in_virtual_time
 async def test_what_is_told_and_heard_is_counted_by_keys() -> None:
-    shown, channel = Shown(), Loopback()
+    shown, channel = MetricReader(), Loopback()
     site = await Site.made(metrics=shown.metrics, channel=channel)
 
     def told() -> list[float | None]:

@@ -23,7 +23,9 @@ class TestCallerLimit(PolicyContract):
         return CallerLimit(inner, read=Rate(1e5, 20), write=Rate(1e5, 3))
 
 
-async def asked(policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10) -> list[Outcome]:
+async def apply_as_caller(
+    policy: Policy, caller: str, operations: Sequence[Operation], left_s: float = 10
+) -> list[Outcome]:
     """Apply operations in a separate task, as a request of this caller does."""
 
     async def request() -> list[Outcome]:
@@ -40,11 +42,11 @@ def kinds(outcomes: list[Outcome]) -> list[type]:
 @in_virtual_time
 async def test_one_callers_flood_is_not_anothers_wait() -> None:
     policy = CallerLimit(Scripted(), read=Rate(10, 5), write=None)
-    flood = asyncio.create_task(asked(policy, "loud", [Get(f"{index}") for index in range(50)]))
+    flood = asyncio.create_task(apply_as_caller(policy, "loud", [Get(f"{index}") for index in range(50)]))
     await asyncio.sleep(0)
     started = now()
-    assert await asked(policy, "quiet", [Get("a")]) == [None]
-    assert await asked(policy, "", [Get("a")]) == [None], "who has no name has a bucket, too"
+    assert await apply_as_caller(policy, "quiet", [Get("a")]) == [None]
+    assert await apply_as_caller(policy, "", [Get("a")]) == [None], "a caller without a name also has a bucket"
     assert now() == started
     assert await flood == [None] * 50
     assert now() - started == pytest.approx(4.5)
@@ -53,25 +55,25 @@ async def test_one_callers_flood_is_not_anothers_wait() -> None:
 @in_virtual_time
 async def test_reads_and_writes_of_a_caller_are_apart_also_in_one_call() -> None:
     policy = CallerLimit(Scripted(), read=Rate(10, 5), write=Rate(1, 1))
-    assert kinds(await asked(policy, "a", [put("x"), Get("y")])) == [Written, type(None)]
-    assert kinds(await asked(policy, "a", [put("x"), Get("y")], 0.1)) == [Throttled, type(None)]
-    assert kinds(await asked(policy, "a", [put("x")], 1)) == [Written]
+    assert kinds(await apply_as_caller(policy, "a", [put("x"), Get("y")])) == [Written, type(None)]
+    assert kinds(await apply_as_caller(policy, "a", [put("x"), Get("y")], 0.1)) == [Throttled, type(None)]
+    assert kinds(await apply_as_caller(policy, "a", [put("x")], 1)) == [Written]
     started = now()
-    assert await asked(policy, "a", [Get(f"{index}") for index in range(5)]) == [None] * 5
+    assert await apply_as_caller(policy, "a", [Get(f"{index}") for index in range(5)]) == [None] * 5
     assert now() == started, "the read of the call that was refused in part paid once"
 
 
 @in_virtual_time
 async def test_who_is_refused_learns_which_limit_when_to_come_and_nothing_else() -> None:
     policy = CallerLimit(Scripted(), read=Rate(0.5, 1), write=None)
-    await asked(policy, "s3cret", [Get("a")])
-    [refused] = await asked(policy, "s3cret", [Get("a")], 1)
+    await apply_as_caller(policy, "s3cret", [Get("a")])
+    [refused] = await apply_as_caller(policy, "s3cret", [Get("a")], 1)
     assert isinstance(refused, Throttled)
     assert "caller_rate_per_s" in refused.detail
     assert "s3cret" not in refused.detail
     assert refused.retry_after_s == 2
     await asyncio.sleep(2)
-    assert await asked(policy, "s3cret", [Get("a")], 0) == [None]
+    assert await apply_as_caller(policy, "s3cret", [Get("a")], 0) == [None]
 
 
 @in_virtual_time
@@ -80,9 +82,9 @@ async def test_what_the_cache_answers_counts_too() -> None:
     cache = Cache(store, records_max=10, bytes_max=10_000, ttl_s=60, absent_ttl_s=60)
     policy = CallerLimit(cache, read=Rate(1, 3), write=None)
     for _ in range(3):
-        await asked(policy, "a", [Get("k")], 0.1)
+        await apply_as_caller(policy, "a", [Get("k")], 0.1)
     assert len(store.calls) == 1
-    assert kinds(await asked(policy, "a", [Get("k")], 0.1)) == [Throttled]
+    assert kinds(await apply_as_caller(policy, "a", [Get("k")], 0.1)) == [Throttled]
 
 
 @in_virtual_time
@@ -102,22 +104,22 @@ async def test_who_has_used_his_credits_is_not_forgotten_before_they_are_back() 
     policy = CallerLimit(Scripted(), read=Rate(1, 2), write=None, callers_max=20)
     operations = [Get("a"), Get("b")]
     for index in range(20):
-        await asked(policy, f"{index}", operations)
+        await apply_as_caller(policy, f"{index}", operations)
     for index in range(200):
-        await asked(policy, f"other {index}", [Get("a")], 0.1)
-    assert kinds(await asked(policy, "0", [Get("a")], 0.1)) == [Throttled]
+        await apply_as_caller(policy, f"other {index}", [Get("a")], 0.1)
+    assert kinds(await apply_as_caller(policy, "0", [Get("a")], 0.1)) == [Throttled]
     assert policy._read is not None
     assert len(policy._read.buckets) == 20
     await asyncio.sleep(300)
     for index in range(20):
-        assert kinds(await asked(policy, f"late {index}", operations, 0.1)) == [type(None)] * 2
+        assert kinds(await apply_as_caller(policy, f"late {index}", operations, 0.1)) == [type(None)] * 2
 
 
 @in_virtual_time
 async def test_callers_for_whom_there_is_no_room_share_one_bucket() -> None:
     policy = CallerLimit(Scripted(), read=Rate(1, 2), write=None, callers_max=1)
-    await asked(policy, "a", [Get("a"), Get("b")])
-    outcomes = [await asked(policy, name, [Get("a")], 0.1) for name in "bcd"]
+    await apply_as_caller(policy, "a", [Get("a"), Get("b")])
+    outcomes = [await apply_as_caller(policy, name, [Get("a")], 0.1) for name in "bcd"]
     assert [kinds(each) for each in outcomes] == [[type(None)], [type(None)], [Throttled]]
 
 
@@ -132,8 +134,8 @@ async def test_refusals_and_waits_are_counted_by_direction_and_never_by_caller()
     registry = CollectorRegistry()
     policy = CallerLimit(Scripted(), read=Rate(10, 1), write=Rate(1, 1), metrics=CallerLimitMetrics(registry))
     for caller in ("a", "b"):
-        await asked(policy, caller, [put(f"{index}") for index in range(4)], 0.1)
-        await asked(policy, caller, [Get("x"), Get("y")])
+        await apply_as_caller(policy, caller, [put(f"{index}") for index in range(4)], 0.1)
+        await apply_as_caller(policy, caller, [Get("x"), Get("y")])
 
     def value(name: str, direction: str) -> float | None:
         return registry.get_sample_value(f"tableside_caller_limit_{name}", {"table": "t", "direction": direction})

@@ -24,7 +24,7 @@ LARGE: dict[str, Any] = {"operations_max": 1000, "bytes_max": 2**22}
 # An event loop with virtual time: the clock advances only when no task is ready, and then without waiting
 
 
-class _Hurried(SelectSelector):
+class _VirtualTimeSelector(SelectSelector):
     now_s = 1000.0
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
@@ -35,11 +35,11 @@ class _Hurried(SelectSelector):
 
 class _Loop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._hurried = _Hurried()
-        super().__init__(self._hurried)
+        self._virtual_selector = _VirtualTimeSelector()
+        super().__init__(self._virtual_selector)
 
     def time(self) -> float:
-        return self._hurried.now_s
+        return self._virtual_selector.now_s
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
@@ -56,7 +56,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-class Watched(Policy):
+class RecordingStore(Policy):
     """A store that records its calls, each of which takes as long as the test says."""
 
     def __init__(self, inner: Store | None = None, takes_s: float = 0.0) -> None:
@@ -97,7 +97,7 @@ class Watched(Policy):
 
 def test_operations_of_one_turn_share_a_call() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
         await store.apply([put(f"{index}", {"n": index}) for index in range(50)])
         asked: list[Operation] = [*(Get(f"{index}") for index in range(60)), put("new"), Delete("0x")]
@@ -111,7 +111,7 @@ def test_operations_of_one_turn_share_a_call() -> None:
 
 def test_operations_of_other_turns_do_not_wait_for_each_other() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
         first = asyncio.create_task(one(coalesce, Get("a")))
         await turns()
@@ -125,7 +125,7 @@ def test_operations_of_other_turns_do_not_wait_for_each_other() -> None:
 
 def test_operations_wait_as_long_as_they_are_told_and_no_longer() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE, linger_s=0.5)
         began = now()
         first = asyncio.create_task(one(coalesce, put("a")))
@@ -142,7 +142,7 @@ def test_operations_wait_as_long_as_they_are_told_and_no_longer() -> None:
 
 def test_an_operation_with_less_time_than_others_wait_makes_the_call_go() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE, linger_s=0.5)
         began = now()
         patient = asyncio.create_task(one(coalesce, put("a")))
@@ -157,7 +157,7 @@ def test_an_operation_with_less_time_than_others_wait_makes_the_call_go() -> Non
 
 def test_a_get_that_shares_another_s_place_makes_the_call_go_too() -> None:
     async def main() -> None:
-        coalesce = Coalesce(Watched(), **LARGE, linger_s=0.5)
+        coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=0.5)
         began = now()
         patient = asyncio.create_task(one(coalesce, Get("a")))
         await turns()
@@ -171,7 +171,7 @@ def test_a_get_that_shares_another_s_place_makes_the_call_go_too() -> None:
 @pytest.mark.parametrize("linger_s", [0.0, 0.5])
 def test_a_call_that_is_full_goes_at_once(linger_s: float) -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
         began = now()
         await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(30)))
@@ -184,7 +184,7 @@ def test_a_call_that_is_full_goes_at_once(linger_s: float) -> None:
 
 def test_an_operation_that_is_too_large_for_any_call_goes_alone() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, operations_max=100, bytes_max=100)
         large: list[Operation] = [
             put("b", {"x": "x" * 200}),
@@ -202,7 +202,7 @@ def test_an_operation_that_is_too_large_for_any_call_goes_alone() -> None:
 
 def test_a_large_call_does_not_wait() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, operations_max=100, bytes_max=1000, linger_s=10.0)
         began = now()
         await coalesce.apply([Get(f"{index}") for index in range(25)])
@@ -217,7 +217,7 @@ def test_a_large_call_does_not_wait() -> None:
 @pytest.mark.parametrize("linger_s", [0.0, None])
 def test_a_call_that_is_too_large_goes_in_parts_side_by_side_and_not_too_many_at_once(linger_s: float | None) -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000, linger_s=linger_s)
         began = now()
         outcomes = await coalesce.apply([put(f"{index}", {"n": index}) for index in range(155)])
@@ -235,7 +235,7 @@ def test_a_call_that_is_too_large_goes_in_parts_side_by_side_and_not_too_many_at
 
 def test_without_sharing_calls_are_handed_on_as_they_are() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE, linger_s=None)
         await asyncio.gather(one(coalesce, Get("a")), one(coalesce, Get("a")), coalesce.apply([Get("b"), put("c")]))
         assert store.sizes == [1, 1, 2]
@@ -246,7 +246,7 @@ def test_without_sharing_calls_are_handed_on_as_they_are() -> None:
 
 def test_who_was_alone_before_and_is_alone_now_does_not_wait() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
         await one(coalesce, Get("a"))
         for key in "bc":
@@ -261,7 +261,7 @@ def test_who_was_alone_before_and_is_alone_now_does_not_wait() -> None:
 @pytest.mark.parametrize("callers", [2, 100])
 def test_callers_who_come_together_again_and_again_share_their_calls(callers: int) -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
         await one(coalesce, Get("a"))
         store.calls.clear()
@@ -281,7 +281,7 @@ def test_callers_who_come_together_again_and_again_share_their_calls(callers: in
 
 def test_gets_of_one_key_in_one_call_are_one_and_all_are_answered() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
         await one(store, put("a", {"n": 1}))
         outcomes = await asyncio.gather(
@@ -295,7 +295,7 @@ def test_gets_of_one_key_in_one_call_are_one_and_all_are_answered() -> None:
 
 def test_a_get_does_not_take_the_outcome_of_one_that_began_before_it() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
         early = asyncio.create_task(one(coalesce, Get("a")))
         await asyncio.sleep(0.5)
@@ -323,7 +323,7 @@ def test_operations_on_one_key_take_turns_in_their_order(
     operations: list[Operation], sizes: list[int], left: Any
 ) -> None:
     async def main() -> None:
-        store = Watched(takes_s=0.1)
+        store = RecordingStore(takes_s=0.1)
         coalesce = Coalesce(store, **LARGE)
         await one(coalesce, put("a", {"n": 0}))
         store.calls.clear()
@@ -342,7 +342,7 @@ def test_operations_on_one_key_take_turns_in_their_order(
 
 def test_a_get_sees_a_write_of_the_same_turn_that_came_before_it() -> None:
     async def main() -> None:
-        coalesce = Coalesce(Watched(takes_s=0.1), **LARGE)
+        coalesce = Coalesce(RecordingStore(takes_s=0.1), **LARGE)
         for number in range(3):
             _, found = await asyncio.gather(one(coalesce, put("a", {"n": number})), one(coalesce, Get("a")))
             assert isinstance(found, Record)
@@ -353,7 +353,7 @@ def test_a_get_sees_a_write_of_the_same_turn_that_came_before_it() -> None:
 
 def test_one_key_that_is_busy_holds_back_no_other() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=20, bytes_max=1000)
         began = now()
         writes = [asyncio.create_task(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0}))) for _ in range(3)]
@@ -396,7 +396,7 @@ LARGE_UPDATE: list[Operation] = [update(f"{index}", {"$inc": {"n": 1}}) for inde
 )
 def test_large_calls_keep_the_order_of_keys_too(first: list[Operation], second: list[Operation], took_s: float) -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce, plain = Coalesce(store, operations_max=100, bytes_max=10_000), MemoryStore(TableSpec("t"))
         began = now()
         early = asyncio.create_task(coalesce.apply(first))
@@ -414,7 +414,7 @@ def test_large_calls_keep_the_order_of_keys_too(first: list[Operation], second: 
 
 def test_a_write_does_not_overtake_a_large_read_that_a_get_came_after() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
         began = now()
         read = asyncio.create_task(coalesce.apply(LARGE_READ))
@@ -435,7 +435,7 @@ def test_a_write_does_not_overtake_a_large_read_that_a_get_came_after() -> None:
 
 def test_a_call_goes_with_the_latest_deadline_and_each_is_answered_by_its_own() -> None:
     async def main() -> None:
-        store = Watched(takes_s=5.0)
+        store = RecordingStore(takes_s=5.0)
         coalesce = Coalesce(store, **LARGE)
         began, ended = now(), {}
 
@@ -465,7 +465,7 @@ def test_a_call_goes_with_the_latest_deadline_and_each_is_answered_by_its_own() 
 
 def test_what_waits_for_its_turn_beyond_its_deadline_is_never_sent() -> None:
     async def main() -> None:
-        store = Watched(takes_s=5.0)
+        store = RecordingStore(takes_s=5.0)
         coalesce = Coalesce(store, **LARGE)
         began = now()
         slow = asyncio.create_task(one(coalesce, put("a")))
@@ -484,7 +484,7 @@ def test_what_waits_for_its_turn_beyond_its_deadline_is_never_sent() -> None:
 
 def test_what_comes_after_its_deadline_is_not_sent() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, operations_max=10, bytes_max=1000)
         for operations in ([Get("a")], [put("a")], LARGE_WRITE):
             outcomes = await coalesce.apply(operations, now())
@@ -499,7 +499,7 @@ def test_what_comes_after_its_deadline_is_not_sent() -> None:
 
 def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobody() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
         tasks = [asyncio.create_task(one(coalesce, put(key))) for key in "abc"]
         await asyncio.sleep(0)
@@ -524,7 +524,7 @@ def test_a_caller_that_leaves_takes_what_was_not_sent_with_it_and_disturbs_nobod
 
 def test_a_large_call_takes_what_waits_of_it_along_when_its_caller_leaves() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
         first = asyncio.create_task(one(coalesce, put("3", {"n": 7})))
         await turns()
@@ -540,7 +540,7 @@ def test_a_large_call_takes_what_waits_of_it_along_when_its_caller_leaves() -> N
 
 def test_nobody_hangs_when_the_call_is_cancelled_from_within() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
 
         def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
@@ -558,7 +558,7 @@ def test_nobody_hangs_when_the_call_is_cancelled_from_within() -> None:
 @pytest.mark.parametrize("operations", [[put("a")], [put("a"), Get("b")], LARGE_WRITE], ids=len)
 def test_a_write_under_way_is_finished_when_its_caller_leaves(operations: list[Operation]) -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
         task = asyncio.create_task(coalesce.apply(operations))
         await turns()
@@ -575,7 +575,7 @@ def test_a_write_under_way_is_finished_when_its_caller_leaves(operations: list[O
 
 def test_parts_that_were_not_sent_yet_go_with_their_caller() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=1, bytes_max=10_000)
         task = asyncio.create_task(coalesce.apply(LARGE_WRITE))
         await turns()
@@ -589,7 +589,7 @@ def test_parts_that_were_not_sent_yet_go_with_their_caller() -> None:
 
 def test_a_read_ends_when_nobody_waits_for_it_any_more() -> None:
     async def main() -> None:
-        store = Watched(takes_s=100.0)
+        store = RecordingStore(takes_s=100.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000)
         single = [asyncio.create_task(one(coalesce, Get(key))) for key in "aab"]
         large = asyncio.create_task(coalesce.apply(LARGE_READ))
@@ -609,7 +609,7 @@ def test_a_read_ends_when_nobody_waits_for_it_any_more() -> None:
 
 def test_a_read_that_others_wait_for_goes_on_when_one_left_in_the_turn_it_was_sent() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, **LARGE)
         leaving, staying = (asyncio.create_task(one(coalesce, Get(key))) for key in "ab")
         await asyncio.sleep(0)
@@ -625,7 +625,7 @@ def test_a_read_that_others_wait_for_goes_on_when_one_left_in_the_turn_it_was_se
 
 def test_one_that_fails_touches_no_other_caller() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
         await store.apply([put("rich", {"rich": "data"}), put("word", {"n": "x"})])
         outcomes = await asyncio.gather(
@@ -646,7 +646,7 @@ def test_one_that_fails_touches_no_other_caller() -> None:
 
 def test_a_failure_of_the_store_is_given_to_each_as_it_is() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         trouble = StoreUnavailable("no", applied="unknown")
         store.fails = lambda operations: [trouble if operation.key == "b" else None for operation in operations]
         coalesce = Coalesce(store, **LARGE)
@@ -660,7 +660,7 @@ def test_a_bug_of_the_store_is_the_outcome_of_what_was_in_that_call_and_of_nothi
     operations_max: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        store = Watched(takes_s=0.1)
+        store = RecordingStore(takes_s=0.1)
 
         def fails(operations: Sequence[Operation]) -> list[Outcome] | None:
             keys = {operation.key for operation in operations}
@@ -690,7 +690,7 @@ def test_a_bug_of_the_store_is_the_outcome_of_what_was_in_that_call_and_of_nothi
 
 def test_what_a_caller_asks_on_being_answered_is_sent_once() -> None:
     async def main() -> None:
-        store = Watched()
+        store = RecordingStore()
         coalesce = Coalesce(store, **LARGE)
 
         async def twice(key: str) -> None:
@@ -705,7 +705,7 @@ def test_what_a_caller_asks_on_being_answered_is_sent_once() -> None:
 
 def test_what_waited_for_its_turn_does_not_linger_again() -> None:
     async def main() -> None:
-        coalesce = Coalesce(Watched(takes_s=1.0), **LARGE, linger_s=0.5)
+        coalesce = Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=0.5)
         began = now()
         first, *_ = await asyncio.gather(*(one(coalesce, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(3)))
         assert isinstance(first, Written)
@@ -720,7 +720,7 @@ def test_what_waited_for_its_turn_does_not_linger_again() -> None:
 
 def test_on_close_everything_queued_is_sent_and_answered() -> None:
     async def main() -> None:
-        store = Watched(takes_s=1.0)
+        store = RecordingStore(takes_s=1.0)
         coalesce = Coalesce(store, operations_max=100, bytes_max=10_000, linger_s=60.0)
         began = now()
         tasks = [asyncio.create_task(one(coalesce, put(key, {"n": index}))) for index, key in enumerate("abaa")]
@@ -741,7 +741,7 @@ def test_on_close_everything_queued_is_sent_and_answered() -> None:
 
 def test_after_close_operations_are_done_without_waiting_and_no_timer_is_left() -> None:
     async def main() -> None:
-        coalesce = Coalesce(Watched(), **LARGE, linger_s=60.0)
+        coalesce = Coalesce(RecordingStore(), **LARGE, linger_s=60.0)
         await coalesce.close()
         began = now()
         await asyncio.gather(*(coalesce.apply([put(key)], began + 10) for key in "ab"))
@@ -755,7 +755,7 @@ def test_after_close_operations_are_done_without_waiting_and_no_timer_is_left() 
 
 def test_closing_one_table_leaves_the_others_alone() -> None:
     async def main() -> None:
-        one_table, other = (Coalesce(Watched(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
+        one_table, other = (Coalesce(RecordingStore(takes_s=1.0), **LARGE, linger_s=5.0) for _ in "ab")
         began = now()
         task = asyncio.create_task(one(other, put("a")))
         await turns()
@@ -772,11 +772,11 @@ def test_calls_are_counted_by_their_size_and_why_they_went() -> None:
     metrics = CoalesceMetrics(registry)
 
     async def main() -> None:
-        coalesce = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=metrics)
+        coalesce = Coalesce(RecordingStore(), operations_max=20, bytes_max=10_000, linger_s=0.5, metrics=metrics)
         await asyncio.gather(*(one(coalesce, Get(key)) for key in "aaab"))
         await asyncio.gather(*(one(coalesce, Get(f"{index}")) for index in range(23)))
         await coalesce.apply([Get(f"{index}") for index in range(30)])
-        cut = Coalesce(Watched(), operations_max=20, bytes_max=10_000, linger_s=None, metrics=metrics)
+        cut = Coalesce(RecordingStore(), operations_max=20, bytes_max=10_000, linger_s=None, metrics=metrics)
         await cut.apply([Get(f"{index}") for index in range(30)])
         await cut.apply([])
 

@@ -122,7 +122,7 @@ async def test_who_cannot_have_his_credits_in_time_learns_it_at_once_and_others_
     assert now() - started < 0.1
     assert leased.wait_s(1) == pytest.approx(1, abs=0.06)
     await asyncio.sleep(leased.wait_s(1))
-    assert await taken(leased, 1, left_s=0.5) == 1, "what was said to wait was true"
+    assert await taken(leased, 1, left_s=0.5) == 1, "the announced wait was correct"
 
 
 @in_virtual_time

@@ -120,7 +120,7 @@ async def test_an_operation_beyond_the_burst_passes_when_the_bucket_is_full_and_
     store = Scripted()
     policy = RateLimit(store, read=None, write=Rate(10, 5), cost=Cost(kib=10))
     await empty(policy, write=5)
-    assert await passed_at(policy, sized("a", 3000)) == pytest.approx(0.5), "31 credits, of which 5 can be there"
+    assert await passed_at(policy, sized("a", 3000)) == pytest.approx(0.5), "31 credits, and the bucket has at most 5"
     [refused] = await policy.apply([put("b")], now() + 3)
     assert isinstance(refused, Throttled)
     assert refused.retry_after_s == pytest.approx(3.1), "26 are owed, and a bucket has to be full for 11"
@@ -135,7 +135,7 @@ async def test_one_that_costs_more_than_a_deadline_brings_is_not_refused_for_eve
     assert isinstance(refused, Throttled)
     assert refused.retry_after_s is not None
     await asyncio.sleep(refused.retry_after_s)
-    assert await passed_at(policy, put("b"), left_s=10) == 0, "what was said to wait was true"
+    assert await passed_at(policy, put("b"), left_s=10) == 0, "the announced wait was correct"
 
 
 @in_virtual_time
@@ -159,7 +159,7 @@ async def test_what_a_get_found_is_paid_by_who_comes_next() -> None:
     memory = MemoryStore(TableSpec("t"))
     await memory.apply([sized("a", 10_000), sized("b", 10)])
     policy = RateLimit(Scripted(memory), read=Rate(10, 5), write=Rate(10, 5), cost=Cost(get=1, kib=1))
-    assert await passed_at(policy, Get("a")) == 0, "11 credits, of which 1 was paid before"
+    assert await passed_at(policy, Get("a")) == 0, "11 credits, 1 of them paid before"
     assert await passed_at(policy, sized("w", 10)) == 0, "writes are not concerned"
     assert await passed_at(policy, Get("absent")) == pytest.approx(0.7), "6 are owed, and it needs 1"
     assert await passed_at(policy, Get("absent")) == pytest.approx(0.1), "nothing found is nothing paid"

@@ -487,7 +487,7 @@ async def test_a_lost_connection_does_not_fail_a_batch() -> None:
 
 def test_a_budget_earns_a_share_fades_and_has_a_reserve() -> None:
     budget = RetryBudget(share=0.5, per_s=2, window_s=10)
-    assert budget.spend(20, 0), "the reserve: what comes in the window"
+    assert budget.spend(20, 0), "the reserve for one window"
     assert not budget.spend(1, 0)
     budget.earn(2, 0)
     assert budget.spend(1, 0)
@@ -498,7 +498,7 @@ def test_a_budget_earns_a_share_fades_and_has_a_reserve() -> None:
     assert not budget.spend(1, 20)
     budget.earn(10_000, 100)
     assert budget.spend(20, 200)
-    assert not budget.spend(1, 200), "what was earned long ago has faded"
+    assert not budget.spend(1, 200), "credit that was earned long ago has expired"
 
 
 @pytest.mark.parametrize("arguments", [{"share": -1}, {"per_s": -1}, {"window_s": 0}])
@@ -625,4 +625,6 @@ async def test_around_a_store_that_fails_in_every_way_counts_are_exact(seed: int
         assert least[key] <= counted <= most[key]
     assert sum(least.values()) > 100
     assert store.under_way == 0
-    assert store.under_way_max <= (4 if read_s == 0.3 else 8), "what the timeout divides is one call to the bulkhead"
+    assert store.under_way_max <= (4 if read_s == 0.3 else 8), (
+        "the bulkhead counts a call that the timeout divides as one"
+    )

@@ -251,7 +251,7 @@ async def test_without_redis_a_replica_goes_on_alone_and_comes_back(
             await asyncio.sleep(PROBE_INTERVAL_S + CONNECT_TIMEOUT_S + RESPONSE_TIMEOUT_S)
             back = fallbacks(registry, table)
             await asked_for(policy, 1.5, 5)
-            assert fallbacks(registry, table) == back, "Redis is asked again"
+            assert fallbacks(registry, table) == back, "Redis is used again"
     told = [record.getMessage() for record in caplog.records if "shared limiter" in record.getMessage()]
     assert ["unreachable" in told[0], "again" in told[1]] == [True, True], (
         "told once when it goes, and once when it is back"
@@ -259,7 +259,7 @@ async def test_without_redis_a_replica_goes_on_alone_and_comes_back(
     assert len(told) == 2
     since = [(at, count) for at, count in alone if at > alone[-1][0] - 1]
     assert len(since) >= 20, "a limiter that is away does not stop a table"
-    assert most_above(since, 50) <= 50 + 10, "what it has alone is its share of the rate, and of the burst"
+    assert most_above(since, 50) <= 50 + 10, "alone it has its share of the rate and of the burst"
 
 
 def fallbacks(registry: CollectorRegistry, table: str) -> float:

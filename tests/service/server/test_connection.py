@@ -369,7 +369,7 @@ def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: py
         connections.append((recorder, protocol))
         recorder.unread = 600
     all_of_them = [protocol for _, protocol in connections]
-    assert late_connections(all_of_them, 10) == [], "nobody knows yet who is slow"
+    assert late_connections(all_of_them, 10) == [], "it is not yet known which connections are slow"
     connections[1][0].unread = 590
     connections[2][0].unread = 400
     assert late_connections(all_of_them, 12) == all_of_them[:1]

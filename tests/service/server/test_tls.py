@@ -122,7 +122,7 @@ def test_workers_share_both_ports_and_the_certificate(tmp_path: Path, authority:
         until(lambda: "about to stop" in service.log.read_text())
 
 
-def shown(service: Service, authority: Authority) -> bytes:
+def served_certificate(service: Service, authority: Authority) -> bytes:
     """Return the certificate of the service, which has to be signed by the authority."""
 
     async def connected() -> bytes:
@@ -143,17 +143,17 @@ def test_a_certificate_that_is_renewed_is_shown_to_whoever_connects_then_with_an
     with running(tmp_path, probes_port=free_port(), options=options(signed)) as service:
         with httpx.Client(verify=authority.trusting(), base_url=service.url) as kept:
             assert kept.get("/livez").status_code == 200
-            before = shown(service, authority)
+            before = served_certificate(service, authority)
             authority.sign("server")
-            until(lambda: shown(service, authority) != before)
+            until(lambda: served_certificate(service, authority) != before)
             assert kept.get("/livez").status_code == 200
-        renewed = shown(service, authority)
+        renewed = served_certificate(service, authority)
         signed.certificate.write_text("half of a certif")
         until(lambda: "was not renewed" in service.log.read_text())
-        assert shown(service, authority) == renewed
+        assert served_certificate(service, authority) == renewed
         for kind in ("EC", "RSA", "EC", "RSA"):  # each change of the key type
             pem = authority.sign("server", kind=kind).certificate.read_text()
-            until(lambda pem=pem: shown(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
+            until(lambda pem=pem: served_certificate(service, authority) == ssl.PEM_cert_to_DER_cert(pem))  # type: ignore[misc]
 
 
 def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(tmp_path: Path) -> None:
@@ -169,18 +169,20 @@ def test_who_shows_a_certificate_of_an_authority_that_was_taken_out_is_refused(t
 
     with running(tmp_path, probes_port=free_port(), options=given) as service:
         old, new = contexts(before.sign("client")), contexts(after.sign("client"))
-        first = [asked(service, context) for context in old]
+        first = [request_session(service, context) for context in old]
         for context, session in zip(old, first, strict=True):
             assert session is not None
-            assert asked(service, context, session) is not None  # so the session can be resumed
+            assert request_session(service, context, session) is not None  # so the session can be resumed
         trusted.write_bytes(after.certificate.read_bytes())
-        until(lambda: all(asked(service, context) is not None for context in new))
+        until(lambda: all(request_session(service, context) is not None for context in new))
         for context, session in zip(old, first, strict=True):
-            assert asked(service, context) is None
-            assert asked(service, context, session) is None
+            assert request_session(service, context) is None
+            assert request_session(service, context, session) is None
 
 
-def asked(service: Service, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+def request_session(
+    service: Service, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> ssl.SSLSession | None:
     """Send a request, and return the TLS session of its response, or None without a response."""
     port = int(service.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)) as plain:

@@ -46,7 +46,7 @@ async def opened(configuration: dict[str, Any]) -> AsyncIterator[tuple[Backend, 
         await backend.close()
 
 
-def through(proxy: FaultProxy, store: dict[str, Any], member: str) -> dict[str, Any]:
+def through_proxy(proxy: FaultProxy, store: dict[str, Any], member: str) -> dict[str, Any]:
     """Return the settings of a store with the address of the proxy."""
     return {**store, member: store[member].replace(urlsplit(store[member]).netloc.rpartition("@")[2], address(proxy))}
 
@@ -72,7 +72,7 @@ async def test_calls_that_are_held_up_are_connections_in_use(
     configuration = kind(name, request, tmp_path).configuration()
     parts = urlsplit(configuration["stores"]["s"][member])
     async with FaultProxy(str(parts.hostname), parts.port or 0) as proxy:
-        used = through(proxy, configuration["stores"]["s"], member)
+        used = through_proxy(proxy, configuration["stores"]["s"], member)
         async with opened({**configuration, "stores": {"s": {**used, "connections_max": 4}}}) as (backend, store):
             told = connections_of(backend)
             assert told is not None

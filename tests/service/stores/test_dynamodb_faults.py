@@ -58,7 +58,7 @@ async def store(aws_credentials: None, proxy: FaultProxy, table: str) -> AsyncIt
     await client.close()
 
 
-async def asked(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
+async def apply_in_time(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
     loop = asyncio.get_running_loop()
     started = loop.time()
     outcomes: list[Outcome] = await store.apply(operations, started + PATIENCE_S)
@@ -103,10 +103,10 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     before = await state(dynamodb_client, table, writes)
     FAULTS[fault](proxy)
     for operations in ([Get("kept")], [Get(f"{index}") for index in range(250)]):
-        outcomes = await asked(store, operations)
+        outcomes = await apply_in_time(store, operations)
         assert all(failed(outcome) for outcome in outcomes), outcomes
         assert {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)} == {"no"}
-    outcomes = await asked(store, WRITES) + await asked(store, MANY)
+    outcomes = await apply_in_time(store, WRITES) + await apply_in_time(store, MANY)
     assert all(failed(outcome) for outcome in outcomes), outcomes
     if fault == "hang":
         proxy.cut()  # The proxy drops the delayed data instead of forwarding it later.
@@ -130,7 +130,7 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
 async def test_what_was_not_sent_was_surely_not_applied(proxy: FaultProxy, store: Any) -> None:
     proxy.hang()
     puts = [put(f"{index}", {}, if_absent=True) for index in range(40)]
-    outcomes = [outcome for outcome in await asked(store, puts) if isinstance(outcome, TableError)]
+    outcomes = [outcome for outcome in await apply_in_time(store, puts) if isinstance(outcome, TableError)]
     assert len(outcomes) == 40
     assert [outcome.applied for outcome in outcomes].count("unknown") <= CONNECTIONS_MAX
 
@@ -150,7 +150,7 @@ async def test_a_write_that_carries_a_token_can_be_sent_again(proxy: FaultProxy,
     increment = update("counted", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))
     for mode in (proxy.answer_lost, proxy.cut, proxy.garbage):
         mode()
-        assert isinstance((await asked(store, [increment]))[0], TableError)
+        assert isinstance((await apply_in_time(store, [increment]))[0], TableError)
     proxy.pass_on()
     await written(store, increment)
     assert await value(store, "counted") == {"n": 1}
@@ -283,10 +283,10 @@ async def test_what_is_left_out_until_the_deadline_is_throttled_and_never_absent
 ) -> None:
     await limited.apply([put(f"{index}", {"n": index}) for index in range(100)])
     limits.share = share
-    found = await asked(limited, [Get(f"{index}") for index in range(100)])
+    found = await apply_in_time(limited, [Get(f"{index}") for index in range(100)])
     assert {type(outcome) for outcome in found} <= {Record, Throttled, DeadlineExceeded}
     assert any(isinstance(outcome, Throttled) for outcome in found)
-    outcomes = await asked(limited, [put(f"new {index}", {"n": index}) for index in range(100)])
+    outcomes = await apply_in_time(limited, [put(f"new {index}", {"n": index}) for index in range(100)])
     limits.share = 1.0
     there = await limited.apply([Get(f"new {index}") for index in range(100)])
     for outcome, now in zip(outcomes, there, strict=True):

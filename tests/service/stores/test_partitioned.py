@@ -59,7 +59,7 @@ def composed(*backends: Backend) -> PartitionedBackend:
     return backend
 
 
-class Sleeping(MemoryBackend):
+class UnavailableBackend(MemoryBackend):
     """A backend that is unavailable until it wakes, or never responds."""
 
     def __init__(self, *, answers: bool = True, awake: bool = False) -> None:
@@ -135,7 +135,7 @@ async def test_a_write_to_no_partition_changes_nothing_and_is_told_from_others()
 
 async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
     store, _ = await three()
-    watched = [Watched(part) for part in store.partitions]
+    watched = [RecordingStore(part) for part in store.partitions]
     operations = [put(f"k{index}", {}, partitions=EVERY[: index % 4]) for index in range(20)]
     outcomes = await store.with_policies(watched).apply(operations)
     assert [len(found.calls) for found in watched] == [1, 1, 1]
@@ -143,7 +143,7 @@ async def test_a_batch_goes_to_each_partition_in_one_call() -> None:
     assert [len(parts(outcome)) for outcome in outcomes] == [index % 4 for index in range(20)]
 
 
-class Watched:
+class RecordingStore:
     """A store that records its calls, and can be slow or fail."""
 
     def __init__(self, inner: Store, *, takes_s: float = 0, fails: TableError | None = None) -> None:
@@ -253,7 +253,7 @@ async def test_a_token_is_replayed_where_it_was_seen_and_applied_where_not() -> 
 
 async def test_a_partition_that_does_not_end_in_time_hides_nothing_of_the_others() -> None:
     store, backends = await three()
-    watched = [Watched(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.partitions)]
+    watched = [RecordingStore(part, takes_s=60 if index == 1 else 0) for index, part in enumerate(store.partitions)]
     until = asyncio.get_running_loop().time() + 0.2
     [written, read] = await store.with_policies(watched).apply(
         [put("a", {"n": 1}, partitions=EVERY), Get("b", partitions=(1,))], until
@@ -298,7 +298,7 @@ async def test_pages_end_where_they_are_full_and_go_on_in_the_next_partition(lim
 
 
 async def test_a_page_ends_before_a_partition_that_is_away_and_the_next_one_says_so() -> None:
-    sleeping = Sleeping()
+    sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
     await one(store, put("a", {}, partitions=(0,)))
     page = await store.scan(Scan(100))
@@ -317,7 +317,7 @@ async def test_a_page_that_has_records_does_not_wait_for_a_partition_that_hangs(
     monkeypatch.setattr("tableside.stores.partitioned.store.NEXT_PARTITION_TIMEOUT_S", 0.05)
     store, _ = await three()
     await one(store, put("a", {}, partitions=EVERY))
-    watched = [Watched(part) for part in store.partitions]
+    watched = [RecordingStore(part) for part in store.partitions]
 
     async def hangs(scan: Scan) -> Page:
         await asyncio.sleep(0.5)
@@ -359,7 +359,7 @@ async def test_a_split_of_another_partition_than_the_scan_names_is_empty() -> No
 
 
 async def test_a_partition_that_is_away_leaves_the_others_answering_and_is_opened_when_it_is_back() -> None:
-    sleeping = Sleeping()
+    sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
     [here, away, both] = await store.apply(
         [put("a", partitions=(0,)), Get("b", partitions=(1,)), put("c", partitions=(0, 1))]
@@ -374,11 +374,11 @@ async def test_a_partition_that_is_away_leaves_the_others_answering_and_is_opene
 
 async def test_a_table_none_of_whose_partitions_can_be_asked_is_away() -> None:
     with pytest.raises(StoreUnavailable, match="partition 0, in store 'part-0': asleep"):
-        await composed(Sleeping(), Sleeping()).store(TableSpec("t"))
+        await composed(UnavailableBackend(), UnavailableBackend()).store(TableSpec("t"))
 
 
 async def test_a_partition_that_does_not_answer_does_not_hold_up_the_others() -> None:
-    store = await composed(MemoryBackend(), Sleeping(answers=False)).store(TableSpec("t"))
+    store = await composed(MemoryBackend(), UnavailableBackend(answers=False)).store(TableSpec("t"))
     assert isinstance(await one(store, put("a", partitions=(0,))), Written)
     until = asyncio.get_running_loop().time() + 0.1
     [outcome] = await store.apply([Get("a", partitions=(1,))], until)
@@ -386,7 +386,7 @@ async def test_a_partition_that_does_not_answer_does_not_hold_up_the_others() ->
 
 
 async def test_many_who_ask_at_once_open_a_partition_once() -> None:
-    sleeping = Sleeping()
+    sleeping = UnavailableBackend()
     store = await composed(MemoryBackend(), sleeping).store(TableSpec("t"))
     sleeping.awake = True
     await asyncio.gather(*(store.apply([Get("a", partitions=(1,))]) for _ in range(10)))
@@ -399,7 +399,7 @@ async def test_what_a_partition_cannot_be_is_no_table(monkeypatch: pytest.Monkey
         await composed(MemoryBackend(), MemoryBackend()).store(TableSpec("t", ttl_s=60))
 
 
-class Keyed(MemoryBackend):
+class IntegerKeyBackend(MemoryBackend):
     """A backend whose tables have an integer key."""
 
     async def store(self, spec: TableSpec) -> MemoryStore:
@@ -408,8 +408,8 @@ class Keyed(MemoryBackend):
 
 async def test_partitions_whose_keys_differ_are_no_table() -> None:
     with pytest.raises(Unsupported, match=r"partition 1, in store 'part-1': partitions: the table's key"):
-        await composed(Keyed(), MemoryBackend()).store(TableSpec("t"))
-    found = await composed(Keyed(), Keyed()).store(TableSpec("t"))
+        await composed(IntegerKeyBackend(), MemoryBackend()).store(TableSpec("t"))
+    found = await composed(IntegerKeyBackend(), IntegerKeyBackend()).store(TableSpec("t"))
     assert found.spec.key.fields == (KeyField("id", "integer"),)
 
 
@@ -424,7 +424,7 @@ async def test_a_table_can_do_what_all_its_partitions_can(monkeypatch: pytest.Mo
 
 
 async def test_it_can_be_reached_where_all_can_and_says_which_cannot() -> None:
-    sleeping = Sleeping()
+    sleeping = UnavailableBackend()
     backend = composed(MemoryBackend(), sleeping)
     with pytest.raises(StoreUnavailable, match="cannot be reached: partition 1 in 'part-1'"):
         await backend.ping()
@@ -442,7 +442,7 @@ async def test_a_partition_that_hangs_is_one_that_cannot_be_reached() -> None:
 
 
 async def test_its_tables_are_those_of_any_partition_that_can_be_asked() -> None:
-    one_, other, sleeping = MemoryBackend(), MemoryBackend(), Sleeping()
+    one_, other, sleeping = MemoryBackend(), MemoryBackend(), UnavailableBackend()
     await one_.store(TableSpec("x"))
     await other.store(TableSpec("y"))
     assert await composed(one_, other, sleeping).tables() == ["x", "y"]

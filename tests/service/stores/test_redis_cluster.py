@@ -229,7 +229,7 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
         servers.close()
 
 
-class Answering:
+class FakeNode:
     """A connection to a node that serves every slot, or does not respond."""
 
     def __init__(self, port: int, silent: set[int]) -> None:
@@ -251,7 +251,7 @@ class Answering:
 
 async def test_a_silent_node_is_not_asked_again_and_again_by_callers_without_patience() -> None:
     silent: set[int] = set()
-    cluster = Cluster((HOST, 1), lambda address: cast("Node", Answering(address[1], silent)))
+    cluster = Cluster((HOST, 1), lambda address: cast("Node", FakeNode(address[1], silent)))
     loop = asyncio.get_running_loop()
     commands = [Command(("PING",))]
     assert await cluster.run(commands, loop.time() + 1) == [2]

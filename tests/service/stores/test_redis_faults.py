@@ -70,7 +70,7 @@ async def within(work: Awaitable[Any], seconds: float) -> Any:
         return await work
 
 
-async def asked(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
+async def apply_in_time(store: Any, operations: Sequence[Operation]) -> list[Outcome]:
     loop = asyncio.get_running_loop()
     started = loop.time()
     outcomes = await within(store.apply(operations, started + PATIENCE_S), PATIENCE_S + 2)
@@ -105,10 +105,10 @@ async def test_outcomes_are_true_and_in_time_and_it_recovers(
     FAULTS[fault](proxy)
     for _ in range(3):
         for operations in ([Get("kept")], [Get(f"{index}") for index in range(100)]):
-            outcomes = await asked(store, operations)
+            outcomes = await apply_in_time(store, operations)
             assert all(failed(outcome) for outcome in outcomes), outcomes
             assert {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)} == {"no"}
-    outcomes = await asked(store, WRITES)
+    outcomes = await apply_in_time(store, WRITES)
     assert all(failed(outcome) for outcome in outcomes), outcomes
     if fault == "hang":
         proxy.cut()  # The proxy drops the delayed data instead of forwarding it later.
@@ -189,11 +189,11 @@ async def test_callers_that_are_cancelled_leave_sound_connections(proxy: FaultPr
 
 
 async def test_a_long_write_that_nobody_reads_leaves_no_connection() -> None:
-    with socket.create_server((HOST, 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server((HOST, 0)) as unused:
+        port = unused.getsockname()[1]
         settings = RedisSettings.model_validate({"url": f"redis://{HOST}:{port}/0"})
         store = RedisStore(create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), tokens=True)
-        outcomes = await asked(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(6)])
+        outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(6)])
         assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
         assert "unknown" in {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)}
         await asyncio.sleep(0.1)

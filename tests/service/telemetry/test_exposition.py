@@ -41,7 +41,7 @@ def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     }
 
 
-class Since:
+class MetricIncrease:
     """The increase of metrics since its creation; a gauge that started at zero gives its value."""
 
     def __init__(self, url: str) -> None:
@@ -73,7 +73,7 @@ def http(alone: Service) -> Iterator[httpx.Client]:
         yield client
 
 
-class Slow(Collector):
+class SlowCollector(Collector):
     """A collector that blocks until the event loop continues, and reports how often it has been collected."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Slow(Collector):
 
 
 async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
-    slow, shown = Slow(), exposition.Exposition()
+    slow, shown = SlowCollector(), exposition.Exposition()
     slow.goes_on.set()  # registration collects it once
     shown.registry.register(slow)
     slow.goes_on.clear()
@@ -110,7 +110,7 @@ async def test_however_many_ask_for_the_metrics_the_service_goes_on() -> None:
 
 
 def test_requests_and_their_bytes_are_counted_by_route(alone: Service, http: httpx.Client) -> None:
-    since = Since(alone.url)
+    since = MetricIncrease(alone.url)
     http.put("/records/a", content=b'{"n": 1}')
     assert http.get("/records/a").content == b'{"n":1}'
     http.get("/records/b")
@@ -128,7 +128,7 @@ def test_requests_and_their_bytes_are_counted_by_route(alone: Service, http: htt
 
 
 def test_operations_calls_and_cache_are_counted(alone: Service, http: httpx.Client) -> None:
-    since = Since(alone.url)
+    since = MetricIncrease(alone.url)
     operations: list[dict[str, Any]] = [{"op": "put", "key": f"c{n}", "value": {"n": n}} for n in range(6)]
     http.post("/batch", json={"operations": operations})
     gets = [{"op": "get", "key": f"c{n}"} for n in range(8)]
@@ -245,7 +245,7 @@ def test_a_store_shows_its_connections_and_what_may_be_tried_again(
     assert (connections("in_use"), connections("most")) == (0, 7)
     assert 1 <= connections("open") <= 7
     budget = found["tableside_retry_budget_operations", frozenset({("store", "s")})]
-    assert 3 * 10 <= budget <= 3 * 10 + 1, "the reserve of ten seconds, and the share of what was asked"
+    assert 3 * 10 <= budget <= 3 * 10 + 1, "the reserve of ten seconds, and the share of the requests"
 
 
 def test_every_metric_is_documented() -> None:

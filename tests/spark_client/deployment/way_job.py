@@ -40,7 +40,7 @@ def attempt(spark: SparkSession, table: Table) -> None:
     """Use the table, and print the results, or the missing module of a failure."""
     try:
         use(spark, table)
-    except Exception as error:  # noqa: BLE001 - what it is, is to be seen
+    except Exception as error:  # noqa: BLE001 - the job prints any failure
         print("FAILED:", *re.findall("ModuleNotFoundError.*", str(error))[-1:] or [error])
 
 

@@ -108,7 +108,7 @@ class Trial:
 def _end(query: StreamingQuery, run: Run) -> None:
     try:
         assert query.awaitTermination(ENDS_S), "a query does not end"
-    except Exception as failure:  # noqa: BLE001 - whatever it is, it is what a test sees
+    except Exception as failure:  # noqa: BLE001 - tests check the failure
         run.failure = str(failure)
     finally:
         query.stop()

@@ -210,6 +210,6 @@ def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, s
 
 def test_a_service_without_tls_is_not_asked_by_tls_and_the_other_way_round(java: Java, site: Site) -> None:
     assert tried(java, site.url.replace("https", "http"))["code"] == "service_unreachable"
-    nobody = tried(java, f"https://127.0.0.1:{free_port()}", **files(site))
-    assert "no connection" in nobody["failure"]
-    assert "certificate" not in nobody["failure"]
+    unreachable = tried(java, f"https://127.0.0.1:{free_port()}", **files(site))
+    assert "no connection" in unreachable["failure"]
+    assert "certificate" not in unreachable["failure"]

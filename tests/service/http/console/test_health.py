@@ -7,7 +7,7 @@ from tableside.core.errors import StoreUnavailable
 from tableside.http.console.health import AGE_MAX_S, WAIT_MAX_S, Health, Stores
 
 
-class Asked:
+class StoreCheck:
     def __init__(self, answers_after_s: float = 0.0, error: StoreUnavailable | None = None) -> None:
         self.times = 0
         self.error = error
@@ -21,7 +21,7 @@ class Asked:
 
 @in_virtual_time
 async def test_many_who_look_ask_once() -> None:
-    health, asked = Health(), Asked(0.1)
+    health, asked = Health(), StoreCheck(0.1)
     found = await asyncio.gather(*(health.stores(asked) for _ in range(10)))
     assert found == [{"local": None}] * 10
     assert await health.stores(asked) == {"local": None}
@@ -33,7 +33,7 @@ async def test_many_who_look_ask_once() -> None:
 
 @in_virtual_time
 async def test_a_store_that_does_not_answer_holds_nothing_up() -> None:
-    health, asked = Health(), Asked(2.0, StoreUnavailable("no answer"))
+    health, asked = Health(), StoreCheck(2.0, StoreUnavailable("no answer"))
     began = now()
     assert await health.stores(asked) == {}
     assert now() - began == WAIT_MAX_S
@@ -46,7 +46,7 @@ async def test_a_store_that_does_not_answer_holds_nothing_up() -> None:
 @in_virtual_time
 async def test_closing_ends_the_question() -> None:
     health = Health()
-    await health.stores(Asked(3600.0))
+    await health.stores(StoreCheck(3600.0))
     began = now()
     await health.close()
     assert now() == began
