@@ -1,1 +1,1 @@
-"""Benchmarks against what a user would take instead. Compare within one run only: `python -m bench` prints ratios."""
+"""Benchmarks of the service against alternatives without it. Compare only results of one run: the output is ratios."""

@@ -1,6 +1,6 @@
 """Run the benchmarks: `scripts/bench`, or some of them by name: `scripts/bench batch single`.
 
-Of the stores all are measured, or those that are named: `scripts/bench stores redis`.
+The benchmark `stores` measures all stores, or only the named ones: `scripts/bench stores redis`.
 """
 
 import argparse
@@ -29,22 +29,22 @@ NAMES = (
     "stores",
 )
 OVERLOAD_TIMES = 12
-"""How much longer than `--seconds` more is offered than can be done: by default for a minute."""
+"""The duration of overload as a multiple of `--seconds`: one minute by default."""
 
 STORES_SHARE = 0.2
-"""The part of `--seconds` that stores are measured for: there are so many ways."""
+"""The share of `--seconds` for each measurement of `stores`, which has many variants."""
 
 
 def main() -> None:
-    """Run what was asked for, print the table, write the JSON."""
+    """Run the selected benchmarks, print the tables and write the JSON file."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     names = "|".join((*NAMES, *KINDS))
-    parser.add_argument("names", nargs="*", type=_name, metavar=names, help="which; all by default, of stores as well")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each way is measured in a round")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured, in turn")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows Spark sends, at most")
+    parser.add_argument("names", nargs="*", type=_name, metavar=names, help="benchmarks and stores (default: all)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="the duration of each measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="the number of measurements of each variant")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="the maximum number of rows that Spark sends")
     _add_state(parser.add_argument_group("state"))
-    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="where the results go")
+    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="the file for the results")
     arguments = parser.parse_args()
     results: list[Result] = []
     for name in _chosen(arguments.names):
@@ -56,13 +56,13 @@ def main() -> None:
 
 def _add_state(group: argparse._ArgumentGroup) -> None:
     default = state.Plan()
-    group.add_argument("--keys", type=int, default=default.keys, help="how many keys the state has")
-    group.add_argument("--batches", type=int, default=default.batches, help="how many micro-batches are measured")
-    group.add_argument("--payload-bytes", type=int, default=0, help="how long a text is kept of each key, beside sums")
-    group.add_argument("--heaps-mib", type=int, nargs="+", default=default.heaps_mib, help="heaps of a driver")
+    group.add_argument("--keys", type=int, default=default.keys, help="the number of keys in the state")
+    group.add_argument("--batches", type=int, default=default.batches, help="the number of measured micro-batches")
+    group.add_argument("--payload-bytes", type=int, default=0, help="size of a text stored with each key")
+    group.add_argument("--heaps-mib", type=int, nargs="+", default=default.heaps_mib, help="heap sizes of the driver")
     group.add_argument("--maintenance-s", type=float, nargs="+", default=default.maintenance_s, help="its intervals")
-    group.add_argument("--run-max-s", type=float, default=default.run_max_s, help="how long a driver may take")
-    group.add_argument("--ways", nargs="+", choices=default.ways, default=default.ways, help="where the state is")
+    group.add_argument("--run-max-s", type=float, default=default.run_max_s, help="the time limit of a driver process")
+    group.add_argument("--ways", nargs="+", choices=default.ways, default=default.ways, help="places of the state")
 
 
 def _name(text: str) -> str:
@@ -72,7 +72,7 @@ def _name(text: str) -> str:
 
 
 def _chosen(names: list[str]) -> list[str]:
-    """Return what to run: for `stores` the kinds that are named too, or all of them."""
+    """Return the benchmarks to run; for `stores`, with the named kinds of store or all of them."""
     kinds = [name for name in names if name in KINDS]
     others = [name for name in names or NAMES if name in NAMES]
     if "stores" in others and not kinds:

@@ -56,7 +56,7 @@ def _rate(url: str, requests: list[Request], seconds: float) -> float:
 
 
 class _Direct:
-    """The same records in a database of this process, read with the same call that the service makes."""
+    """The same records in a database in this process, read with the same call as in the service."""
 
     def __init__(self, path: Path) -> None:
         self._database = Rdict(str(path), Options(raw_mode=True))
@@ -75,6 +75,6 @@ class _Direct:
         encoded = [[key.encode() for key in batch] for batch in batches]
         started, count = time.perf_counter(), 0
         while time.perf_counter() - started < seconds:
-            self._database.get(encoded[count % len(encoded)])  # type: ignore[arg-type]  # a list of bytes, not of any
+            self._database.get(encoded[count % len(encoded)])  # type: ignore[arg-type]  # the stub expects a list of Any, not of bytes
             count += 1
         return BATCH * count / (time.perf_counter() - started)

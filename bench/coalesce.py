@@ -1,6 +1,6 @@
-"""Single GETs over many connections, with and without calls of the store that requests share.
+"""Single GETs over many connections, with and without coalescing of store calls.
 
-On Redis, and on DynamoDB: there against answers that cost next to nothing, for the emulators would be what is measured.
+Uses Redis, and a DynamoDB stub with fixed responses, because an emulator would be the bottleneck.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ CONNECTIONS = (1, 64, 256)
 RECORDS = 5000
 WITH, WITHOUT = "coalesced", "one call each"
 TARGETS = {"Redis": {1: 0.9, 256: 1.5}, "DynamoDB": {1: 0.9, 256: 5.0}}
-"""The least ratio to one call each, by store and connections."""
+"""The minimum ratio to one store call per request, by store and connections."""
 
 AWS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -91,7 +91,7 @@ def _config(folder: Path, store: Mapping[str, object], policies: dict[str, objec
 
 @contextmanager
 def _dynamodb() -> Iterator[str]:
-    """Run what answers as DynamoDB does, and yield its URL."""
+    """Run the DynamoDB stub and yield its URL."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "bench.dynamodb_stub", str(port)])
     try:
@@ -110,4 +110,4 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], within_s:
             if httpx.post(url, json={}, headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"}).is_success:
                 return
         time.sleep(0.05)
-    raise RuntimeError("what answers as DynamoDB does did not start")
+    raise RuntimeError("the DynamoDB stub did not start")

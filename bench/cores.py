@@ -1,4 +1,4 @@
-"""Which processes take how much of the cores: the one that is compared, the store's server, the clients."""
+"""CPU use of the measured process, the store's server and the clients."""
 
 import time
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from typing import Self
 import psutil
 
 TICK_S = 0.01
-"""How finely the kernel counts the time of other processes."""
+"""The kernel's resolution of the CPU time of other processes."""
 
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores were busy on average, by what was busy: `own` is what is compared, service or driver."""
+    """The average number of busy cores; `own` is the measured process (service or driver)."""
 
     own: float
     server: float
@@ -23,7 +23,7 @@ class Cores:
 
     @property
     def all(self) -> float:
-        """Return how many cores were busy with any of them."""
+        """Return the number of cores that were busy with any of the processes."""
         return self.own + self.server + self.clients
 
     @classmethod
@@ -34,9 +34,9 @@ class Cores:
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of CPU so far: of this process with the load generators that it has waited for, the service, the server.
+    """CPU seconds so far: of this process and the load generators that it has waited for, the service, the server.
 
-    The server is whatever else this process has started and not waited for.
+    The server is any other child process.
     """
 
     at: float
@@ -46,16 +46,16 @@ class Spent:
 
     @classmethod
     def now(cls, service: int) -> Self:
-        """Look at the clocks of all; `service` is a process id."""
+        """Read the CPU times; `service` is a process id."""
         children = {child.pid: _seconds(child) for child in psutil.Process().children(recursive=True)}
         waited_for = getrusage(RUSAGE_CHILDREN)
         here = time.process_time() + waited_for.ru_utime + waited_for.ru_stime
         return cls(time.perf_counter(), here, children.pop(service), sum(children.values()))
 
     def cores_since(self, earlier: Self, *, direct: bool) -> Cores:
-        """Return what was busy since then; `direct` says that this process itself is what is compared.
+        """Return the CPU use since `earlier`; with `direct`, this process is the measured one.
 
-        What is compared took one tick of the clock at least.
+        The measured process counts for at least one tick.
         """
         elapsed = self.at - earlier.at
         here, service, server = self.here - earlier.here, self.service - earlier.service, self.server - earlier.server

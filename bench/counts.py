@@ -1,4 +1,4 @@
-"""What is counted while something is measured: CPU time of all that takes part, operations, calls, Redis's commands."""
+"""Counters for measurements: CPU time of all processes, operations, store calls and Redis commands."""
 
 from collections.abc import Iterator
 
@@ -14,23 +14,23 @@ _NOT_WORK = {"client|setinfo", "config|resetstat", "info", "hello", "ping", "scr
 
 
 def cpu_s() -> float:
-    """Return the seconds of CPU that this process and all that it has started have taken so far."""
+    """Return the CPU seconds of this process and its descendants so far."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(_seconds(process) for process in processes)
 
 
 def updates(url: str, table: str) -> int:
-    """Return how many operations the service was asked to do on a table, but for reads of all of it."""
+    """Return the number of updates that the service has received for a table."""
     return _sum(url, _OPERATIONS, table, operation="update")
 
 
 def store_calls(url: str, table: str) -> int:
-    """Return how many calls of its store the service made for a table, but for reads of all of it."""
+    """Return the number of store calls that the service has made for a table, without scans."""
     return _sum(url, _CALLS, table, call="apply")
 
 
 def commands(client: "redis.Redis") -> dict[str, int]:
-    """Return how many commands of each kind Redis did since its statistics were reset, those of scripts included."""
+    """Return the number of Redis commands by kind since the statistics were reset, including those in scripts."""
     found = client.info("commandstats")
     counts = {name.removeprefix("cmdstat_"): each["calls"] for name, each in found.items()}
     return {name: count for name, count in sorted(counts.items()) if name not in _NOT_WORK}
@@ -48,7 +48,7 @@ def _samples(url: str) -> Iterator[Sample]:
 
 
 def _seconds(process: psutil.Process) -> float:
-    """Return its own time, and that of the children that it has waited for."""
+    """Return the CPU time of a process and of the children that it has waited for."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:

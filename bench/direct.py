@@ -1,4 +1,4 @@
-"""A store's drivers on an event loop of this process, doing prepared batches as fast as they can."""
+"""Run prepared batches with a store's drivers, as fast as possible, on an event loop in this process."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ import uvloop
 from .drivers import Batch, Driver
 
 Rate: TypeAlias = Callable[[int, float], float]
-"""So many requests at once, for so many seconds, give so many operations per second."""
+"""Measures operations per second, for a number of concurrent requests and a duration in seconds."""
 
 Verb: TypeAlias = Callable[[Driver, Batch], Awaitable[None]]
 
@@ -52,7 +52,7 @@ class Direct:
                 self._runner.run(driver.put(driver.ready(batch)))
 
     def rates(self, verb: Verb, batches: Sequence[Sequence[str]]) -> dict[str, Rate]:
-        """Return, by driver, how fast it does batches over these keys."""
+        """Return a function for each driver that measures batches over these keys."""
         return {name: self._rate(driver, verb, batches) for name, driver in self._drivers.items()}
 
     def _rate(self, driver: Driver, verb: Verb, batches: Sequence[Sequence[str]]) -> Rate:
@@ -65,7 +65,7 @@ class Direct:
 
 
 async def _repeated(driver: Driver, verb: Verb, batches: Sequence[Batch], at_once: int, seconds: float) -> float:
-    """Return how many batches per second were done by so many coroutines."""
+    """Return the number of batches per second with this many coroutines."""
     started, count = time.perf_counter(), 0
 
     async def work(index: int) -> None:

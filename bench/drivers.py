@@ -1,6 +1,6 @@
-"""The stores' drivers called directly, as by a user who has no service: the same drivers that the service calls.
+"""Direct calls of the stores' drivers without the service, for the same drivers that the service uses.
 
-Batches are made ready beforehand in the form that the driver takes, and values stay as the driver gives them.
+Batches are prepared in the driver's format before the measurement, and values stay in the driver's format.
 """
 
 import json
@@ -22,12 +22,12 @@ from . import records
 TABLE = "direct"
 CONNECTIONS = 32
 CALLS_AT_ONCE = 16
-"""How many of DynamoDB's calls of one batch are under way side by side: as many as the service makes."""
+"""The maximum number of concurrent DynamoDB calls for one batch, as in the service."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the driver is given for a batch: of gets, of puts, and of updates that add 1 to the member `seats`."""
+    """A batch in the driver's format: gets, puts, and updates that add 1 to the member `seats`."""
 
     gets: Any
     puts: Any
@@ -35,19 +35,19 @@ class Batch:
 
 
 class Driver(Protocol):
-    """What a user does with a store's driver."""
+    """The operations of a store's driver."""
 
     @classmethod
     async def open(cls, where: str) -> Self:
-        """Connect, and make the table if the store has such."""
+        """Connect, and create the table if the store has tables."""
         ...
 
     def ready(self, keys: Sequence[str]) -> Batch:
-        """Return what is needed for batches over these keys."""
+        """Return prepared batches over these keys."""
         ...
 
     async def get(self, batch: Batch) -> None:
-        """Read the records of a batch, so that each can be told by its key."""
+        """Read the records of a batch, identifiable by key."""
         ...
 
     async def put(self, batch: Batch) -> None:
@@ -111,7 +111,7 @@ class RedisPy:
 
 
 class BlockingRedisPy(RedisPy):
-    """redis-py without asyncio: one batch after the other, however many are asked for at once."""
+    """redis-py without asyncio: batches run one after the other, whatever the concurrency."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -146,7 +146,7 @@ class Asyncpg:
     insert into {TABLE} (key, value) select key, value::jsonb from unnest($1::text[], $2::text[]) as given (key, value)
     on conflict (key) do update set value = excluded.value
     """
-    # Rows are locked in one order: else two batches over the same keys would wait for each other.
+    # Lock rows in key order: otherwise two batches over the same keys could deadlock.
     ADD = f"""
     with locked as (select key from {TABLE} where key = any($1) order by key for update)
     update {TABLE} set value = jsonb_set(value, '{{seats}}', to_jsonb((value ->> 'seats')::bigint + 1))
@@ -163,11 +163,11 @@ class Asyncpg:
         return cls(pool)
 
     def ready(self, keys: Sequence[str]) -> Batch:
-        ordered = sorted(keys)  # so puts lock rows in that order too
+        ordered = sorted(keys)  # so puts also lock rows in key order
         return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), keys)
 
     async def get(self, batch: Batch) -> None:
-        found = dict(await self._pool.fetch(self.GET, batch.gets))  # which come in any order
+        found = dict(await self._pool.fetch(self.GET, batch.gets))  # the rows come in any order
         assert len(found) == len(batch.gets)
 
     async def put(self, batch: Batch) -> None:
@@ -181,7 +181,7 @@ class Asyncpg:
 
 
 class Aioboto3:
-    """aioboto3's client: gets in 100s, puts in 25s, updates singly, so many of them side by side."""
+    """aioboto3's client: 100 gets per call, 25 puts per call, one update per call, with concurrent calls."""
 
     def __init__(self) -> None:
         self._opened = AsyncExitStack()

@@ -1,6 +1,6 @@
-"""Answers as DynamoDB does, at once and always with the same record: what is measured is then who asks.
+"""A stub of DynamoDB that responds at once and always with the same record, so that only its clients are measured.
 
-`python -m bench.dynamodb_stub PORT`. Every table is there, its key is the string attribute that the service names.
+`python -m bench.dynamodb_stub PORT`. Every table exists; its key is the string attribute that the service requests.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Stub(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new connection."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is not a subclass of it
 
     def data_received(self, data: bytes) -> None:
         """Answer every request that is complete."""

@@ -1,7 +1,4 @@
-"""What each flight of a year does to the record of its aircraft, in micro-batches, and what must come of it.
-
-Knows nothing of how it is written.
-"""
+"""The updates of a year of flights to the records of their aircraft, in micro-batches, and the expected records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ import pyarrow.parquet
 from examples.demo import flights
 
 Values: TypeAlias = dict[str, dict[str, Any]]
-"""Values by their keys."""
+"""Values by key."""
 
 KEY = "tailnum"
 DEFAULT = {"flights": 0, "miles": 0}
@@ -28,23 +25,23 @@ _DAY = ("year", "month", "day")
 
 @dataclass(frozen=True)
 class Updates:
-    """One row for each flight (`tailnum`, `distance`, `arrived`), day after day, and what they all add up to."""
+    """One row for each flight (`tailnum`, `distance`, `arrived`) by day, and the expected records."""
 
     micro_batches: Sequence[pa.Table]
     expected: Values
 
     @property
     def rows(self) -> int:
-        """Return how many flights there are."""
+        """Return the number of flights."""
         return sum(map(len, self.micro_batches))
 
 
 class Different(Exception):
-    """A table does not hold what its updates add up to."""
+    """The records of a table are not the expected result of its updates."""
 
 
 def read(folder: Path, rows_max: int) -> Updates:
-    """Return the first flights that arrived, which have all an aircraft; files are unpacked into `folder`."""
+    """Return the first flights that arrived, which all have an aircraft; files are unpacked into `folder`."""
     flights.prepare(folder)
     columns = [KEY, "distance", "arr_time", *_DAY]
     table = pyarrow.parquet.read_table(folder / "flights.parquet", columns=columns)
@@ -53,7 +50,7 @@ def read(folder: Path, rows_max: int) -> Updates:
 
 
 def check(expected: Values, actual: Values) -> None:
-    """Raise if a record is missing, or too many, or has another value."""
+    """Raise `Different` if records are missing, unexpected or have wrong values."""
     keys = sorted(key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key))
     if keys:
         shown = [f"{key} is {actual.get(key)}, not {expected.get(key)}" for key in keys[:SHOWN_MAX]]
@@ -61,7 +58,7 @@ def check(expected: Values, actual: Values) -> None:
 
 
 def _arrived(table: pa.Table) -> pa.Table:
-    """Return the columns that updates are made of; 08:30 on the first of January is 201301010830."""
+    """Return the columns of the updates; a time such as 08:30 on January 1 is 201301010830."""
     year, month, day = (table[name] for name in _DAY)
     date = pc.add(pc.multiply(pc.add(pc.multiply(year, 100), month), 100), day)
     arrived = pc.add(pc.multiply(date, 10_000), table["arr_time"])
@@ -75,7 +72,7 @@ def _cut(rows: pa.Table) -> list[pa.Table]:
 
 
 def _expected(rows: pa.Table) -> Values:
-    """Return the values by Arrow's own aggregation: neither Spark nor a store takes part."""
+    """Return the expected values from Arrow's own aggregation, without Spark and stores."""
     sums = rows.group_by(KEY).aggregate([("distance", "count"), ("distance", "sum"), ("arrived", "max")])
     names = {"distance_count": "flights", "distance_sum": "miles", "arrived_max": "arrived"}
     return {row[KEY]: {name: row[column] for column, name in names.items()} for row in sums.to_pylist()}

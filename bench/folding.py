@@ -1,8 +1,8 @@
-"""Updates of a stream, in micro-batches from PySpark: folded to one for each key, and what a user would do instead.
+"""Updates of a stream in micro-batches from PySpark: folded to one update per key, and the alternatives.
 
-A year of flights adds to the records of its aircraft: in Redis, and through the service in RocksDB too. After each way
-its table has to hold what the flights add up to. Every way reads the same frames, of one partition for each core, and
-shuffles, where it does, to as many, without Spark's own changes of the plan: those are off in a streaming query.
+A year of flights updates the records of its aircraft: in Redis, and through the service also in RocksDB. After each
+variant, its table must contain the expected records. All variants read the same frames with one partition per core, and
+shuffle into the same number of partitions. Adaptive query execution is off, as in a streaming query.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ Ratios are to "{SCRIPT}" and to "{PIPELINED}".
 
 
 def run(rows_max: int, rounds: int = 3) -> list[Result]:
-    """Measure every way in turn, several times over, and return the medians; the counts are the last round's."""
+    """Measure all variants in turn over several rounds and return the medians; the counts are from the last round."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         updates = flight_updates.read(folder, rows_max)
@@ -58,7 +58,7 @@ def run(rows_max: int, rounds: int = 3) -> list[Result]:
 
 
 def _ways(url: str, redis_url: str) -> list[Way]:
-    """Return every way, the baseline first."""
+    """Return all variants, the baseline first."""
     ways = [
         Way(SCRIPT, "", update_ways.row_by_row(redis_url)),
         Way("redis-py, row by row, WATCH and SET", "", update_ways.watched(redis_url)),
@@ -88,7 +88,7 @@ def _config(folder: Path, redis_url: str, ways: Sequence[Way], turns: Sequence[o
 
 @contextmanager
 def _streaming(folder: Path) -> Iterator[SparkSession]:
-    """Provide a session that plans as streaming queries do."""
+    """Provide a session that plans queries like streaming queries."""
     with session(folder / "spark") as spark:
         spark.conf.set("spark.sql.adaptive.enabled", value=False)
         spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
@@ -102,7 +102,7 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _results(ways: Sequence[Way]) -> list[Result]:
-    """Return the rates by the clock and by what all that took part took of the cores, each with what was counted."""
+    """Return the rates per second and per CPU second of all processes, with the counts."""
     found = []
     for name, unit in RATES.items():
         rates = [(way.name, way.median(name)) for way in ways]
@@ -129,7 +129,7 @@ def _rates(way: Way, baselines: Sequence[Way]) -> Iterator[str]:
 
 
 def _counted(sample: Sample) -> list[str]:
-    """Return the counts in words; commands are those that scripts give too, scripts themselves left out."""
+    """Return the counts as text; the commands include those inside scripts, but not the script calls."""
     scripts = sample.commands.get("evalsha", 0)
     commands = sum(sample.commands.values()) - scripts
     return [f"{count:,}" if count else "" for count in (sample.operations, sample.store_calls, scripts, commands)]

@@ -1,8 +1,8 @@
-"""What the service's own code takes for a GET of one record, without sockets: `python -m bench.in_process`.
+"""CPU time of the service's own code for a GET of one record, without sockets: `python -m bench.in_process`.
 
-From the inside out, so that the difference of two lines is what is between them, and at last as bytes through the
-protocol of HTTP. All ways are measured in turn, in CPU time, and medians are shown; the ratio is that of a bare
-Starlette route, called in the same way.
+The layers are measured from the inside out, so the difference of two lines is the cost of one layer; the last ones
+parse and write HTTP. All variants are measured in turn, and medians are shown. The ratio compares with a bare Starlette
+route that is called in the same way.
 """
 
 import argparse
@@ -47,7 +47,7 @@ Way = Callable[[int], Awaitable[None]]
 
 
 async def run(calls: int, rounds: int) -> dict[str, float]:
-    """Measure every way so often in turn, and return the medians in seconds for one GET."""
+    """Measure all variants in turn over several rounds, and return the medians in seconds per GET."""
     taken: dict[str, list[float]] = {}
     async with AsyncExitStack() as exits:
         app = create_app(validate({"stores": {"m": {"kind": "memory"}}, "tables": {records.TABLE: {"store": "m"}}}))
@@ -153,7 +153,7 @@ def _http(app: ASGIApp, protocol: type[HttpToolsProtocol], state: ServerState) -
 
 
 class _Transport:
-    """What takes the bytes of an answer. It ends with the value of the record, and nothing else in it does."""
+    """A transport that receives responses. A response is complete when the data ends with the record's value."""
 
     answered = False
 
@@ -179,10 +179,10 @@ def _show(taken: dict[str, float]) -> None:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Measure, and print it."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(prog="python -m bench.in_process", description=__doc__)
-    parser.add_argument("--calls", type=int, default=6400, help="how many GETs are timed together")
-    parser.add_argument("--rounds", type=int, default=15, help="how often that is done, of each way in turn")
+    parser.add_argument("--calls", type=int, default=6400, help="the number of GETs in one measurement")
+    parser.add_argument("--rounds", type=int, default=15, help="the number of measurements of each variant")
     arguments = parser.parse_args(given)
     _show(uvloop.run(run(arguments.calls, arguments.rounds)))
 

@@ -1,4 +1,4 @@
-"""The kinds of store that are measured: the server, as durable as it is here, what the service is told, the drivers."""
+"""The measured kinds of store: the server and its durability, the service's settings, and the drivers."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ AWS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of store; of its drivers the first is the baseline. `get_target` is for batches of gets per CPU second."""
+    """A kind of store; its first driver is the baseline. `get_target` is for batches of gets per CPU second."""
 
     title: str
     server: Callable[[Path], AbstractContextManager[str]]
@@ -34,7 +34,7 @@ def _durable_postgres(folder: Path) -> AbstractContextManager[str]:
 
 @contextmanager
 def _dynamodb(folder: Path) -> Iterator[str]:
-    """Run DynamoDB Local; it takes any credentials, but there must be some where the drivers look for them."""
+    """Run DynamoDB Local; it accepts any credentials, but the drivers need some in their environment."""
     before = dict(os.environ)
     os.environ.update(AWS)
     try:

@@ -1,4 +1,4 @@
-"""Send prepared HTTP requests as fast as they are answered, from threads with one connection each."""
+"""A closed-loop load generator: threads with one connection each send prepared HTTP requests."""
 
 import http.client
 import threading
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Request:
-    """A request that can be sent again and again."""
+    """A request that can be sent repeatedly."""
 
     method: str
     path: str
@@ -19,7 +19,7 @@ class Request:
 
 
 def requests_per_second(url: str, requests: Sequence[Request], *, connections: int, seconds: float) -> float:
-    """Return how many requests per second are answered over that many connections. Any other status than 2xx raises."""
+    """Return the number of responses per second over this many connections. Raise if a status is not 2xx."""
     counts = [0] * connections
     failures: list[Exception] = []
     until = time.perf_counter() + seconds
@@ -50,7 +50,7 @@ def send_all(url: str, requests: Sequence[Request]) -> None:
 
 
 def answer(url: str, request: Request) -> bytes:
-    """Send a request once and return the body that came."""
+    """Send a request once and return the body of the response."""
     return _send(_connected(url), request)
 
 

@@ -1,7 +1,7 @@
-"""A load generator for more than is answered: requests come at a rate, whatever became of those before them.
+"""An open-loop load generator: it sends requests at a fixed rate, whether or not earlier ones have completed.
 
-It runs in a process of its own, on a core of its own. As HTTP/1.1 is used, a connection has one request at a time: what
-comes while all connections are waiting is not sent, and counted.
+It runs in a separate process on a separate core. With HTTP/1.1, a connection has one request at a time: requests that
+are due while all connections are busy are counted as not sent.
 """
 
 import os
@@ -22,7 +22,7 @@ RECEIVE_BYTES = 262_144
 
 @dataclass
 class Seen:
-    """What became of the requests of one run: counts, and times in seconds of those answered and of those refused."""
+    """The results of one run: counts, and the latencies of accepted and refused requests in seconds."""
 
     seconds: float
     statuses: Counter[int] = field(default_factory=Counter)
@@ -33,25 +33,25 @@ class Seen:
 
     @property
     def accepted_per_s(self) -> float:
-        """Return how many were answered with success in a second."""
+        """Return the number of successful responses per second."""
         return self.statuses[200] / self.seconds
 
     @property
     def offered_per_s(self) -> float:
-        """Return how many came in a second."""
+        """Return the number of requests per second, including those not sent."""
         return (self.statuses.total() + self.unsent + self.broken) / self.seconds
 
 
 def offer(
     url: str, requests: Sequence[bytes], *, connections: int, seconds: float, core: int, rate: float | None = None
 ) -> Seen:
-    """Send requests at a rate, or without one as soon as a connection is free, from a process on that core."""
+    """Send requests from a process on `core`, at `rate` per second, or without a rate as soon as connections are free."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_offer, url, requests, connections, seconds, core, rate).result()
 
 
 def quantile(times: Sequence[float], share: float) -> float:
-    """Return a quantile, 0 of nothing."""
+    """Return a quantile, or 0 without times."""
     return sorted(times)[min(len(times) - 1, int(share * len(times)))] if times else 0.0
 
 
@@ -88,7 +88,7 @@ class _Loop:
             self._connect()
 
     def run(self, seconds: float, rate: float | None) -> Seen:
-        """Send for so long, then wait for what is under way."""
+        """Send requests for the duration, then wait for those in flight."""
         seen = Seen(seconds)
         started = now = time.perf_counter()
         come = 0

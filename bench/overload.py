@@ -1,7 +1,7 @@
-"""What is left of the throughput when ten times as much is offered as can be done: RocksDB, singles and batches.
+"""Throughput at ten times the service's capacity, on RocksDB, with single requests and batches.
 
-The service has one core, the load generator the other, so neither takes the other's time; what else runs on the machine
-does, so what is compared is what a second of the service's CPU gave.
+The service and the load generator have one core each. Other processes of the machine use these cores too, so the
+benchmark compares throughput per CPU second of the service.
 """
 
 import http.client
@@ -29,7 +29,7 @@ PEAK_CONNECTIONS = 64
 SERVICE_CORE, CLIENT_CORE = 0, 1
 CONNECTIONS = {"single get": 2000, "batch of 1000 gets, JSON": 1000}
 QUICK_S = 0.05
-"""What the service answers a single get in when it has nothing else to do, on a busy machine."""
+"""The latency of a single get when the service is otherwise idle, on a busy machine."""
 
 CONFIG = """
 stores: {{r: {{kind: rocksdb, path: {path}}}}}
@@ -38,7 +38,7 @@ tables: {{{table}: {{store: r}}}}
 
 
 def run(seconds: float) -> list[Result]:
-    """Measure the peak, then offer ten times that for so long, of each kind of request."""
+    """For each kind of request, measure the peak, then send ten times that rate for the duration."""
     results: list[Result] = []
     for name, requests in (("single get", _singles()), ("batch of 1000 gets, JSON", _batches())):
         with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +78,7 @@ def _offer(
     seconds: float,
     rate: float | None = None,
 ) -> tuple[Seen, float]:
-    """Return what became of what was offered, and how much of a core the service had."""
+    """Return the results of the run, and the share of a core that the service used."""
     before_s = _spent_s(process)
     seen = offer(url, requests, connections=connections, seconds=seconds, core=CLIENT_CORE, rate=rate)
     return seen, (_spent_s(process) - before_s) / seconds
@@ -96,7 +96,7 @@ def _explain(name: str, peak: Seen, seen: Seen, sizes_mb: tuple[float, float, fl
 
 
 class _Watcher:
-    """Looks how much memory a process takes, until it is stopped."""
+    """Samples the memory of a process until it is stopped."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process
@@ -106,7 +106,7 @@ class _Watcher:
         self._thread.start()
 
     def stop(self) -> tuple[float, float, float]:
-        """Return how much it was before, at most, and is now, in MB."""
+        """Return the resident size before, at most, and now, in MB."""
         self._done.set()
         self._thread.join()
         return self._before_mb, self._max_mb, _resident_mb(self._process)
@@ -117,7 +117,7 @@ class _Watcher:
 
 
 def _recovered_s(url: str) -> float:
-    """Return how long it takes until a get is answered quickly."""
+    """Return the time until a get has a normal latency again."""
     started = time.perf_counter()
     parts = urlsplit(url)
     while True:

@@ -1,4 +1,4 @@
-"""What the policies cost where none of them has anything to do: RocksDB with every one of them, and with none."""
+"""The cost of idle policies: RocksDB with all policies and with none."""
 
 import random
 import tempfile
@@ -38,7 +38,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
-    """Measure every way in turn, several times over, and return the medians."""
+    """Measure all variants in turn over several rounds, and return the medians."""
     batches: dict[str, list[float]] = {way: [] for way in WAYS}
     singles: dict[str, list[float]] = {way: [] for way in WAYS}
     keys = [records.key(index) for index in range(RECORDS)]

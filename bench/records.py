@@ -1,4 +1,4 @@
-"""The records that the benchmarks read and write: about 120 bytes each, under keys of 7 characters."""
+"""The records that the benchmarks read and write: about 120 bytes each, with keys of 7 characters."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def value(index: int) -> bytes:
 
 
 def value_of(key: str) -> bytes:
-    """Return the value of the record that has a key."""
+    """Return the value of the record with this key."""
     return value(int(key[1:]))
 
 
@@ -56,13 +56,13 @@ def puts_as_json(keys: Sequence[str]) -> Request:
 
 
 def increments_as_arrow(keys: Sequence[str]) -> Request:
-    """Return a batch of updates in Arrow, each of which adds 1 to the member `seats`."""
+    """Return a batch of updates in Arrow that add 1 to the member `seats` of each record."""
     columns = {"key": keys, "update": [json.dumps(INCREMENT)] * len(keys)}
     return Request("POST", f"/v1/tables/{TABLE}/batch?op=update", stream(columns), ARROW)
 
 
 def increments_as_json(keys: Sequence[str], **members: Any) -> Request:
-    """Return the same in JSON; `members` stand beside each update."""
+    """Return the same in JSON; `members` are added to each operation."""
     return _as_json([{"op": "update", "key": each, "update": INCREMENT, **members} for each in keys])
 
 

@@ -1,10 +1,9 @@
-"""How long it takes to refuse a token, by what is wrong with it: does that tell anything that is worth knowing?
+"""The time to refuse a token, by the kind of error: does it reveal a secret?
 
-Refusals of every kind are asked for in an order that chance makes, so that what disturbs one disturbs all: of the part
-that decides, in this process, and of a running service, over one connection. Each kind is compared with a token that
-is as long as a known one and nothing like it. What a token that is not signed has in common with a known one must make
-no difference. Signed tokens are refused at several steps; which one it is follows from what the caller has sent and
-from what anybody can fetch.
+Refusals of all kinds are measured in random order, so that disturbances affect all kinds: of the authenticator in this
+process, and of a running service over one connection. The baseline is a random token with the length of a known one. If
+an unsigned token shares characters with a known one, the time must not differ. Signed tokens are refused at several
+steps; the step follows only from the token and from public keys.
 """
 
 import asyncio
@@ -44,10 +43,10 @@ CONTROL = "others of that kind: what chance alone makes of it"
 TOKENS = 1000
 KID = "bench"
 PER_SECOND = {"in process": 4000, "over HTTP": 400}
-"""How many refusals of each kind are measured for each second that is asked for."""
+"""The number of measured refusals of each kind per requested second."""
 
 MADE = 4000
-"""How many tokens of each kind there are."""
+"""The number of tokens of each kind."""
 
 FETCHED_S = 0.2
 
@@ -57,7 +56,7 @@ Refuse = Callable[[bytes], None]
 
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
-    """Measure every kind, and return the medians of their rates."""
+    """Measure all kinds, and return their median rates."""
     key = ec.generate_private_key(ec.SECP256R1())
     known = [f"tableside_{secrets.token_urlsafe(32)}" for _ in range(TOKENS)]
     results = []
@@ -78,7 +77,7 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
 
 
 def _kinds(known: Sequence[str], issuer: str, key: ec.EllipticCurvePrivateKey) -> dict[str, Callable[[], str]]:
-    """Return what makes a token of each kind; those that are not signed are others each time."""
+    """Return a factory for each kind of token; unsigned tokens differ each time."""
     length, now = len(known[0]), int(time.time())
     claims = {"iss": issuer, "aud": "bench", "sub": "b", "exp": now + 86400}
     other = ec.generate_private_key(ec.SECP256R1())
@@ -110,12 +109,12 @@ def _kinds(known: Sequence[str], issuer: str, key: ec.EllipticCurvePrivateKey) -
 
 
 def _made(kinds: Mapping[str, Callable[[], str]]) -> Made:
-    """Return tokens of each kind, all of them made before any is used: making one leaves traces in the caches."""
+    """Return tokens of each kind, all created before the measurement, because creating one affects CPU caches."""
     return {kind: [make() for _ in range(MADE)] for kind, make in kinds.items()}
 
 
 def _measured(refuse: Refuse, made: Made, count: int) -> Times:
-    """Return how long each refusal took, in microseconds."""
+    """Return the duration of each refusal in microseconds."""
     times: Times = {kind: [] for kind in made}
     order = list(made)
     for tokens in made.values():
@@ -126,7 +125,7 @@ def _measured(refuse: Refuse, made: Made, count: int) -> Times:
         for _ in range(count):
             random.shuffle(order)
             for kind in order:
-                token = random.choice(made[kind]).encode()  # a copy, wherever the token itself is
+                token = random.choice(made[kind]).encode()  # a copy, so its address has no influence
                 began = time.perf_counter_ns()
                 refuse(token)
                 times[kind].append((time.perf_counter_ns() - began) / 1000)
@@ -160,7 +159,7 @@ def _jwks(key: ec.EllipticCurvePrivateKey) -> dict[str, object]:
 
 @contextmanager
 def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> Iterator[Refuse]:
-    """Provide what decides, with the keys that it would have fetched."""
+    """Provide the authenticator in this process, with the issuer's keys already loaded."""
 
     async def fetch(place: KeysLocation) -> PublicKeySet:
         return parse_key_set(json.dumps(jwks).encode())
@@ -172,7 +171,7 @@ def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> I
 
     def refuse(token: bytes) -> None:
         if auth.caller_of(token) is not None:
-            raise AssertionError("a token that is to be refused is known")
+            raise AssertionError("a token that must be refused was accepted")
 
     yield refuse
 
@@ -193,21 +192,21 @@ def _over_http(folder: Path, settings: Mapping[str, object]) -> Iterator[Refuse]
             answer = b""
             while not answer.endswith(b"}"):
                 if not (more := connection.recv(65536)):
-                    raise AssertionError(f"the service has closed the connection after {answer[:60]!r}")
+                    raise AssertionError(f"the service closed the connection after {answer[:60]!r}")
                 answer += more
             if not answer.startswith(b"HTTP/1.1 401 "):
-                raise AssertionError(f"a refusal was to come, and this came: {answer[:60]!r}")
+                raise AssertionError(f"expected a 401 response, but received: {answer[:60]!r}")
 
         yield refuse
 
 
 @contextmanager
 def _files(folder: Path) -> Iterator[str]:
-    """Show the files of a folder on a port of this machine, as an issuer does its keys."""
+    """Serve the files of a folder on a local port, as an issuer serves its keys."""
 
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]  # handed on as they are
+            super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]  # the arguments of the base class
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
             """Log nothing."""

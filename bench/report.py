@@ -1,4 +1,4 @@
-"""What a benchmark found, as tables on the terminal and as JSON in a file."""
+"""Benchmark results as tables on the terminal and as a JSON file."""
 
 import json
 import platform
@@ -21,14 +21,14 @@ PER_CORE = (
 )
 
 WIDTH = 165
-"""How wide tables are where there is no terminal that they must fit."""
+"""The width of tables if the output is not a terminal."""
 
 
 @dataclass(frozen=True)
 class PerCore:
-    """The same for each second of CPU that the process took which is compared; and what else the cores did.
+    """The rate per CPU second of the measured process, and the CPU use of the other processes.
 
-    `ratio_of_all` compares what a second of CPU gave whichever process took it, the store's server among them.
+    `ratio_of_all` compares the rates per CPU second of all processes, including the store's server.
     """
 
     per_second: float
@@ -40,10 +40,10 @@ class PerCore:
 
 @dataclass(frozen=True)
 class Result:
-    """One way to do a thing: how fast, in `unit` per second, and as a ratio to the baseline of its group.
+    """The result of one variant: its rate in `unit` per second, and the ratio to the baseline of its group.
 
-    Where other processes take part, `table` names them, and what counts is what one core does. `counts` are what else
-    was counted while it was done, by name.
+    If a store's server takes part, `table` is the title of a table, and the target is for the rate per core. `counts`
+    has other counters of the measurement by name.
     """
 
     group: str
@@ -64,7 +64,7 @@ def group(name: str, unit: str, rates: Sequence[tuple[str, float]], targets: Map
 
 
 def show(results: Sequence[Result]) -> None:
-    """Print the results: a table of those that name none, one for each that is named."""
+    """Print the results in one table for each name in `table`."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for title, of_table in groupby(results, lambda result: result.table):
         console.print(_table(title, list(of_table)))

@@ -54,7 +54,7 @@ class RequestPath:
 
 @contextmanager
 def recorded(*packages: str) -> Iterator[RequestPath]:
-    """Record the path of what runs in this thread."""
+    """Record the path of the code that runs in this thread."""
     path = RequestPath(packages)
     sys.setprofile(path.call)
     try:

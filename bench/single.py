@@ -53,7 +53,7 @@ end
 
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
-    """Measure every way in turn, several times over, and return the medians in requests per second."""
+    """Measure all variants in turn over several rounds, and return the medians in requests per second."""
     rates: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as service, _bare() as bare:
         send_all(service.url, list(records.puts(RECORDS)))

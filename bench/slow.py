@@ -1,7 +1,7 @@
-"""How long others wait for a single get beside 2,000 callers that are slow in every way, against how long without them.
+"""The latency of single gets with and without 2,000 slow clients of all kinds.
 
-Gets come at a rate that the service has no trouble with. Rounds without and with the slow callers take turns, so that
-what else disturbs the machine disturbs both.
+Gets are sent at a rate well below the service's capacity. Rounds with and without the slow clients alternate, so that
+disturbances affect both.
 """
 
 import os
@@ -28,13 +28,13 @@ RECORDS = 5000
 CONNECTIONS = 32
 RATE_PER_S = 1000.0
 SETTLE_S = 3.0
-"""How long the slow ones are slow before others are measured: bodies then no longer count as in flight."""
+"""The wait between connecting the slow clients and measuring: afterwards their bodies do not count as in flight."""
 
 WITHOUT, WITH = "others alone", "others beside 2,000 slow callers"
 
 
 def run(seconds: float, rounds: int = 3) -> list[Result]:
-    """Measure both ways in turn, and return what one over the p99 is: how many a second who asks one after another."""
+    """Measure both variants in turn, and return 1 / p99: the rate of a client that sends requests sequentially."""
     seen: dict[str, list[Seen]] = {WITHOUT: [], WITH: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,6 +1,6 @@
-"""Callers that are slow in every way there is, many of them at once; each sends a byte a second at the most.
+"""Many slow clients of several kinds; each sends at most one byte per second.
 
-They are sockets that one thread holds, so that thousands cost little.
+All sockets belong to one thread, so thousands of them cost little.
 """
 
 import itertools
@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 KINDS = ("silent", "head", "body", "unread", "idle")
-"""Who says nothing, sends a head or a body byte by byte, reads no answer, or asks once and never again."""
+"""Sends nothing; sends a head or a body byte by byte; does not read responses; stays idle after one request."""
 
 BYTE_S = 1.0
 SHARES = 50
-"""In how many shares of that time they send: they know nothing of each other."""
+"""The number of groups of clients, which send at different times within `BYTE_S`."""
 
 RECEIVE_BYTES = 4096
 BODY_BYTES = 100_000
 
 
 class SlowCallers:
-    """So many of each kind; `path` is of a record that is large, and of one that may be written."""
+    """Slow clients, `counts` of each kind; `path` is of a large record, and with the suffix `-written` of a new one."""
 
     def __init__(self, url: str, path: str, counts: Mapping[str, int]) -> None:
         parts = urlsplit(url)
@@ -35,7 +35,7 @@ class SlowCallers:
         self._thread.start()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self._done.set()
         self._thread.join()
         for sockets in self.sockets.values():
@@ -72,12 +72,12 @@ class SlowCallers:
                 try:
                     one.send(b" ")
                 except OSError:
-                    continue  # It was let go.
+                    continue  # The service has closed the connection.
 
 
 @contextmanager
 def slow_callers(url: str, path: str, counts: Mapping[str, int]) -> Iterator[SlowCallers]:
-    """Have slow callers for a while."""
+    """Keep slow clients connected within the context."""
     callers = SlowCallers(url, path, counts)
     try:
         yield callers

@@ -1,4 +1,4 @@
-"""How much memory the service takes while clients send batches at full speed: its resident size, second by second."""
+"""The service's resident size, second by second, while clients send batches at full speed."""
 
 import json
 import random
@@ -24,9 +24,9 @@ tables: {{{table}: {{store: r}}}}
 
 
 def run(seconds: float) -> dict[str, float]:
-    """Send batches of gets, puts and updates for so long; return the resident size when idle, at most, and at the end.
+    """Send batches of gets, puts and updates; return the resident size when idle, at most, and at the end.
 
-    Sizes are in MB. RocksDB has a block cache of 64 and two write buffers of 16: what is above is the service's own.
+    Sizes are in MB. RocksDB has a block cache of 64 MB and two write buffers of 16 MB; the service uses the rest.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "soak.yaml"

@@ -1,4 +1,4 @@
-"""From PySpark on all cores: join and put of a million rows, against what a job would do without the service."""
+"""Join and put of a million rows from PySpark on all cores, against alternatives without the service."""
 
 import tempfile
 import time
@@ -22,7 +22,7 @@ SCHEMA = "manufacturer string, seats int, year int"
 
 
 def run(rows: int) -> list[Result]:
-    """Measure every way several times and return the best, in rows per second."""
+    """Measure all variants several times and return the best rates in rows per second."""
     with tempfile.TemporaryDirectory() as folder:
         _fill_in(Path(folder))
         with running(Path(folder) / "service") as service, session(Path(folder) / "spark") as spark:
@@ -106,7 +106,7 @@ def _consume(joined: Callable[[], DataFrame], rows: int) -> None:
 
 
 def _rate(rows: int, work: Callable[[], None], rounds: int = 4) -> float:
-    """Return rows per second of the best round; the first ones warm the JVM, the workers and the service up."""
+    """Return the rows per second of the best round; the first rounds warm up the JVM, the workers and the service."""
     times = []
     for _ in range(rounds):
         started = time.perf_counter()

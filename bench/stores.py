@@ -1,7 +1,7 @@
-"""Batches of 1,000 and single updates on a remote store: through the service, against its driver called directly.
+"""Batches of 1,000 and single updates on a remote store: through the service and with direct calls of the driver.
 
-Operations per CPU second are those of the process that is compared, service or driver: what one core does for it. The
-store's server and the clients that send the requests take turns with it on the machine's cores, and are shown.
+Operations per CPU second are those of the measured process: the service, or the process with the driver. The store's
+server and the clients share the machine's cores with it; their CPU use is shown.
 """
 
 import io
@@ -45,19 +45,19 @@ Form: TypeAlias = Callable[[Sequence[str]], Request]
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured once."""
+    """The result of one measurement."""
 
     per_second: float
     cores: Cores
 
     @property
     def per_cpu_second(self) -> float:
-        """Return the same for each second of CPU that the process took which is compared."""
+        """Return the rate per CPU second of the measured process."""
         return self.per_second / self.cores.own
 
     @property
     def per_cpu_second_of_all(self) -> float:
-        """Return the same for each second of CPU that anything took, the store's server and the clients too."""
+        """Return the rate per CPU second of all processes, including the store's server and the clients."""
         return self.per_second / self.cores.all
 
 
@@ -72,7 +72,7 @@ class Way:
     samples: dict[int, list[Sample]] = field(default_factory=dict)
 
     def measure(self, at_once: int, seconds: float, service: Service) -> None:
-        """Do it for so long and keep what was measured."""
+        """Measure for a duration and store the sample."""
         before = Spent.now(service.process.pid)
         per_second = self.rate(at_once, seconds)
         cores = Spent.now(service.process.pid).cores_since(before, direct=self.direct)
@@ -82,7 +82,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Task:
-    """What is done, the baseline first, and how many at once."""
+    """A task with its variants, the baseline first, and the numbers of concurrent requests."""
 
     title: str
     unit: str
@@ -91,7 +91,7 @@ class Task:
     targets: Mapping[str, float] = field(default_factory=dict)
 
     def results(self, table: str) -> list[Result]:
-        """Return the medians, per second and per CPU second, for each number at once."""
+        """Return the medians, per second and per CPU second, for each number of concurrent requests."""
         return [result for at_once in self.at_once for result in self._results(table, at_once)]
 
     def _results(self, table: str, at_once: int) -> list[Result]:
@@ -117,7 +117,7 @@ class Task:
 
 
 def run(kind: str, seconds: float, rounds: int = 3) -> list[Result]:
-    """Measure every way in turn, several times over, and return the medians."""
+    """Measure all variants in turn over several rounds, and return the medians."""
     chosen = KINDS[kind]
     with tempfile.TemporaryDirectory() as name, chosen.server(Path(name)) as where:
         config = _config(Path(name), chosen, where)
@@ -180,7 +180,7 @@ def _patched(service: Service) -> Way:
 
 
 def _check(service: Service, request: Request) -> None:
-    """Raise if any operation of a batch fails: its status is not the answer's."""
+    """Raise if any operation of a batch failed, which the status of the response does not show."""
     body = answer(service.url, request)
     if request.media_type == records.ARROW:
         statuses = pa.ipc.open_stream(io.BytesIO(body)).read_all()["status"].to_pylist()

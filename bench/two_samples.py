@@ -1,7 +1,7 @@
-"""Whether two ways take different times: Welch's t, as dudect applies it to code that must not tell secrets.
+"""Welch's t-test for a difference between two sets of times, as dudect applies it to constant-time code.
 
-Reparaz, Balasch and Verbauwhede, "Dude, is my code constant time?", 2017: times beyond a percentile of both together
-are left out, which are the scheduler's, and an absolute t above 4.5 is taken for a difference.
+Reparaz, Balasch and Verbauwhede, "Dude, is my code constant time?", 2017: times above a percentile of both sets are
+discarded as effects of the scheduler, and an absolute t above 4.5 counts as a difference.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ KEPT_PERCENT = 90
 
 
 def welch_t(some: Sequence[float], others: Sequence[float]) -> float:
-    """Return how many standard errors the means of what is kept are apart, above 0 if those of `some` are larger."""
+    """Return the difference of the means in standard errors, after discarding; positive if `some` is slower."""
     most = quantiles([*some, *others], n=100)[KEPT_PERCENT - 1]
     one, two = ([time for time in times if time <= most] for times in (some, others))
     if len(one) < 2 or len(two) < 2:
@@ -24,6 +24,6 @@ def welch_t(some: Sequence[float], others: Sequence[float]) -> float:
 
 
 def spread(times: Sequence[float]) -> float:
-    """Return how far the middle half of the times reaches."""
+    """Return the interquartile range of the times."""
     first, _, third = quantiles(times, n=4)
     return third - first

@@ -1,4 +1,4 @@
-"""A way to apply updates, measured: how fast, what was counted, and that the table holds what it should."""
+"""Measure a variant of applying updates: its rate, its counters, and the contents of the table."""
 
 import json
 import re
@@ -21,7 +21,7 @@ WARM = "warm"
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured and counted once; operations and calls are the service's, commands are Redis's."""
+    """One measurement; operations and store calls are counted by the service, commands by Redis."""
 
     per_second: float
     per_cpu_second: float
@@ -30,16 +30,16 @@ class Sample:
     commands: dict[str, int]
 
     def counts(self) -> dict[str, int]:
-        """Return what was counted, by name."""
+        """Return the counters by name."""
         commands = {f"redis {name}": count for name, count in self.commands.items()}
         return {"operations": self.operations, "store calls": self.store_calls, **commands}
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to apply updates. `store` is the one that the service has for it, or empty: then Redis is written.
+    """A variant of applying updates, through the service's `store`, or directly to Redis if `store` is empty.
 
-    One that does not apply them (`applies`) is there to show what the rest of a micro-batch takes.
+    A variant without `applies` does not apply them and shows the cost of the rest of a micro-batch.
     """
 
     name: str
@@ -49,17 +49,17 @@ class Way:
     samples: list[Sample] = field(default_factory=list)
 
     def table(self, turn: object) -> str:
-        """Return the table that this way alone writes, and in this turn alone."""
+        """Return the name of the table that only this variant writes, and only in this round."""
         return f"{re.sub('[^a-z]+', '-', self.name.lower())}-{turn}"
 
     def median(self, name: str) -> float:
-        """Return the median of what samples have under a name."""
+        """Return the median of an attribute of the samples."""
         return float(median(getattr(sample, name) for sample in self.samples))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Frames of updates, the same for every way, and where the service and Redis are."""
+    """Frames of updates, the same for all variants, and the URLs of the service and Redis."""
 
     updates: Updates
     frames: Sequence[DataFrame]
@@ -67,11 +67,11 @@ class Measured:
     redis_url: str
 
     def warm(self, way: Way) -> None:
-        """Write the first micro-batch, so that what starts late has started."""
+        """Write the first micro-batch, to warm up everything that starts lazily."""
         way.write(self.frames[0], way.table(WARM), 0)
 
     def measure(self, way: Way, turn: int) -> None:
-        """Write every micro-batch, one after the other; raise `Different` if the table is not what it should be."""
+        """Write all micro-batches in order; raise `Different` if the table does not have the expected records."""
         table = way.table(turn)
         with redis.Redis.from_url(self.redis_url) as client:
             client.config_resetstat()

@@ -1,8 +1,8 @@
-"""Ways to apply the updates of a micro-batch: through the service, and by a user who has redis-py alone.
+"""Variants of applying the updates of a micro-batch: through the service, and with redis-py alone.
 
-What runs on the executors are Arrow functions, also where a user would take `foreachPartition`, which is slower: what
-is compared is the writing. What redis-py does is atomic for each row, so that no first update is lost; but rows that
-are sent again, as those of a failed task are, count again. With `Table` they do not.
+All variants run as Arrow functions on the executors, even where a user would choose the slower `foreachPartition`,
+because only the writing is compared. The redis-py variants are atomic for each row, so no first update is lost; but
+rows that are sent again, for example after a failed task, count again. With `Table` they do not.
 """
 
 import json
@@ -23,14 +23,14 @@ from tableside_spark.executor.chunks import chunks
 from .flight_updates import DEFAULT, KEY
 
 Write: TypeAlias = Callable[[DataFrame, str, int], None]
-"""Apply the updates of a frame to a table; the number is the micro-batch's."""
+"""Applies the updates of a frame to a table; the number is that of the micro-batch."""
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Row: TypeAlias = tuple[str, int, int, int]
-"""A key, how many flights, their miles, the last arrival."""
+"""Key, number of flights, miles, last arrival."""
 
 PIPELINED_MAX = 1_000
-"""How many updates redis-py sends before it reads the answers."""
+"""The number of updates that redis-py sends before it reads the replies."""
 
 SCRIPT = """
 local text = redis.call('GET', KEYS[1])
@@ -77,7 +77,7 @@ def row_by_row(url: str) -> Write:
 
 
 def watched(url: str) -> Write:
-    """redis-py, for each row WATCH, GET, and SET in a transaction, again where somebody else was faster."""
+    """redis-py, for each row WATCH, GET, and SET in a transaction, with retries after a conflict."""
     return lambda frame, table, micro_batch: _run(_rows(frame), partial(_watch, url, table))
 
 
@@ -87,7 +87,7 @@ def pipelined(url: str) -> Write:
 
 
 def aggregated(url: str) -> Write:
-    """The same of one row for each key, made by an aggregation that knows what these updates mean."""
+    """The same with one row per key, from a hand-written aggregation of these updates."""
 
     def write(frame: DataFrame, table: str, micro_batch: int) -> None:
         sums = (f.sum(name).alias(name) for name in ("flights", "miles"))
@@ -98,7 +98,7 @@ def aggregated(url: str) -> Write:
 
 
 def nowhere() -> Write:
-    """Hand the rows to Python, where nothing becomes of them."""
+    """Pass the rows to Python and discard them."""
     return lambda frame, table, micro_batch: _run(_rows(frame), _count)
 
 

@@ -1,4 +1,4 @@
-"""How much memory a Python worker of Spark takes while it joins one partition of five million rows with a table."""
+"""The memory of a Python worker of Spark while it joins one partition of five million rows with a table."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Send small requests as fast as they are answered: the load generator wrk, told by a script what to send."""
+"""Measure small requests with the load generator wrk and a Lua script."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from servers.install import ensure_command
 
 
 def requests_per_second(url: str, script: str, *, connections: int, seconds: float) -> float:
-    """Return how many requests per second wrk got answered. Raise if any was answered otherwise than 2xx."""
+    """Return the number of responses per second from wrk. Raise if any status is not 2xx."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
         file.write(script)
         file.flush()
