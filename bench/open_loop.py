@@ -45,7 +45,7 @@ class Seen:
 def offer(
     url: str, requests: Sequence[bytes], *, connections: int, seconds: float, core: int, rate: float | None = None
 ) -> Seen:
-    """Send requests from a process on `core`, at `rate` per second, or without a rate as soon as connections are free."""
+    """Send requests from a process on `core`, at `rate` per second, or unlimited: one per free connection."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_offer, url, requests, connections, seconds, core, rate).result()
 

@@ -54,7 +54,7 @@ def _measured(name: str, requests: Sequence[bytes], seconds: float, folder: Path
         process = psutil.Process(service.process.pid)
         for thread in process.threads():
             os.sched_setaffinity(thread.id, {SERVICE_CORE})
-        _offer(service.url, process, requests, PEAK_CONNECTIONS, min(seconds, 3.0))  # so that it is warm
+        _offer(service.url, process, requests, PEAK_CONNECTIONS, min(seconds, 3.0))  # warm-up
         peak, peak_share = _offer(service.url, process, requests, PEAK_CONNECTIONS, seconds)
         watcher = _Watcher(process)
         rate = TIMES * peak.accepted_per_s

@@ -1,7 +1,6 @@
-"""A driver in a process of its own: `python -m bench.state.driver TASK ANSWER`, both JSON files.
+"""Run a query in a separate Spark driver process: `python -m bench.state.driver TASK ANSWER`, both JSON files.
 
-It runs a small query first, of the same plan and in the same kind of place, so that what is measured is no class that
-is loaded for the first time.
+A small query with the same plan and the same kind of state store runs first, so that class loading is not measured.
 """
 
 import json
@@ -23,7 +22,7 @@ CORES = "local[2]"
 
 
 def main(task_file: Path, answer_file: Path) -> None:
-    """Do what was asked, and write down what was found."""
+    """Run the task of the first file, and write its measurements to the second."""
     task = Task.read(task_file)
     with session(Path(task.folder), CORES, _settings(task)) as spark:
         _warm(spark, task)
@@ -49,7 +48,7 @@ def _warm(spark: SparkSession, task: Task) -> None:
 
 
 def _first(spark: SparkSession, task: Task) -> dict[str, Any]:
-    """Run all micro-batches; memory is looked at while the query still has its state."""
+    """Run all micro-batches; measure memory before the query stops and releases its state."""
     java = Java(spark)
     before_bytes = java.live_bytes()
     java.forget_peak()
@@ -72,7 +71,7 @@ def _first(spark: SparkSession, task: Task) -> dict[str, Any]:
 
 
 def _again(spark: SparkSession, task: Task) -> dict[str, Any]:
-    """Run a small micro-batch, which loads the state, and another, which has it; load it directly; read all of it."""
+    """Restart the query for small micro-batches (the first loads the state), then load and read the state directly."""
     running = query.start(spark, task.input, task.checkpoint, payload=task.payload)
     progress = query.finish(running)
     running.stop()
@@ -84,7 +83,7 @@ def _again(spark: SparkSession, task: Task) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds so far: of the clock, of CPU by process, of all cores, of garbage collections."""
+    """Seconds so far: wall clock, CPU by process, busy time of all cores, garbage collection."""
 
     wall: float
     java: float
@@ -95,12 +94,12 @@ class Spent:
 
     @classmethod
     def now(cls, java: Java, task: Task) -> "Spent":
-        """Look at the clocks."""
+        """Read all clocks."""
         service = cpu_s(task.service_pid) if task.service_pid else 0.0
         return cls(time.perf_counter(), cpu_s(java.pid), time.process_time(), service, busy_s(), java.collecting_s())
 
     def since(self, before: "Spent") -> dict[str, float]:
-        """Return what was spent since then, by name."""
+        """Return the seconds since `before`, by name."""
         return {name: getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__}
 
 

@@ -1,4 +1,4 @@
-"""What a driver's answers come to: figures by name, the unit last."""
+"""Compute figures from the results of a driver: by name, with the unit last."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,17 +10,17 @@ from .inputs import Inputs
 Figures: TypeAlias = dict[str, float]
 
 CUSTOM = "custom "
-"""What the names of a provider's own metrics begin with."""
+"""The prefix of the names of a provider's custom metrics."""
 
 PERCENTILE = 0.95
 
 
 class Different(Exception):
-    """A state does not hold what its rows add up to."""
+    """The totals of a state differ from those of its rows."""
 
 
 def of_run(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
-    """Return the figures of all micro-batches. Times of one are those of the ones that change keys, not build them."""
+    """Return the figures of all micro-batches. Times per micro-batch include only those that change existing keys."""
     progress, spent = answer["progress"], answer["spent"]
     if len(progress) != len(inputs.measured):
         raise Different(f"{len(progress)} micro-batches instead of {len(inputs.measured)}")
@@ -47,7 +47,7 @@ def of_run(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
 
 
 def of_beginning_anew(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
-    """Return the figures of a driver that had no state yet; raise `Different` if what it found is wrong."""
+    """Return the figures of a restarted query; raise `Different` if the totals of its state are wrong."""
     expected = asdict(inputs.totals)
     if answer["totals"] != expected:
         raise Different(f"the state adds up to {answer['totals']} instead of {expected}")
@@ -63,7 +63,7 @@ def of_beginning_anew(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value that this share of them does not exceed."""
+    """Return the quantile of the values at this share."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -73,7 +73,7 @@ def _trigger_s(progress: Mapping[str, Any]) -> float:
 
 
 def _of_state(operators: Sequence[Mapping[str, Any]]) -> Figures:
-    """Return what Spark says of the state operator; times are sums over tasks, several of which run at once."""
+    """Return Spark's metrics of the state operator; times are sums over tasks, which run concurrently."""
     names = {name for each in operators for name in each["customMetrics"]}
     custom = {
         CUSTOM + name: float(sum(each["customMetrics"].get(name, 0) for each in operators)) for name in sorted(names)

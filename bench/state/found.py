@@ -1,4 +1,4 @@
-"""What was found of every way, round by round; medians, and ratios to the baseline of the same round."""
+"""Figures of all variants by round, with medians and ratios to the baseline of the same round."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,39 +10,39 @@ from .ways import BASELINE, WAYS
 
 @dataclass
 class Found:
-    """The figures of each way by round, with one setting; and why there are none, where there are none."""
+    """The figures of each variant by round, for one setting, or the reason of its failure."""
 
     _figures: dict[str, dict[int, Figures]] = field(default_factory=dict)
     _failures: dict[str, str] = field(default_factory=dict)
 
     def adds(self, way: str, turn: int, figures: Figures) -> None:
-        """Keep what was found in a round."""
+        """Add the figures of a round."""
         self._figures.setdefault(way, {})[turn] = figures
 
     def fails(self, way: str, why: str) -> None:
-        """Keep why nothing was found."""
+        """Record the reason of a failure."""
         self._failures[way] = why
 
     def ways(self) -> list[str]:
-        """Return the ways that were measured, or failed, the baseline first."""
+        """Return the variants that were measured or failed, the baseline first."""
         return [name for name in WAYS if name in self._figures or name in self._failures]
 
     def failure(self, way: str) -> str | None:
-        """Return why a way has failed, if it has in any round."""
+        """Return the reason if a variant failed in any round."""
         return self._failures.get(way)
 
     def median(self, way: str, figure: str) -> float | None:
-        """Return the median of a figure, none if the way has always failed."""
+        """Return the median of a figure, or None if the variant has always failed."""
         values = [each[figure] for each in self._figures.get(way, {}).values() if figure in each]
         return median(values) if values else None
 
     def ratio(self, way: str, figure: str) -> float | None:
-        """Return the median of a figure's ratios to the baseline's in the same round, none if it has none."""
+        """Return the median of the ratios of a figure to the baseline's in the same round, or None without ratios."""
         ratios = list(self._ratios(way, figure))
         return median(ratios) if ratios else None
 
     def figure(self, way: str, figure: str) -> float:
-        """Return the median of a figure of a way that has not failed."""
+        """Return the median of a figure of a variant that has not failed."""
         return median(each[figure] for each in self._figures[way].values())
 
     def counts(self, way: str) -> dict[str, int]:

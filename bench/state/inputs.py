@@ -1,4 +1,4 @@
-"""Rows for a query, the same for every way: files of Parquet, one for each micro-batch, and what they add up to."""
+"""Input rows, the same for all variants: one Parquet file for each micro-batch, and their totals."""
 
 import os
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 BUILDING_SHARE = 5
-"""One micro-batch in so many builds keys; the others change them."""
+"""One in this many micro-batches creates keys; the others change existing keys."""
 
 CHANGED_PERCENT = (2, 4, 6, 8, 10)
-"""How many of the keys a micro-batch changes, in turn."""
+"""The percentages of the keys that micro-batches change, in turn."""
 
 MORE = 4
 MORE_ROWS = 100
-"""What is left for when a query has begun anew: so many micro-batches of so many rows."""
+"""The number of rows in each of the `MORE` micro-batches for the restarted query."""
 
 WARM_ROWS = 1_000
 SEED = 20131
@@ -26,7 +26,7 @@ SEED = 20131
 
 @dataclass(frozen=True)
 class Totals:
-    """What the state has to hold: how many keys, and the sums of what is kept of them."""
+    """The expected number of keys in the state and the expected sums of their values."""
 
     keys: int
     rows: int
@@ -36,7 +36,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files by micro-batch: those that are measured, those for a query that has begun anew, those to warm up with."""
+    """One file per micro-batch: for the measured query, for the restarted query, and for the warm-up."""
 
     measured: list[Path]
     more: list[Path]
@@ -48,9 +48,9 @@ class Inputs:
 
 
 def write(folder: Path, keys: int, batches: int, payload_bytes: int = 0) -> Inputs:
-    """Write files of rows: the first micro-batches bring every key once, the others bring some of them again.
+    """Write files of rows: the first micro-batches contain every key once, the others some of the keys again.
 
-    Every row has a text of so many bytes, of which any two are different.
+    Every row has a different text of `payload_bytes` bytes.
     """
     folder.mkdir()
     chance = np.random.default_rng(SEED)
@@ -83,14 +83,14 @@ def write(folder: Path, keys: int, batches: int, payload_bytes: int = 0) -> Inpu
 
 
 def offer(files: list[Path], folder: Path) -> None:
-    """Put files where a query reads them; each is newer than the one before, so that they are read in order."""
+    """Put files into a query's input folder with increasing times, so that the query reads them in order."""
     folder.mkdir(exist_ok=True)
     for file in files:
         os.link(file, folder / file.name)
 
 
 def _chosen(chance: np.random.Generator, keys: int, batches: int, building: int) -> Iterator[Any]:
-    """Yield the keys of each micro-batch, in no order and none twice."""
+    """Yield the keys of each micro-batch, in random order without duplicates."""
     yield from np.array_split(chance.permutation(keys), building)
     for index in range(batches - building):
         share = CHANGED_PERCENT[index % len(CHANGED_PERCENT)]

@@ -1,4 +1,4 @@
-"""What Java says of itself: memory, garbage, the processes behind it. Knows nothing of queries."""
+"""Memory, garbage collection and CPU time of a Java process."""
 
 import os
 import time
@@ -15,12 +15,12 @@ OPTIONS = " ".join(
         "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
     )
 )
-"""End where memory does, rather than crawl; and let what Java says of itself be asked from Python."""
+"""Exit when memory runs out instead of slowing down, and open Java's management beans to Python."""
 
 
 def jvm(spark: SparkSession) -> Any:
-    """Return what reaches the classes of the Java process behind a session."""
-    return spark._jvm  # noqa: SLF001 - there is no other way to them
+    """Return the gateway to the classes of a session's Java process."""
+    return spark._jvm  # noqa: SLF001 - PySpark has no public access to it
 
 
 class Java:
@@ -32,24 +32,24 @@ class Java:
         self.pid = int(self._jvm.java.lang.ProcessHandle.current().pid())
 
     def live_bytes(self) -> int:
-        """Return what of the heap is in use when all garbage has gone."""
+        """Return the used heap after a full garbage collection."""
         for _ in range(2):
             self._jvm.java.lang.System.gc()
             time.sleep(0.2)
         return int(self._beans.getMemoryMXBean().getHeapMemoryUsage().getUsed())
 
     def forget_peak(self) -> None:
-        """Measure the peak from now on."""
+        """Reset the peak of the heap."""
         for pool in self._heap():
             pool.resetPeakUsage()
 
     def peak_bytes(self) -> int:
-        """Return how much of the heap was in use at most, garbage with it: at most the sum of its pools' peaks."""
+        """Return the peak of the used heap, including garbage. It is an upper bound: the sum of the pools' peaks."""
         heap_bytes = int(self._beans.getMemoryMXBean().getHeapMemoryUsage().getMax())
         return min(heap_bytes, sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap()))
 
     def collecting_s(self) -> float:
-        """Return the seconds that garbage collections have taken so far."""
+        """Return the seconds of garbage collection so far."""
         return sum(max(0, int(bean.getCollectionTime())) for bean in self._beans.getGarbageCollectorMXBeans()) / 1e3
 
     def _heap(self) -> list[Any]:
@@ -58,13 +58,13 @@ class Java:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the seconds of CPU that a process has taken so far."""
+    """Return the CPU seconds of a process so far."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 
 def resident_peak_bytes(pid: int) -> int:
-    """Return how much memory a process had at most, native memory with it."""
+    """Return the peak resident size of a process, including native memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -72,7 +72,7 @@ def resident_peak_bytes(pid: int) -> int:
 
 
 def busy_s() -> float:
-    """Return the seconds that the cores of this machine were busy so far, whoever kept them so."""
+    """Return the busy seconds of this machine's cores so far, for all processes."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 

@@ -1,4 +1,4 @@
-"""How long a provider takes to load the last version of each partition, asked directly and one after the other."""
+"""Measure how long a provider takes to load the last version of each partition, with direct sequential calls."""
 
 import json
 import time
@@ -16,9 +16,9 @@ STORE = "default"
 
 
 def seconds(spark: SparkSession, checkpoint: str) -> list[float]:
-    """Return the seconds by partition, for providers that are new and know nothing yet.
+    """Return the seconds by partition, for new providers without cached state.
 
-    The providers that the session has are closed first.
+    The session's existing providers are closed first.
     """
     _package(spark).StateStore.stop()
     batch, uids = _last(Path(checkpoint) / "commits")
@@ -58,7 +58,7 @@ def _provider(spark: SparkSession, checkpoint: str, partition: int) -> Any:
 
 
 def _last(commits: Path) -> tuple[int, list[str | None]]:
-    """Return the last micro-batch, and the identifiers of its versions by partition: none in format v1."""
+    """Return the last micro-batch and its checkpoint ids by partition, which format v1 does not have."""
     last = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
     document = json.loads(last.read_text().splitlines()[1])
     found = document.get("stateUniqueIds") or {}

@@ -1,4 +1,4 @@
-"""The query whose state is measured: what is counted, summed and seen last of each user, written nowhere."""
+"""The measured query: a count, a sum and a last value for each user; its output is discarded."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Progress = Mapping[str, Any]
 
 
 def start(spark: SparkSession, folder: str, checkpoint: str, *, payload: bool) -> StreamingQuery:
-    """Start the query on files in a folder, one for each micro-batch; the last payload is kept too if there is one."""
+    """Start the query on a folder with one file per micro-batch; with `payload`, the state has the last payload too."""
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
     kept = [f.count("*"), f.sum("amount"), f.last("batch"), *([f.max_by("payload", "batch")] if payload else [])]
     state = rows.groupBy("user").agg(*kept)
@@ -23,14 +23,14 @@ def start(spark: SparkSession, folder: str, checkpoint: str, *, payload: bool) -
 
 
 def finish(query: StreamingQuery) -> list[Progress]:
-    """Wait until every file has been read, and return what Spark says of each micro-batch."""
+    """Wait until all files have been read, and return Spark's progress report of each micro-batch."""
     query.processAllAvailable()
     found = [json.loads(progress.json) for progress in query.recentProgress]
     return [progress for progress in found if progress["numInputRows"]]
 
 
 def totals(spark: SparkSession, checkpoint: str) -> dict[str, int]:
-    """Read all of the state, as it is after the last micro-batch, and return what it adds up to."""
+    """Read the whole state after the last micro-batch, and return its totals."""
     state = spark.read.format("statestore").load(checkpoint)
     counted, summed, last = (f.sum(f"value.{name}") for name in _columns(state.schema["value"].dataType))
     [row] = state.select(f.count("*"), counted, summed, last).collect()
@@ -38,5 +38,5 @@ def totals(spark: SparkSession, checkpoint: str) -> dict[str, int]:
 
 
 def _columns(value: Any) -> list[str]:
-    """Return the names of the count, the sum and the last one, after which comes what there is beside."""
+    """Return the names of the count, the sum and the last value, which are the first columns."""
     return [field.name for field in value.fields][:3]

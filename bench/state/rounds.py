@@ -1,4 +1,4 @@
-"""Every way in turn, several times over, so that what disturbs the machine disturbs all of them."""
+"""Measure all variants in turn over several rounds, so that disturbances affect all of them."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ from .ways import BASELINE, WAYS
 
 @dataclass(frozen=True)
 class Plan:
-    """How large the state is, and what it is measured with: in every round the first heap and the first interval.
+    """The size of the state and the settings: all rounds use the first heap size and the first interval.
 
-    Each of the other heaps, and each of the other intervals, is measured once, with the first of the others' kind.
+    Each other interval is measured once with the first heap size, and each other heap size with the first interval.
     """
 
     keys: int = 1_000_000
@@ -34,7 +34,7 @@ class Plan:
         return f"{self.keys:,} keys" + (f" with {self.payload_bytes:,} bytes each" if self.payload_bytes else "")
 
     def settings(self, rounds: int) -> Iterator[Setting]:
-        """Yield what is measured, round by round."""
+        """Yield the setting of each round."""
         for _ in range(rounds):
             yield Setting(self.heaps_mib[0], self.maintenance_s[0])
         for interval_s in self.maintenance_s[1:]:
@@ -44,7 +44,7 @@ class Plan:
 
 
 def run(plan: Plan, rounds: int = 3) -> list[Result]:
-    """Measure every way, print tables, and return the medians: rows per second, and all figures beside them."""
+    """Measure all variants, print tables, and return the median rows per second together with all figures."""
     found: dict[Setting, Found] = {}
     with tempfile.TemporaryDirectory(prefix="tableside-bench-") as name:
         rows = inputs.write(Path(name) / "rows", plan.keys, plan.batches, plan.payload_bytes)
@@ -58,7 +58,7 @@ def run(plan: Plan, rounds: int = 3) -> list[Result]:
 
 
 def _round(found: Found, plan: Plan, rows: Inputs, setting: Setting, turn: int) -> None:
-    """Measure every way once; each round begins with another one."""
+    """Measure all variants once; each round begins with a different one."""
     first = turn % len(plan.ways)
     for name in [*plan.ways[first:], *plan.ways[:first]]:
         try:
@@ -72,7 +72,7 @@ def _round(found: Found, plan: Plan, rows: Inputs, setting: Setting, turn: int) 
 
 
 def _results(setting: Setting, found: Found, rows: Inputs) -> list[Result]:
-    """Return the results of a setting in which the baseline came to an end; a way that did not has none."""
+    """Return the results of a setting if the baseline completed, without variants that failed."""
     names = [name for name in WAYS if found.median(name, "wall_s") is not None]
     if BASELINE not in names:
         return []

@@ -1,4 +1,4 @@
-"""One run of one way: a service if it needs one, a driver that builds the state, another that begins anew."""
+"""One run of one variant: a service if necessary, a driver that builds the state, and a driver for the restarted query."""
 
 import json
 import os
@@ -23,20 +23,20 @@ from .ways import Way, configuration
 ROOT = Path(__file__).resolve().parents[2]
 LOG_MAX = 6_000
 TOO_LITTLE = ("OutOfMemoryError", "OUT_OF_MEMORY")
-"""What the log has where memory was too small: Java's end, a task's, or a provider's error."""
+"""Words in the log that mean too little memory: an error of Java, of a task or of a provider."""
 
 
 class DriverFailed(Exception):
-    """A driver did not do what was asked of it; the message has the end of its log."""
+    """A driver failed; the message contains the end of its log."""
 
 
 class Exhausted(Exception):
-    """A driver had too little memory: it said so, or did not come to an end."""
+    """A driver had too little memory: it reported that, or exceeded the time limit."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What every way is measured with: the heap of a driver, and how often Spark tidies a state up."""
+    """The settings of a round: the driver's heap size, and the interval of Spark's state store maintenance."""
 
     heap_mib: int
     maintenance_s: float
@@ -46,7 +46,7 @@ class Setting:
 
 
 def measured(way: Way, inputs: Inputs, setting: Setting, timeout_s: float) -> Figures:
-    """Run a way once and return what was found; raise `Exhausted` if its heap was too small."""
+    """Run a variant once and return its figures; raise `Exhausted` if its heap was too small."""
     with tempfile.TemporaryDirectory(prefix="tableside-bench-") as name:
         folder = Path(name)
         offer(inputs.measured, folder / "input")
@@ -60,7 +60,7 @@ def measured(way: Way, inputs: Inputs, setting: Setting, timeout_s: float) -> Fi
 
 @contextmanager
 def _service(folder: Path, way: Way) -> Iterator[Service | None]:
-    """Run a service that no other run has used, if the way needs one."""
+    """Run a new service, if the variant needs one."""
     if way.memory is None:
         yield None
         return
@@ -81,7 +81,7 @@ def _task(folder: Path, way: Way, inputs: Inputs, setting: Setting, service: Ser
 
 
 def _done(task: Task, timeout_s: float) -> dict[str, Any]:
-    """Have a process of its own do a task, and return its answer."""
+    """Run a task in a new process and return its result."""
     asked, answered, log = (Path(task.folder) / f"{task.name}.{ending}" for ending in ("task", "answer", "log"))
     task.write(asked)
     command = [sys.executable, "-m", "bench.state.driver", str(asked), str(answered)]
@@ -105,14 +105,14 @@ def _done(task: Task, timeout_s: float) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a driver with the Java that it has started, where they have not ended by themselves."""
+    """Kill a driver and its Java process if they are still running."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def _stored(folder: Path) -> Figures:
-    """Return the bytes that are kept: by Spark in the checkpoint, by the service in its store."""
+    """Return the stored bytes: of Spark in the checkpoint, of the service in its store."""
     checkpoint, data = _bytes(folder / "checkpoint"), _bytes(folder / "data")
     return {"stored_checkpoint_bytes": checkpoint, "stored_service_bytes": data, "stored_bytes": checkpoint + data}
 

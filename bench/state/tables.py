@@ -1,4 +1,4 @@
-"""What was found, as tables: one of times, one of memory, of the disk and of beginning anew."""
+"""Format the figures as two tables: times; and memory, disk and restart."""
 
 from collections.abc import Mapping
 
@@ -8,10 +8,10 @@ from .found import Found
 from .ways import WAYS
 
 SECONDS, MILLISECONDS, MEGABYTES, PLAIN = (1.0, "s", 1), (1e3, "ms", 0), (1e-6, "MB", 1), (1.0, "", 2)
-"""Factor, unit and decimals in which a figure is shown."""
+"""Factor, unit and number of decimals of a figure."""
 
 Column = tuple[str, tuple[float, str, int], bool]
-"""A figure, how it is shown, and whether with its ratio."""
+"""The name of a figure, its format, and whether its ratio is shown."""
 
 TIMES: Mapping[str, Column] = {
     "all": ("wall_s", SECONDS, True),
@@ -35,8 +35,8 @@ SPACES: Mapping[str, Column] = {
     "read all": ("read_s", MILLISECONDS, True),
 }
 EXPLAINED = (
-    "In brackets the ratio to the first way. Medians of rounds; a batch is one that changes keys which are there.",
-    "State: what is live beside what was live before. First batch anew: how much longer it takes than those after it.",
+    "Medians of rounds, with ratios to the first row in brackets. Batches are those that change existing keys.",
+    "State: live heap minus live heap at the start. First batch anew: extra time compared with the following batches.",
 )
 
 

@@ -1,4 +1,4 @@
-"""What a driver process is asked to do. It crosses to that process, and the answer back, as JSON in files."""
+"""The task of a driver process. The task and its result are passed in JSON files."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Task:
-    """One query with its state in one place: where its files are, and what Spark is set to.
+    """A query with its files and the settings of Spark, including the state store.
 
-    `again` says that the query has run before, and begins anew in a process that knows nothing of its state.
+    With `again`, the query has run before and restarts in a process without its state.
     """
 
     folder: str
@@ -27,29 +27,29 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What it is called among those of its folder."""
+        """The name of the task in its folder."""
         return "again" if self.again else "first"
 
     @property
     def input(self) -> str:
-        """Where the query reads its rows."""
+        """The input folder of the query."""
         return str(Path(self.folder) / "input")
 
     @property
     def warm_input(self) -> str:
-        """Where a query reads that only warms the process up."""
+        """The input folder of the warm-up query."""
         return str(Path(self.folder) / "warm-input")
 
     @property
     def checkpoint(self) -> str:
-        """Where Spark keeps the query's progress, and its own providers its state."""
+        """The folder where Spark stores the query's progress, and where Spark's own providers store the state."""
         return str(Path(self.folder) / "checkpoint")
 
     def write(self, file: Path) -> None:
-        """Write it down for the process."""
+        """Write the task to a file."""
         file.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read what was written down."""
+        """Read a task from a file."""
         return cls(**json.loads(file.read_text()))

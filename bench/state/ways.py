@@ -1,4 +1,4 @@
-"""Where the state of a query may be: settings of Spark for each way, and the service's configuration."""
+"""The measured state stores: Spark's settings for each variant, and the service's configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,18 +14,18 @@ STATE_STORE = "spark.sql.streaming.stateStore"
 TABLE = "state"
 BASELINE = "rocksdb"
 MEMORY_BYTES_MAX = 8 << 20
-"""Of `bounded`, for each of the four partitions: far less than their values take."""
+"""The memory limit of `bounded` for each of the four partitions: far less than their values need."""
 DISK_BYTES_MAX = 1 << 30
-"""Likewise, of copies on the local disk: more than they take."""
-# On a local disk, what Hadoop does by default starts two processes for each file that is renamed, and Spark's own
-# providers rename many: nobody would run them so.
+"""The limit of local disk copies for each partition: more than their values need."""
+# On a local disk, Hadoop's default starts two processes for each renamed file, and Spark's own providers rename many
+# files. This setting is the realistic one.
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 COMMON = {"spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER}
 
 
 @dataclass(frozen=True)
 class Way:
-    """A provider of Spark's own and how it is set; or ours, and what that keeps in memory of the state."""
+    """One of Spark's own providers with its settings, or Tableside's provider with its memory mode."""
 
     name: str
     provider: str = ""
@@ -34,7 +34,7 @@ class Way:
     more: Mapping[str, str] = field(default_factory=dict)
 
     def configured(self, url: str) -> dict[str, str]:
-        """Return the settings of Spark; `url` is where the service is, if there is one."""
+        """Return Spark's settings; `url` is that of the service, if there is one."""
         if self.memory is not None:
             ours = settings(
                 url,
@@ -58,7 +58,7 @@ WAYS = {
     "bounded": Way("Tableside, memory: bounded", memory="bounded"),
     "fetching": Way("Tableside, memory: bounded, no disk", memory="bounded", disk_bytes_max=0),
 }
-"""By the names of the command line, the baseline first."""
+"""The variants by their names on the command line, the baseline first."""
 
 
 def configuration(folder: Path) -> Path:
