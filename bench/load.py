@@ -32,7 +32,7 @@ def requests_per_second(url: str, requests: Sequence[Request], *, connections: i
                 _send(connection, requests[position % len(requests)])
                 counts[index] += 1
                 position += 1
-        except Exception as error:  # noqa: BLE001  # shown to whoever asked
+        except Exception as error:  # noqa: BLE001  # raised again in the main thread
             failures.append(error)
 
     started = time.perf_counter()

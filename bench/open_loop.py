@@ -123,7 +123,7 @@ class _Loop:
         except BlockingIOError:
             sent = 0
         except OSError:
-            sent = len(data)  # what is read next tells
+            sent = len(data)  # the next read reports the error
         connection.unsent = data[sent:]
         events = select.EPOLLIN | (select.EPOLLOUT if connection.unsent else 0)
         if connection.unsent or sent < len(data) or events != select.EPOLLIN:

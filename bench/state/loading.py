@@ -67,7 +67,7 @@ def _last(commits: Path) -> tuple[int, list[str | None]]:
 
 
 def _session(spark: SparkSession) -> Any:
-    return spark._jsparkSession.sessionState()  # noqa: SLF001 - there is no other way to what a provider is given
+    return spark._jsparkSession.sessionState()  # noqa: SLF001 - PySpark has no public access to the session state
 
 
 def _package(spark: SparkSession) -> Any:

@@ -1,4 +1,4 @@
-"""One run of one variant: a service if necessary, a driver that builds the state, and a driver for the restarted query."""
+"""One run of one variant: a service if necessary, a driver that builds the state, and one for the restarted query."""
 
 import json
 import os

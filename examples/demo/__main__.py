@@ -53,13 +53,15 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("scripts/demo", description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="leave the service running at the end")
+    parser.add_argument("--keep", action="store_true", help="keep the service running at the end")
     parser.add_argument("--data", type=Path, help="an empty or new folder for the records (default: a temporary one)")
-    parser.add_argument("--port", type=int, help="where the service listens (default: 8080, or any that is free)")
-    parser.add_argument("--store", choices=stores.KINDS, default=stores.EMBEDDED, help="where the records are kept")
-    parser.add_argument("--token-file", type=Path, help="what is in it is the token that the service asks for")
-    parser.add_argument("--master", default=HERE, help="a cluster of Spark's, whose workers see this machine's files")
-    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")
+    parser.add_argument("--port", type=int, help="the port of the service (default: 8080, or any free port)")
+    parser.add_argument("--store", choices=stores.KINDS, default=stores.EMBEDDED, help="the store of the records")
+    parser.add_argument("--token-file", type=Path, help="a file with the token that the service requires")
+    parser.add_argument(
+        "--master", default=HERE, help="the URL of a Spark cluster whose workers can read this machine's files"
+    )
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights (default: all)")
     options = parser.parse_args()
     if options.keep and options.token_file:
@@ -77,7 +79,7 @@ def _folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
     if data is None:
         folder = Path(tempfile.mkdtemp(prefix="tableside-demo-"))
     elif data.exists() and any(data.iterdir()):
-        sys.exit(f"{data} is not empty: flights would be counted on top of what is there")
+        sys.exit(f"{data} is not empty: flights would be added to the existing records")
     else:
         data.mkdir(parents=True, exist_ok=True)
         folder = data.resolve()
