@@ -9,7 +9,7 @@ from .phrases import Schema, phrase, table
 def schemas(found: Mapping[str, Schema]) -> Iterable[str]:
     """Return the sections of all schemas."""
     yield "## Bodies\n"
-    yield "What the requests and answers above hold, by the names that they are given there.\n"
+    yield "The bodies of the requests and responses above, by name.\n"
     for name, schema in found.items():
         yield from _schema(name, schema)
 

@@ -7,8 +7,8 @@ import sys
 HEAD = """\
 # Command line
 
-What every verb takes, as `tableside VERB --help` says it; [Quick start](../quick-start.md) shows them at work. The exit
-code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
+The arguments and options of every command, as in `tableside VERB --help`; [Quick start](../quick-start.md) has
+examples. The exit code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """

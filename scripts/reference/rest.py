@@ -13,8 +13,8 @@ from .phrases import code, phrase, table
 HEAD = """\
 # REST
 
-Every request that the service takes, as `/openapi.json` of a running service describes it.
-[The HTTP interface](../http.md) says what such a description cannot.
+All requests of the service, as in `/openapi.json` of a running service.
+[The HTTP interface](../http.md) explains their semantics.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """

@@ -16,9 +16,9 @@ from .phrases import Schema, code, phrase, table
 HEAD = """\
 # Settings
 
-Every member of a configuration: its type and bounds, its default, and what the code says of it.
+Every member of a configuration: its type and bounds, its default and its description.
 [Configuration](../configuration.md) explains the file as a whole, [Policies](../policies.md) and [Stores](../stores.md)
-what the members mean together. A member without a default has to be given.
+how members work together. A member without a default is required.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
@@ -119,7 +119,7 @@ def _references(member: object, suffix: str = "") -> Iterable[tuple[str, str]]:
 
 def _stores() -> Iterable[str]:
     yield "## Stores, by kind\n"
-    yield "What stands under `stores.NAME` beside `kind`, and what a table in such a store may say more.\n"
+    yield "The members of `stores.NAME` besides `kind`, and the additional members of a table in such a store.\n"
     for kind in stores.kinds():
         backend = stores.backend_type(kind)
         yield f"### {kind}\n"
