@@ -51,8 +51,8 @@ def dynalite(directory: Path) -> Iterator[str]:
     folder = ensure_folder("dynalite", (PACKAGE, PACKAGE_LOCK), lambda made: _install_dynalite(npm, made))
     port = free_port()
     program = str(folder / "node_modules" / "dynalite" / "cli.js")
-    at_once = [f"--{verb}TableMs=0" for verb in ("create", "update", "delete")]
-    command = [str(node), program, "--host", HOST, "--port", str(port), *at_once]
+    delays = [f"--{verb}TableMs=0" for verb in ("create", "update", "delete")]
+    command = [str(node), program, "--host", HOST, "--port", str(port), *delays]
     with running(Server("dynalite", command, lambda: _answers(port)), directory):
         yield f"http://{HOST}:{port}"
 

@@ -74,13 +74,13 @@ def install_package(package: str, name: str) -> None:
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         raise SetupError(f"{name} is missing: install the package {package}")
-    patient = ["-o", f"DPkg::Lock::Timeout={APT_LOCK_WAIT_MAX_S}"]
+    lock_timeout = ["-o", f"DPkg::Lock::Timeout={APT_LOCK_WAIT_MAX_S}"]
     updated = CACHE / "apt.stamp"
     if not (updated.exists() and time.time() - updated.stat().st_mtime < PACKAGE_LIST_AGE_MAX_S):
-        step("updating the list of Debian packages", [apt, *patient, "update"])
+        step("updating the list of Debian packages", [apt, *lock_timeout, "update"])
         updated.touch()
     with _no_service_starts():
-        step(f"installing {package}", [apt, *patient, "install", "--yes", "--no-install-recommends", package])
+        step(f"installing {package}", [apt, *lock_timeout, "install", "--yes", "--no-install-recommends", package])
 
 
 def _loads(library: str) -> bool:

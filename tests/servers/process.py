@@ -69,7 +69,7 @@ def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
     """
     with log.open("ab") as output:
         return subprocess.Popen(
-            [*_dying_with_us(server.abandon), *server.command],
+            [*_parent_death_signal(server.abandon), *server.command],
             cwd=server.directory or scratch,
             env=server.environment,
             stdin=subprocess.DEVNULL,
@@ -82,7 +82,7 @@ def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _dying_with_us(order: signal.Signals) -> list[str]:
+def _parent_death_signal(order: signal.Signals) -> list[str]:
     """Return a command prefix that makes the kernel send this signal to the command when its parent dies."""
     setpriv = ensure_command("setpriv", "util-linux")
     return [str(setpriv), "--pdeathsig", order.name.removeprefix("SIG"), "--"]

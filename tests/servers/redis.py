@@ -44,8 +44,8 @@ def _running(directory: Path, arguments: Sequence[str]) -> Iterator[int]:
     """Run one Redis and yield its port."""
     port = free_port()
     where = ["--bind", HOST, "--port", str(port)]
-    forgetful = ["--save", "", "--appendonly", "no"]
-    command = [str(ensure_command("redis-server", "redis-server")), *where, *forgetful, *arguments]
+    without_persistence = ["--save", "", "--appendonly", "no"]
+    command = [str(ensure_command("redis-server", "redis-server")), *where, *without_persistence, *arguments]
     with running(Server("redis", command, lambda: _ask(port, "PING") == "PONG"), directory):
         yield port
 
@@ -55,17 +55,17 @@ def _join(ports: Sequence[tuple[int, int]]) -> None:
     first, first_bus = ports[0]
     for number, (port, _) in enumerate(ports):
         low, high = number * SLOTS // len(ports), (number + 1) * SLOTS // len(ports) - 1
-        _order(port, f"CLUSTER ADDSLOTSRANGE {low} {high}")
-        _order(port, f"CLUSTER SET-CONFIG-EPOCH {number + 1}")
+        _execute(port, f"CLUSTER ADDSLOTSRANGE {low} {high}")
+        _execute(port, f"CLUSTER SET-CONFIG-EPOCH {number + 1}")
         if port != first:
-            _order(port, f"CLUSTER MEET {HOST} {first} {first_bus}")
+            _execute(port, f"CLUSTER MEET {HOST} {first} {first_bus}")
     until = time.monotonic() + START_MAX_S
     while not all(_agrees(port, len(ports)) for port, _ in ports):
         if time.monotonic() > until:
             raise ServerFailed(f"the cluster is not healthy:\n{_ask(first, 'CLUSTER INFO')}")
         time.sleep(ASK_INTERVAL_S)
     for port, _ in ports:
-        _order(port, f"CONFIG SET cluster-node-timeout {NODE_TIMEOUT_MS}")
+        _execute(port, f"CONFIG SET cluster-node-timeout {NODE_TIMEOUT_MS}")
 
 
 def _agrees(port: int, masters: int) -> bool:
@@ -74,7 +74,7 @@ def _agrees(port: int, masters: int) -> bool:
     return {"cluster_state:ok", f"cluster_known_nodes:{masters}", f"cluster_size:{masters}"} <= set(lines)
 
 
-def _order(port: int, command: str) -> None:
+def _execute(port: int, command: str) -> None:
     if (answer := _ask(port, command)) != "OK":
         raise ServerFailed(f"redis on port {port} answered {command} with {answer!r}")
 
