@@ -88,7 +88,7 @@ def test_the_settings_that_the_page_names_are_those_that_are_set() -> None:
 
 
 def test_the_metrics_of_the_page_are_the_providers() -> None:
-    source = (ROOT / "spark_client/state_store/tableside/state/Metrics.java").read_text(encoding="utf-8")
+    source = (ROOT / "spark_client/state_store/tableside/state/SparkMetrics.java").read_text(encoding="utf-8")
     assert set(re.findall(r'"(tableside\w+)"', source)) == set(re.findall(r"`(tableside[A-Z]\w+)`", TEXT))
 
 

@@ -148,7 +148,7 @@ def test_what_is_begun_is_done_elsewhere(java: Java, site: Service) -> None:
 
 def test_no_operations_ask_nothing_and_two_on_one_key_are_refused(java: Java, stub: Scripted) -> None:
     assert applied(java, stub.url, [])["calls"] == 0
-    assert tried(java, stub.url, [get("a"), put("a")])["failure"] == "twice in one call: a of p"
+    assert tried(java, stub.url, [get("a"), put("a")])["failure"] == "two operations of one call have the key a of p"
     assert stub.asked == []
 
 
@@ -341,7 +341,7 @@ async def test_broken_connections_and_lost_answers_are_asked_again(java: Java, s
         assert (statuses(lost), lost["outcomes"][0]["refused"]) == ([412], True)
         proxy.hang()
         hung = await asyncio.to_thread(tried, java, url, [put("hung")], timeout_s=0.2, deadline_s=1)
-        assert "no answer within 0." in hung["failure"]
+        assert "no response within 0." in hung["failure"]
 
 
 @pytest.mark.full  # every run tests a service that is killed during a commit
@@ -379,7 +379,7 @@ def test_what_is_asked_in_vain_fails_at_the_deadline_and_says_of_whom_how_often_
     assert (result["code"], result["status"]) == ("service_unreachable", 0)
     assert result["took_s"] < 2.5
     assert result["calls"] > 2
-    said = f"table pair at {url}: a look at its keys failed after {result['calls']} attempts in "
+    said = f"table pair at {url}: reading its key layout failed after {result['calls']} attempts in "
     assert result["failure"].startswith(said)
     assert "of at most 1.5 s: service_unreachable: ConnectException: no connection" in result["failure"]
 

@@ -169,7 +169,7 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Sit
     settings = files(site, site.client) | {name: str(bad)}
     assert f"the {name} {bad} cannot be read: no such file" in refused(java, site.url, "tls_file_unusable", **settings)
     bad.write_text("no certificate\n")
-    assert f"the {name} {bad} cannot be used: it holds no" in refused(java, site.url, "tls_file_unusable", **settings)
+    assert f"the {name} {bad} cannot be used: it contains no" in refused(java, site.url, "tls_file_unusable", **settings)
     bad.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     assert f"the {name} {bad} cannot be used: it holds" in refused(java, site.url, "tls_file_unusable", **settings)
 
@@ -203,8 +203,8 @@ def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, s
         shutil.copy(key.key, held.key)
         return tried(java, site.asking, looks_again="yes", **files(site, held))
 
-    assert "may end connections so" in copy(stranger, stranger)["failure"]
-    assert "may end connections so" in copy(site.client, stranger)["failure"]  # Only half of the pair was renewed.
+    assert "may close connections this way" in copy(stranger, stranger)["failure"]
+    assert "may close connections this way" in copy(site.client, stranger)["failure"]  # Only half of the pair was renewed.
     assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
 
 

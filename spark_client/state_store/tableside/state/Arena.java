@@ -3,13 +3,13 @@ package tableside.state;
 import java.util.Arrays;
 
 /**
- * Memory that is only appended to, shared by the versions that descend from each other: segments of words of 8 bytes.
+ * Append-only memory, shared by versions that descend from each other: segments of 8-byte words.
  *
- * <p>An address counts words; a segment begins each {@link #SEGMENT_WORDS}. The first segments are shorter than that,
- * so that little state costs little, and one that is made for a longer entry holds just that one. What is in the words
- * is {@link Entry}'s matter. They are `long[]`, as Spark's own pages on the heap are: their alignment is certain.
+ * <p>An address counts words. Segments begin at multiples of {@link #SEGMENT_WORDS}. The first segments are shorter, so
+ * that a small state costs little memory. An entry longer than a segment gets a segment of its own. {@link EntryLayout}
+ * defines the contents of the words. Segments are `long[]`, like Spark's own on-heap pages, which guarantees alignment.
  *
- * <p>Several threads may reserve and read at once. Nobody writes where another has reserved.
+ * <p>Several threads may reserve and read concurrently. A thread writes only to words that it has reserved.
  */
 final class Arena {
   static final int NONE = 0;
@@ -17,16 +17,16 @@ final class Arena {
   private static final int SEGMENT_BITS = 15;
   static final int SEGMENT_WORDS = 1 << SEGMENT_BITS;
   /**
-   * With the array's header a quarter of G1's smallest region: a larger object has regions to itself, and its segment
-   * would take twice its memory.
+   * With the array header, a quarter of G1's smallest region. G1 gives larger objects whole regions, which would double
+   * the memory of a segment.
    */
-  private static final int USUAL_WORDS_MAX = SEGMENT_WORDS - 4;
+  private static final int SEGMENT_WORDS_USUAL_MAX = SEGMENT_WORDS - 4;
 
-  private static final int USUAL_WORDS_MIN = 512;
-  /** So that no address, nor the end of a segment, is beyond an int. */
+  private static final int SEGMENT_WORDS_USUAL_MIN = 512;
+  /** Keeps every address and the end of every segment within an int. */
   static final int SEGMENTS_MAX = (1 << 31 - SEGMENT_BITS) - 1;
 
-  /** Grows by being replaced; what is at an index stays there. The first is missing, so that no address is NONE. */
+  /** Grows by replacement; an index keeps its segment. Index 0 stays empty, so that no address equals NONE. */
   private volatile long[][] segments = new long[2][];
 
   private final int segmentsMax;
@@ -38,48 +38,48 @@ final class Arena {
   private long closedWords;
   private long allocatedWords;
 
-  /** What an edit may write to, from `start` until before `end`. */
-  record Block(int start, int end) {}
+  /** Words that one writer may write to, from `start` (inclusive) to `end` (exclusive). */
+  record Reservation(int start, int end) {}
 
-  /** An arena of at most so many segments' addresses, whose first segment suits what is expected at once. */
+  /** Creates an arena with address space for `segmentsMax` segments. The first segment has room for `expectedWords`. */
   Arena(int segmentsMax, long expectedWords) {
     this.segmentsMax = segmentsMax;
     this.expectedWords = expectedWords;
   }
 
-  /** Another of the same bound, empty. */
+  /** Creates an empty arena with the same limit. */
   Arena fresh(long expectedWords) {
     return new Arena(segmentsMax, expectedWords);
   }
 
-  /** The array that holds what is at an address. */
+  /** The segment that contains an address. */
   long[] words(int address) {
     return segments[address >>> SEGMENT_BITS];
   }
 
-  /** Where in that array it is. */
+  /** The index of an address within its segment. */
   static int at(int address) {
     return address & SEGMENT_WORDS - 1;
   }
 
-  /** Reserve words that follow each other: so many as are wanted, or what is left of a segment, but enough. */
-  synchronized Block reserve(int enough, int wanted) {
-    if (end - tail < enough) {
-      open(enough);
+  /** Reserves consecutive words: `wordsWanted`, or the rest of the segment if that is at least `wordsMin`. */
+  synchronized Reservation reserve(int wordsMin, int wordsWanted) {
+    if (end - tail < wordsMin) {
+      open(wordsMin);
     }
     int from = tail;
-    tail += Math.min(end - from, Math.max(enough, wanted));
-    return new Block(from, tail);
+    tail += Math.min(end - from, Math.max(wordsMin, wordsWanted));
+    return new Reservation(from, tail);
   }
 
-  /** Take back what was not used of a block, where nobody has reserved after it. Otherwise it is lost. */
+  /** Returns the unused end of a reservation, if no later reservation follows it. Otherwise these words are lost. */
   synchronized void release(int from, int until) {
     if (until == tail && from >= start) {
       tail = from;
     }
   }
 
-  /** What has been reserved, and what was left at the ends of segments: all that is not to be written again. */
+  /** The words that cannot be written again: those reserved, and those left over at the ends of segments. */
   synchronized long spentWords() {
     return closedWords + (tail - start);
   }
@@ -88,8 +88,8 @@ final class Arena {
     return allocatedWords * Long.BYTES;
   }
 
-  private void open(int enough) {
-    int length = Math.max(enough, usualWords());
+  private void open(int wordsMin) {
+    int length = Math.max(wordsMin, usualSegmentWords());
     int span = (int) ((length + SEGMENT_WORDS - 1L) / SEGMENT_WORDS);
     if (span > segmentsMax - segmentsUsed) {
       throw full();
@@ -103,10 +103,10 @@ final class Arena {
     segmentsUsed += span;
   }
 
-  /** As much again as there is, so that at most half is unused; at most what a segment may. */
-  private int usualWords() {
+  /** Doubles the arena, so that at most half of it is unused, up to the usual segment size. */
+  private int usualSegmentWords() {
     long words = allocatedWords == 0 ? expectedWords : allocatedWords;
-    return (int) Math.min(USUAL_WORDS_MAX, Math.max(USUAL_WORDS_MIN, words));
+    return (int) Math.min(SEGMENT_WORDS_USUAL_MAX, Math.max(SEGMENT_WORDS_USUAL_MIN, words));
   }
 
   private void append(long[] segment, int span) {
@@ -121,7 +121,7 @@ final class Arena {
   private IllegalStateException full() {
     long mebibytes = (long) segmentsMax * SEGMENT_WORDS * Long.BYTES >> 20;
     return new IllegalStateException(
-        "a partition's state is limited to " + mebibytes + " MiB in memory, replaced values that are not yet"
-            + " reclaimed included; use more partitions");
+        "a partition's state is limited to " + mebibytes + " MiB in memory, including replaced values that are not"
+            + " yet reclaimed; use more partitions");
   }
 }

@@ -10,8 +10,8 @@ import org.apache.spark.io.CompressionCodec;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * Records one after the other, as they are compressed together: each the key's length, the key, the value's length, the
- * value. Lengths are four bytes, big-endian; that of the value is -1 where the record was removed.
+ * Consecutive records, compressed together. Each record is the key's length, the key, the value's length and the value.
+ * Lengths are four bytes, big-endian. A value length of -1 marks a removed record.
  */
 final class Block {
   static final int REMOVED = -1;
@@ -28,12 +28,12 @@ final class Block {
     return used == 0;
   }
 
-  /** Whether a record of these lengths keeps the block within so many bytes. */
+  /** Whether the block stays within `bytesMax` if a record with these lengths is added. */
   boolean fits(int keyLength, int valueLength, int bytesMax) {
     return (long) used + LENGTHS + keyLength + Math.max(valueLength, 0) <= bytesMax;
   }
 
-  /** Append a record; returns where its value begins. `valueLength` of -1 says that it was removed. */
+  /** Appends a record and returns the offset of its value. A `valueLength` of -1 marks a removed record. */
   int add(Object keyBase, long keyOffset, int keyLength, Object valueBase, long valueOffset, int valueLength) {
     makeRoom(LENGTHS + (long) keyLength + Math.max(valueLength, 0));
     append(keyLength);
@@ -54,7 +54,7 @@ final class Block {
     return compressed.toByteArray();
   }
 
-  void copyTo(Blocks blocks, int number) {
+  void copyTo(BlockIndex blocks, int number) {
     blocks.copy(number, bytes, used);
   }
 
@@ -68,13 +68,16 @@ final class Block {
     }
   }
 
-  /** What is done with each record of a block. */
+  /** Receives each record of a block. */
   interface Visitor {
-    /** The key is `keyLength` bytes from `keyAt`; the value likewise, removed where its length is -1. */
+    /**
+     * The key is `keyLength` bytes from `keyAt`, the value `valueLength` bytes from `valueAt`; a length of -1 means
+     * removed.
+     */
     void record(byte[] block, int keyAt, int keyLength, int valueAt, int valueLength);
   }
 
-  /** @throws IOException if these bytes are no whole records */
+  /** @throws IOException if the bytes are not a sequence of complete records */
   static void visit(byte[] block, Visitor visitor) throws IOException {
     int at = 0;
     while (at < block.length) {
@@ -89,11 +92,12 @@ final class Block {
 
   private static int length(byte[] block, int at, int least) throws IOException {
     if (at > block.length - Integer.BYTES) {
-      throw new IOException("a record ends within its lengths");
+      throw new IOException("a record is truncated");
     }
-    int length = (block[at] << 24) | (block[at + 1] & 0xff) << 16 | (block[at + 2] & 0xff) << 8 | (block[at + 3] & 0xff);
+    int length =
+        (block[at] << 24) | (block[at + 1] & 0xff) << 16 | (block[at + 2] & 0xff) << 8 | (block[at + 3] & 0xff);
     if (length < least || length > block.length - at - Integer.BYTES) {
-      throw new IOException("a length of " + length + " in a block of " + block.length + " bytes");
+      throw new IOException("an invalid length of " + length + " in a block of " + block.length + " bytes");
     }
     return length;
   }
@@ -113,7 +117,7 @@ final class Block {
   private void makeRoom(long more) {
     long needed = used + more;
     if (needed > Integer.MAX_VALUE - 16) {
-      throw new IllegalStateException("a record of " + more + " bytes is more than a block can hold");
+      throw new IllegalStateException("a record of " + more + " bytes does not fit in a block");
     }
     if (needed > bytes.length) {
       bytes = Arrays.copyOf(bytes, (int) Math.min(Math.max(needed, 2L * bytes.length), Integer.MAX_VALUE - 16));

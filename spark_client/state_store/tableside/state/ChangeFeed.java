@@ -11,7 +11,7 @@ import org.apache.spark.util.NextIterator;
 import scala.Enumeration;
 import scala.Tuple4;
 
-/** What commits changed, one after the other: the kind of change, key, value (null where removed), and the batch. */
+/** Iterates over the changes of successive commits: kind of change, key, value (null if removed) and batch. */
 final class ChangeFeed extends NextIterator<Tuple4<Enumeration.Value, UnsafeRow, UnsafeRow, Object>> {
   private final StateLog log;
   private final int keyFields;
@@ -45,7 +45,7 @@ final class ChangeFeed extends NextIterator<Tuple4<Enumeration.Value, UnsafeRow,
       }
       return block.poll();
     } catch (IOException | InterruptedException error) {
-      throw Failures.reading(error);
+      throw SparkErrors.reading(error);
     }
   }
 

@@ -9,14 +9,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.zip.CRC32C;
 import org.apache.spark.io.CompressionCodec;
 
-/** Reads a delta or a snapshot block after block; while one group of chunks is looked at, the next is on its way. */
+/** Reads a delta or a snapshot block by block, and prefetches the next group of chunks. */
 final class ChunkReader {
   private final StateLog log;
   private final String chunks;
   private final int count;
   private final CompressionCodec codec;
   private final List<JsonNode> group = new ArrayList<>();
-  private CompletableFuture<List<Outcome>> coming;
+  private CompletableFuture<List<Outcome>> nextGroup;
   private int requested;
   private int read;
   private int first;
@@ -26,10 +26,10 @@ final class ChunkReader {
     this.chunks = chunks;
     this.count = count;
     this.codec = log.codec(codec);
-    this.coming = request();
+    this.nextGroup = requestGroup();
   }
 
-  /** The next block, or null at the end. */
+  /** Returns the next block, or null at the end. */
   byte[] next() throws IOException, InterruptedException {
     if (read == count) {
       return null;
@@ -37,33 +37,33 @@ final class ChunkReader {
     first = read;
     byte[] data = null;
     JsonNode chunk;
-    ByteArrayOutputStream whole = null;
+    ByteArrayOutputStream joined = null;
     do {
       chunk = nextChunk();
-      data = dataOf(chunk, log.place().chunk(chunks, read - 1));
-      if (whole != null || goesOn(chunk)) {
-        whole = whole == null ? new ByteArrayOutputStream() : whole;
-        whole.writeBytes(data);
+      data = decodeData(chunk, log.keys().chunk(chunks, read - 1));
+      if (joined != null || hasMore(chunk)) {
+        joined = joined == null ? new ByteArrayOutputStream() : joined;
+        joined.writeBytes(data);
       }
-    } while (goesOn(chunk));
-    return decompress(whole == null ? data : whole.toByteArray());
+    } while (hasMore(chunk));
+    return decompress(joined == null ? data : joined.toByteArray());
   }
 
-  /** The first chunk of the block that `next` gave last. */
+  /** The first chunk of the block that `next` returned last. */
   int first() {
     return first;
   }
 
   void cancel() {
-    coming.cancel(true);
+    nextGroup.cancel(true);
   }
 
-  static boolean goesOn(JsonNode chunk) {
+  static boolean hasMore(JsonNode chunk) {
     return chunk.path("more").asBoolean();
   }
 
-  /** The bytes of a chunk. @throws StateUnreadable if they are not what was written */
-  static byte[] dataOf(JsonNode chunk, Key key) throws StateUnreadable {
+  /** Decodes the bytes of a chunk. @throws StateUnreadable if they do not match their checksum */
+  static byte[] decodeData(JsonNode chunk, Key key) throws StateUnreadable {
     byte[] data;
     try {
       data = chunk.path("data").binaryValue();
@@ -75,7 +75,7 @@ final class ChunkReader {
       checksum.update(data);
     }
     if (data == null || checksum.getValue() != chunk.path("crc").asLong(-1)) {
-      throw new StateUnreadable(key + " is damaged: its checksum is another");
+      throw new StateUnreadable(key + " is damaged: its checksum does not match");
     }
     return data;
   }
@@ -84,21 +84,21 @@ final class ChunkReader {
     try {
       return Block.decompressed(data, codec);
     } catch (IOException | RuntimeException error) {
-      throw new StateUnreadable(log.place().chunk(chunks, first) + " is damaged: it cannot be decompressed", error);
+      throw new StateUnreadable(log.keys().chunk(chunks, first) + " is damaged: it cannot be decompressed", error);
     }
   }
 
   private JsonNode nextChunk() throws IOException, InterruptedException {
     if (read == count) {
-      throw new StateUnreadable(log.place().chunk(chunks, read - 1) + " is damaged: its block does not end");
+      throw new StateUnreadable(log.keys().chunk(chunks, read - 1) + " is damaged: its last block is incomplete");
     }
     if (group.isEmpty()) {
       int from = read;
-      List<Outcome> outcomes = log.await(coming);
-      coming = request();
+      List<Outcome> outcomes = log.await(nextGroup);
+      nextGroup = requestGroup();
       for (Outcome outcome : outcomes) {
         if (outcome.absent()) {
-          Key missing = log.place().chunk(chunks, from + group.size());
+          Key missing = log.keys().chunk(chunks, from + group.size());
           throw new StateUnreadable(missing + " is missing: chunk " + (from + group.size() + 1) + " of " + count);
         }
         group.add(outcome.value());
@@ -106,15 +106,15 @@ final class ChunkReader {
       java.util.Collections.reverse(group);
     }
     read++;
-    log.meter().chunksRead.increment();
+    log.counters().chunksRead.increment();
     return group.remove(group.size() - 1);
   }
 
-  private CompletableFuture<List<Outcome>> request() {
+  private CompletableFuture<List<Outcome>> requestGroup() {
     List<Operation> gets = new ArrayList<>();
     for (int end = Math.min(requested + ChunkWriter.GROUP, count); requested < end; requested++) {
-      gets.add(new Operation.Get(log.place().chunk(chunks, requested), null));
+      gets.add(new Operation.Get(log.keys().chunk(chunks, requested), null));
     }
-    return log.begin(gets);
+    return log.applyAsync(gets);
   }
 }

@@ -11,23 +11,24 @@ import java.util.zip.CRC32C;
 import org.apache.spark.io.CompressionCodec;
 
 /**
- * Writes a delta or a snapshot as chunks, each a record below the store's limit.
+ * Writes a delta or a snapshot as chunks, each a record below the store's size limit.
  *
- * <p>Chunks are sent a group at a time, and a group not before the one before it was acknowledged. So of what an attempt
- * left behind nothing comes after a group that is absent as a whole: that is how cleaning finds it without a scan.
+ * <p>Chunks are sent in groups. A group is sent only after the previous one is acknowledged. After a group that is
+ * completely absent, an interrupted attempt therefore left no further chunks, so that cleanup finds them without a
+ * scan.
  */
 final class ChunkWriter {
-  /** Chunks in a group. */
+  /** The number of chunks in a group. */
   static final int GROUP = 16;
 
-  /** Of a block that will be read for one value. */
-  private static final int FETCHED_BYTES_MAX = 32 << 10;
+  /** The size limit of blocks that are fetched to read a single value. */
+  private static final int FETCHED_BLOCK_BYTES_MAX = 32 << 10;
 
   private final StateLog log;
   private final String chunks;
   private final long version;
   private final CompressionCodec codec;
-  private final Blocks blocks;
+  private final BlockIndex blocks;
   private final int chunkBytesMax;
   private final Block block;
   private final List<Operation> group = new ArrayList<>();
@@ -36,8 +37,8 @@ final class ChunkWriter {
   private int count;
   private long bytes;
 
-  /** @param blocks gives numbers to the blocks; null where all values are kept in memory */
-  ChunkWriter(StateLog log, long version, String chunks, Blocks blocks) {
+  /** @param blocks numbers the blocks; null if all values are kept in memory */
+  ChunkWriter(StateLog log, long version, String chunks, BlockIndex blocks) {
     this.log = log;
     this.version = version;
     this.chunks = chunks;
@@ -47,20 +48,20 @@ final class ChunkWriter {
     this.block = new Block(blockBytesMax());
   }
 
-  /** Append a record, removed where its value's length is -1; returns where its value is. */
+  /** Appends a record and returns the location of its value. A `valueLength` of -1 marks a removed record. */
   long add(Object keyBase, long keyOffset, int keyLength, Object valueBase, long valueOffset, int valueLength)
       throws IOException, InterruptedException {
     if (!block.isEmpty() && !block.fits(keyLength, valueLength, blockBytesMax())) {
       endBlock();
     }
     if (block.isEmpty() && blocks != null) {
-      number = blocks.add(new Blocks.Address(version, chunks, count, log.codecName()));
+      number = blocks.add(new BlockIndex.Address(version, chunks, count, log.codecName()));
     }
     int offset = block.add(keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength);
-    return blocks == null ? 0 : Blocks.location(number, offset);
+    return blocks == null ? 0 : BlockIndex.location(number, offset);
   }
 
-  /** Write what is left, and wait until all is acknowledged; returns the number of chunks. */
+  /** Writes the remaining records and waits until all chunks are acknowledged. Returns the number of chunks. */
   int finish() throws IOException, InterruptedException {
     if (!block.isEmpty()) {
       endBlock();
@@ -70,15 +71,15 @@ final class ChunkWriter {
     return count;
   }
 
-  /** Compressed bytes written. */
+  /** The number of compressed bytes written. */
   long bytes() {
     return bytes;
   }
 
-  /** A little less than a chunk, so that what cannot be compressed is still one chunk. */
+  /** A little less than a chunk, so that an incompressible block still fits into one chunk. */
   private int blockBytesMax() {
     int whole = chunkBytesMax - chunkBytesMax / 16;
-    return blocks == null ? whole : Math.min(whole, FETCHED_BYTES_MAX);
+    return blocks == null ? whole : Math.min(whole, FETCHED_BLOCK_BYTES_MAX);
   }
 
   private void endBlock() throws IOException, InterruptedException {
@@ -95,9 +96,9 @@ final class ChunkWriter {
   }
 
   private void append(byte[] data, boolean more) throws IOException, InterruptedException {
-    group.add(new Operation.Put(log.place().chunk(chunks, count++), chunk(data, more), false, null));
+    group.add(new Operation.Put(log.keys().chunk(chunks, count++), chunk(data, more), false, null));
     bytes += data.length;
-    log.meter().chunksWritten.increment();
+    log.counters().chunksWritten.increment();
     if (group.size() == GROUP) {
       send();
     }
@@ -105,7 +106,7 @@ final class ChunkWriter {
 
   private void send() throws IOException, InterruptedException {
     log.await(sent);
-    sent = log.begin(List.copyOf(group));
+    sent = log.applyAsync(List.copyOf(group));
     group.clear();
   }
 

@@ -3,10 +3,10 @@ package tableside.state;
 /**
  * An immutable version of a partition's state: entries by key, in the order in which they were written.
  *
- * <p>Any thread may read it, any number at once, while others make new versions from it. It costs few objects: the
- * entries are in an arena that it shares with the versions it came from and those that come from it.
+ * <p>Any number of threads may read it while others derive new versions. It consists of few objects, because it shares
+ * its arena with its ancestors and descendants.
  */
-final class Entries extends View {
+final class Entries extends EntriesView {
   private final boolean inline;
   private final Arena arena;
   private final Slots slots;
@@ -23,7 +23,7 @@ final class Entries extends View {
     this.liveWords = liveWords;
   }
 
-  /** The state without entries. `inline` says whether it and what comes from it keep values in memory. */
+  /** An empty state. `inline` states whether this version and its descendants keep values in memory. */
   static Entries empty(boolean inline) {
     return empty(inline, Arena.SEGMENTS_MAX);
   }
@@ -32,17 +32,17 @@ final class Entries extends View {
     return new Entries(inline, new Arena(segmentsMax, 0), Slots.empty(0), new Extents(), 0, 0);
   }
 
-  /** Begin the next version. Several may be begun, by several threads: none sees what another does. */
-  Edit edit() {
-    return new Edit(this);
+  /** Starts the next version. Several threads may each start one; they do not see each other's changes. */
+  MutableEntries edit() {
+    return new MutableEntries(this);
   }
 
-  /** What is allocated for this version and those that share memory with it, and for its slots. */
+  /** The bytes allocated for the arena, which other versions share, and for this version's slots. */
   long memoryBytes() {
     return arena.allocatedBytes() + slots.bytes();
   }
 
-  /** How many words of the arena are this version's entries. */
+  /** The number of words in the arena that belong to this version's entries. */
   long liveWords() {
     return liveWords;
   }

@@ -2,7 +2,9 @@ package tableside.state;
 
 import java.util.Arrays;
 
-/** Which parts of an arena a version's entries are in, in order. What lies between them is another's, or nothing. */
+/**
+ * The ranges of an arena that contain a version's entries, in order. The gaps belong to other versions or are unused.
+ */
 final class Extents {
   private int[] bounds;
   private int count;
@@ -20,7 +22,7 @@ final class Extents {
     return new Extents(Arrays.copyOf(bounds, Math.max(2, count)), count);
   }
 
-  /** Add what is written after all others; it becomes one with the last where it follows at once. */
+  /** Appends a range after all others, and merges it with the last if they are adjacent. */
   void add(int start, int end) {
     if (count > 0 && bounds[count - 1] == start) {
       bounds[count - 1] = end;
@@ -33,7 +35,7 @@ final class Extents {
     bounds[count++] = end;
   }
 
-  /** The first address from this one on that is in an extent, or NONE. */
+  /** The first address that is in a range and not below `address`, or NONE. */
   int from(int address) {
     int low = 0;
     int high = count / 2;

@@ -11,7 +11,9 @@ import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.List;
 
-/** JSON as it comes and goes: members' names are not kept, since some are data; a string may be all of an answer. */
+/**
+ * Reads JSON. Names of members are not interned, since some of them are data. A string may be as long as a response.
+ */
 final class Json {
   static final ObjectMapper MAPPER =
       new ObjectMapper(
@@ -19,7 +21,7 @@ final class Json {
               .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
               .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
               .streamReadConstraints(
-                  StreamReadConstraints.builder().maxStringLength(Service.ANSWER_BYTES_MAX).build())
+                  StreamReadConstraints.builder().maxStringLength(ServiceClient.RESPONSE_BYTES_MAX).build())
               .build());
 
   private Json() {}
@@ -28,11 +30,11 @@ final class Json {
     return MAPPER.readTree(body);
   }
 
-  /** The elements of `results`, one after another, of an answer that must be whole. */
+  /** Reads the elements of `results` one by one. The document must be complete. */
   static List<JsonNode> results(InputStream body) throws IOException {
     List<JsonNode> results = null;
     try (JsonParser parser = MAPPER.createParser(body)) {
-      if (parser.nextToken() != JsonToken.START_OBJECT) throw new IOException("no object");
+      if (parser.nextToken() != JsonToken.START_OBJECT) throw new IOException("not an object");
       while (parser.nextToken() == JsonToken.FIELD_NAME) {
         boolean wanted = parser.currentName().equals("results");
         if (parser.nextToken() == JsonToken.START_ARRAY && wanted) {
@@ -41,7 +43,9 @@ final class Json {
           parser.skipChildren();
         }
       }
-      if (parser.currentToken() != JsonToken.END_OBJECT || results == null) throw new IOException("no results");
+      if (parser.currentToken() != JsonToken.END_OBJECT || results == null) {
+        throw new IOException("results are missing");
+      }
     }
     return results;
   }
@@ -49,7 +53,7 @@ final class Json {
   private static List<JsonNode> elements(JsonParser parser) throws IOException {
     List<JsonNode> elements = new ArrayList<>();
     while (parser.nextToken() != JsonToken.END_ARRAY) {
-      if (parser.currentToken() != JsonToken.START_OBJECT) throw new IOException("a result that is no object");
+      if (parser.currentToken() != JsonToken.START_OBJECT) throw new IOException("a result is not an object");
       elements.add(MAPPER.readTree(parser));
     }
     return elements;

@@ -1,6 +1,6 @@
 package tableside.state;
 
-/** A key of the state table: of what it is a part, and what it is there. */
+/** A key of the state table: a store or query, and an item within it. */
 record Key(String place, String item) {
   @Override
   public String toString() {

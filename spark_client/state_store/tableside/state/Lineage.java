@@ -4,39 +4,41 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What a version is made of: a snapshot, or nothing, and the deltas after it, in order.
+ * The parts of a version: a snapshot, or none, and the deltas after it, in order.
  *
- * @param base null where the deltas begin with an empty state
+ * @param base null if the deltas start from an empty state
  */
 record Lineage(Base base, List<Delta> deltas) {
   static final Lineage EMPTY = new Lineage(null, List.of());
 
-  /** The whole state of a version. `uid` is the commit's whose state it is; `snapshot` names this copy of it. */
+  /**
+   * A snapshot of a version. `uid` is the identity of the version's commit; `snapshot` names this copy of its state.
+   */
   record Base(long version, String uid, String snapshot, int chunks, String codec) {}
 
-  /** What one commit changed. */
+  /** The changes of one commit. */
   record Delta(long version, String uid, int chunks, String codec) {}
 
-  Lineage then(Delta delta) {
+  Lineage append(Delta delta) {
     List<Delta> longer = new ArrayList<>(deltas);
     longer.add(delta);
     return new Lineage(base, List.copyOf(longer));
   }
 
-  /** The same state, from a newer snapshot where that is of one of these versions. */
-  Lineage onto(Base newer) {
+  /** The same state, based on a newer snapshot if that is a snapshot of one of these versions. */
+  Lineage rebasedOn(Base newer) {
     if (newer == null || indexOf(newer.version(), newer.uid()) < 0) {
       return this;
     }
     return new Lineage(newer, after(newer.version(), newer.uid()));
   }
 
-  /** Whether the version of this number and identity is one that this goes through. */
-  boolean passes(long version, String uid) {
+  /** Whether the version with this number and identity is one of those in this lineage. */
+  boolean contains(long version, String uid) {
     return indexOf(version, uid) >= 0 || base != null && base.version() == version && base.uid().equals(uid);
   }
 
-  /** The deltas after that version, which this passes. */
+  /** The deltas after a version that this lineage contains. */
   List<Delta> after(long version, String uid) {
     return deltas.subList(indexOf(version, uid) + 1, deltas.size());
   }

@@ -19,23 +19,22 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Copies of the blocks that were written and read, on the executor's local disk: what is wanted again need not be asked
- * of the table. What is not here, or is not as it was, is simply read from the table again.
+ * A cache of blocks on the executor's local disk. A block that is missing or damaged here is read from the table.
  *
- * <p>Blocks follow one another in segments. A segment goes when none of its blocks is needed any more, and the oldest
- * when there is no room. Each is a file without a name: nothing is left of it when the JVM ends, however it ends. Where
- * nothing can be written nothing is, for a while; what was written before stays.
+ * <p>Blocks are appended to segments. A segment is dropped when none of its blocks is needed any more; the oldest
+ * segment is dropped when space runs out. Each segment is an unlinked file, so that nothing remains when the JVM ends,
+ * even after a crash. After a failed write, the cache accepts no blocks for a while; earlier blocks remain readable.
  *
  * <p>Thread-safe.
  */
 final class LocalDisk implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LocalDisk.class);
   private static final long SEGMENT_BYTES_MAX = 128 << 20;
-  private static final int SEGMENTS_LEAST = 8;
-  private static final long FREE_BYTES_LEAST = 1L << 30;
+  private static final int SEGMENTS_MIN = 8;
+  private static final long FREE_BYTES_MIN = 1L << 30;
   private static final Duration PAUSE = Duration.ofMinutes(1);
 
-  /** Gives a file for each segment, if there is room for one. */
+  /** Opens the file of a new segment, or fails if the disk has too little space. */
   interface FileSource {
     RandomAccessFile next() throws IOException;
   }
@@ -63,8 +62,8 @@ final class LocalDisk implements AutoCloseable {
   private boolean paused;
 
   /**
-   * @param bytesMax of all segments; with 0 nothing is kept
-   * @param pause how long nothing is written after that has failed
+   * @param bytesMax the limit of all segments together; 0 disables the cache
+   * @param pause how long nothing is written after a failed write
    */
   LocalDisk(FileSource files, long bytesMax, Duration pause) {
     this.files = files;
@@ -72,15 +71,20 @@ final class LocalDisk implements AutoCloseable {
     this.pauseNs = pause.toNanos();
   }
 
-  /** In Spark's local directory; nowhere if what Spark has there is to be encrypted, which this is not. */
-  static LocalDisk ofSpark(SparkConf conf, long bytesMax) {
+  /**
+   * Creates a cache in Spark's local directory. It is disabled if Spark must encrypt local data, because the cache does
+   * not.
+   */
+  static LocalDisk inSparkDirectory(SparkConf conf, long bytesMax) {
     boolean encrypted = conf.getBoolean("spark.io.encryption.enabled", false);
     return new LocalDisk(
-        () -> nameless(withFree(FREE_BYTES_LEAST, Path.of(Utils.getLocalDir(conf)))), encrypted ? 0 : bytesMax, PAUSE);
+        () -> unlinkedFile(requireFreeSpace(FREE_BYTES_MIN, Path.of(Utils.getLocalDir(conf)))),
+        encrypted ? 0 : bytesMax,
+        PAUSE);
   }
 
-  /** A file that is gone when it is closed. */
-  static RandomAccessFile nameless(Path directory) throws IOException {
+  /** Opens a file without a name, whose space is freed when it is closed. */
+  static RandomAccessFile unlinkedFile(Path directory) throws IOException {
     Path path = Files.createTempFile(directory, "tableside-state-", null);
     try {
       return new RandomAccessFile(path.toFile(), "rw");
@@ -89,35 +93,35 @@ final class LocalDisk implements AutoCloseable {
     }
   }
 
-  /** The directory. @throws IOException if fewer bytes are free on its disk: others need it too */
-  static Path withFree(long bytesLeast, Path directory) throws IOException {
+  /** Returns the directory. @throws IOException if its disk has less free space, which other processes need too */
+  static Path requireFreeSpace(long bytesMin, Path directory) throws IOException {
     long free = directory.toFile().getUsableSpace(); // a FileStore has to find the mount, which a chroot may hide
-    if (free < bytesLeast) {
-      throw new IOException("the disk with " + directory + " has " + free + " bytes free, of " + bytesLeast);
+    if (free < bytesMin) {
+      throw new IOException("the disk with " + directory + " has " + free + " bytes free, and needs " + bytesMin);
     }
     return directory;
   }
 
-  /** Keep a copy of a block's first `length` bytes, if there is room for it at all. */
+  /** Caches a block's first `length` bytes, unless they exceed the limit of the whole cache. */
   synchronized void put(int number, byte[] block, int length) {
     if (bytesMax == 0 || length > bytesMax || copies.containsKey(number) || isPaused()) {
       return;
     }
     try {
-      Segment segment = withRoom(length);
+      Segment segment = segmentWithRoom(length);
       segment.file.seek(segment.used);
       segment.file.write(block, 0, length);
       segment.blocks.add(number);
       copies.put(number, new Copy(segment, segment.used, length, checksum(block, length)));
       segment.used += length;
       bytes += length;
-    } catch (Exception error) { // whatever it is: it is only a copy
-      LOG.warn("the local disk is not written to for a while: {}", error.toString());
+    } catch (Exception error) { // any failure is harmless: the table has the block
+      LOG.warn("writing to the local disk is paused: {}", error.toString());
       pause();
     }
   }
 
-  /** A block, or null if it has no sound copy here. */
+  /** Returns a block, or null if there is no intact copy. */
   synchronized byte[] get(int number) {
     Copy copy = copies.get(number);
     if (copy == null) {
@@ -130,15 +134,15 @@ final class LocalDisk implements AutoCloseable {
       if (checksum(block, copy.length) == copy.checksum) {
         return block;
       }
-      LOG.warn("a block on the local disk is not what was written: it is read from the table");
+      LOG.warn("a block on the local disk is damaged; reading it from the table");
     } catch (IOException error) {
-      LOG.warn("a block on the local disk cannot be read: it is read from the table", error);
+      LOG.warn("cannot read a block on the local disk; reading it from the table", error);
     }
     drop(copy.segment);
     return null;
   }
 
-  /** Give up some blocks. What is put next is not put beside them, so that their room is given back soon. */
+  /** Drops some blocks. Later blocks go to a new segment, so that the space of this one is freed soon. */
   synchronized void forget(Collection<Integer> numbers) {
     for (int number : numbers) {
       Copy copy = copies.remove(number);
@@ -155,7 +159,7 @@ final class LocalDisk implements AutoCloseable {
     }
   }
 
-  /** Give back the disk, and keep nothing from now on. */
+  /** Frees the disk space and disables the cache. */
   @Override
   public synchronized void close() {
     bytesMax = 0;
@@ -178,11 +182,11 @@ final class LocalDisk implements AutoCloseable {
     return paused;
   }
 
-  private Segment withRoom(int length) throws IOException {
+  private Segment segmentWithRoom(int length) throws IOException {
     while (bytes + length > bytesMax) {
       drop(segments.peekFirst());
     }
-    long segmentBytesMax = Math.min(SEGMENT_BYTES_MAX, bytesMax / SEGMENTS_LEAST);
+    long segmentBytesMax = Math.min(SEGMENT_BYTES_MAX, bytesMax / SEGMENTS_MIN);
     if (open == null || (open.used > 0 && open.used + length > segmentBytesMax)) {
       open = new Segment(files.next());
       segments.addLast(open);
@@ -202,7 +206,7 @@ final class LocalDisk implements AutoCloseable {
     try {
       segment.file.close();
     } catch (IOException error) {
-      LOG.warn("a file on the local disk cannot be closed", error);
+      LOG.warn("cannot close a file on the local disk", error);
     }
   }
 

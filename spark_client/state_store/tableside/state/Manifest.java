@@ -10,17 +10,25 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The record that makes a version visible, written after everything that it names.
+ * The record that makes a version visible. It is written after everything that it names.
  *
  * @param uid the identity of the commit
- * @param chunks how many this version's own delta has
- * @param records how many keys the version has
- * @param bytes of this version's own delta, compressed
- * @param epoch with `attempt` the order of writers: of two that commit one version the later one's counts (format v1)
+ * @param chunks the number of chunks of this version's own delta
+ * @param records the number of keys of the version
+ * @param bytes the compressed size of this version's own delta
+ * @param epoch with `attempt`, the order of writers: if two commit one version, the later one prevails (format v1)
  * @param time RFC 3339
  */
 record Manifest(
-    long version, String uid, Lineage lineage, int chunks, long records, long bytes, long epoch, long attempt, String time) {
+    long version,
+    String uid,
+    Lineage lineage,
+    int chunks,
+    long records,
+    long bytes,
+    long epoch,
+    long attempt,
+    String time) {
   private static final int FORMAT = 1;
 
   static String now() {
@@ -31,9 +39,9 @@ record Manifest(
     return epoch != other.epoch ? epoch < other.epoch : attempt < other.attempt;
   }
 
-  /** The same version, made of a newer snapshot if that is of its past. */
-  Manifest onto(Lineage.Base base) {
-    return new Manifest(version, uid, lineage.onto(base), chunks, records, bytes, epoch, attempt, time);
+  /** The same version, based on a newer snapshot if its lineage contains the snapshot's version. */
+  Manifest rebasedOn(Lineage.Base base) {
+    return new Manifest(version, uid, lineage.rebasedOn(base), chunks, records, bytes, epoch, attempt, time);
   }
 
   ObjectNode toJson() {
@@ -44,7 +52,8 @@ record Manifest(
     if (base == null) {
       json.putNull("base");
     } else {
-      describe(json.putObject("base"), base.version(), base.uid(), base.chunks(), base.codec()).put("snapshot", base.snapshot());
+      describe(json.putObject("base"), base.version(), base.uid(), base.chunks(), base.codec())
+          .put("snapshot", base.snapshot());
     }
     ArrayNode deltas = json.putArray("deltas");
     for (Lineage.Delta delta : lineage.deltas()) {
@@ -53,15 +62,16 @@ record Manifest(
     return json;
   }
 
-  /** @throws IllegalArgumentException if it is not a manifest that this can read */
+  /** @throws IllegalArgumentException if the record is malformed or of an unknown format */
   static Manifest of(JsonNode json) {
     if (json.required("format").asInt() != FORMAT) {
-      throw new IllegalArgumentException("it is of format " + json.get("format") + ", which this provider does not know");
+      throw new IllegalArgumentException("this provider does not support format " + json.get("format"));
     }
     List<Lineage.Delta> deltas = new ArrayList<>();
     for (JsonNode delta : json.required("deltas")) {
       deltas.add(
-          new Lineage.Delta(whole(delta, "version"), text(delta, "uid"), (int) whole(delta, "chunks"), text(delta, "codec")));
+          new Lineage.Delta(
+              whole(delta, "version"), text(delta, "uid"), (int) whole(delta, "chunks"), text(delta, "codec")));
     }
     return new Manifest(
         whole(json, "version"), text(json, "uid"), new Lineage(base(json.required("base")), List.copyOf(deltas)),
@@ -73,7 +83,11 @@ record Manifest(
     return json.isNull()
         ? null
         : new Lineage.Base(
-            whole(json, "version"), text(json, "uid"), text(json, "snapshot"), (int) whole(json, "chunks"), text(json, "codec"));
+            whole(json, "version"),
+            text(json, "uid"),
+            text(json, "snapshot"),
+            (int) whole(json, "chunks"),
+            text(json, "codec"));
   }
 
   private static ObjectNode describe(ObjectNode json, long version, String uid, int chunks, String codec) {

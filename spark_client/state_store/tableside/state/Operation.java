@@ -3,11 +3,11 @@ package tableside.state;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 
-/** One thing to be done with one record. */
+/** An operation on one record. */
 sealed interface Operation {
   Key key();
 
-  /** Reads a value, or of it the members that are named, where fields are given. */
+  /** Reads a value, or only the members in `fields` if these are given. */
   record Get(Key key, List<String> fields) implements Operation {
     /** Reads the whole value. */
     Get(Key key) {
@@ -15,20 +15,20 @@ sealed interface Operation {
     }
   }
 
-  /** Stores a value: whatever is there, if nothing is there, or if what is there has this etag. */
+  /** Stores a value: unconditionally, if the record is absent, or if the record has this etag. */
   record Put(Key key, JsonNode value, boolean ifAbsent, String ifMatch) implements Operation {
     public Put {
-      if (ifAbsent && ifMatch != null) throw new IllegalArgumentException("if absent, or if it matches: not both");
+      if (ifAbsent && ifMatch != null) throw new IllegalArgumentException("ifAbsent and ifMatch cannot be combined");
     }
   }
 
-  /** Changes a value in one atomic step, beginning from the default (null: none) where nothing is there. */
+  /** Changes a value atomically. An absent record starts from the default; null means no default. */
   record Update(Key key, JsonNode update, JsonNode defaultValue, boolean returning) implements Operation {}
 
-  /** Removes a record; that there is none is success. */
+  /** Removes a record. Succeeds if the record is absent. */
   record Delete(Key key) implements Operation {}
 
-  /** What the operation is called, in requests and messages. */
+  /** The name of the operation in requests and messages. */
   default String verb() {
     if (this instanceof Get) return "get";
     if (this instanceof Put) return "put";

@@ -2,7 +2,7 @@ package tableside.state;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
-/** What became of one operation, after retries: as the service answered a single request. What is not known is null. */
+/** The outcome of one operation after retries, as in the response to a single request. Unknown members are null. */
 record Outcome(int status, JsonNode value, String etag, String code, String detail) {
   static final String RECORD_NOT_FOUND = "record_not_found";
   static final String TABLE_NOT_FOUND = "table_not_found";
@@ -12,13 +12,13 @@ record Outcome(int status, JsonNode value, String etag, String code, String deta
     return status < 300;
   }
 
-  /** Whether there is no such record; nor, where it is made at the first write, a table as yet. */
+  /** Whether the record is absent, or the table that the service will create at its first write. */
   boolean absent() {
     return RECORD_NOT_FOUND.equals(code) || TABLE_NOT_FOUND.equals(code);
   }
 
-  /** Whether the record was not as the operation would have it: there, or with another etag. */
-  boolean refused() {
+  /** Whether a conditional put failed: the record exists, or has a different etag. */
+  boolean preconditionFailed() {
     return PRECONDITION_FAILED.equals(code);
   }
 }

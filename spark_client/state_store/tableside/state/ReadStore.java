@@ -16,17 +16,17 @@ import scala.collection.immutable.Set$;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
-/** One version of a store's state, to be read. Holds nothing that would have to be given back. */
+/** A read-only view of one version of a store's state. It needs no release. */
 class ReadStore implements ReadStateStore {
   static final String COLUMN_FAMILY = StateStore.DEFAULT_COL_FAMILY_NAME();
 
   private final StateStoreId id;
-  private final Version version;
-  private final Rows rows;
-  private final Prefixes prefixes;
+  private final StateVersion version;
+  private final RowReader rows;
+  private final PrefixIndex prefixes;
 
-  /** @param prefixes null where the operator does not scan by prefix */
-  ReadStore(StateStoreId id, Version version, Rows rows, Prefixes prefixes) {
+  /** @param prefixes null if the operator does not scan by prefix */
+  ReadStore(StateStoreId id, StateVersion version, RowReader rows, PrefixIndex prefixes) {
     this.id = id;
     this.version = version;
     this.rows = rows;
@@ -38,13 +38,12 @@ class ReadStore implements ReadStateStore {
     return id;
   }
 
-  /** The version that was loaded. */
   @Override
   public long version() {
     return version.number();
   }
 
-  Version loaded() {
+  StateVersion loaded() {
     return version;
   }
 
@@ -80,10 +79,10 @@ class ReadStore implements ReadStateStore {
   public StateStoreIterator<UnsafeRowPair> prefixScan(UnsafeRow prefix, String columnFamily) {
     check(columnFamily);
     if (prefixes == null) {
-      throw Failures.unsupported("prefixScan");
+      throw SparkErrors.unsupported("prefixScan");
     }
     List<UnsafeRowPair> found = new ArrayList<>();
-    for (byte[] key : Prefixes.keys(state().prefixes(), prefix)) {
+    for (byte[] key : PrefixIndex.keys(state().prefixes(), prefix)) {
       found.add(pair(state().entries(), find(state(), key)));
     }
     return closeable(found.iterator());
@@ -91,17 +90,17 @@ class ReadStore implements ReadStateStore {
 
   @Override
   public scala.collection.Iterator<UnsafeRow> valuesIterator(UnsafeRow key, String columnFamily) {
-    throw Failures.unsupported("valuesIterator");
+    throw SparkErrors.unsupported("valuesIterator");
   }
 
   @Override
   public StateStoreIterator<UnsafeRowPair> prefixScanWithMultiValues(UnsafeRow prefix, String columnFamily) {
-    throw Failures.unsupported("prefixScanWithMultiValues");
+    throw SparkErrors.unsupported("prefixScanWithMultiValues");
   }
 
   @Override
   public StateStoreIterator<UnsafeRowPair> iteratorWithMultiValues(String columnFamily) {
-    throw Failures.unsupported("iteratorWithMultiValues");
+    throw SparkErrors.unsupported("iteratorWithMultiValues");
   }
 
   @Override
@@ -120,49 +119,49 @@ class ReadStore implements ReadStateStore {
     return "Tableside state store " + id + " at version " + version.number();
   }
 
-  /** The version that reads see beside changes that are not committed. */
-  Version state() {
+  /** The version that reads use, apart from uncommitted changes. */
+  StateVersion state() {
     return version;
   }
 
-  Rows rows() {
+  RowReader rows() {
     return rows;
   }
 
-  Prefixes prefixes() {
+  PrefixIndex prefixes() {
     return prefixes;
   }
 
   static void check(String columnFamily) {
     if (!COLUMN_FAMILY.equals(columnFamily)) {
-      throw Failures.columnFamilies();
+      throw SparkErrors.columnFamilies();
     }
   }
 
-  static int find(Version version, UnsafeRow key) {
+  static int find(StateVersion version, UnsafeRow key) {
     return version.entries().find(key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes());
   }
 
-  static int find(Version version, byte[] key) {
+  static int find(StateVersion version, byte[] key) {
     return version.entries().find(key, Platform.BYTE_ARRAY_OFFSET, key.length);
   }
 
-  UnsafeRow value(Version version, UnsafeRow key) {
+  UnsafeRow value(StateVersion version, UnsafeRow key) {
     int address = find(version, key);
     try {
       return address == Entries.NONE ? null : rows.value(version.entries(), address);
     } catch (IOException | InterruptedException | IllegalStateException error) {
-      throw Failures.reading(error);
+      throw SparkErrors.reading(error);
     }
   }
 
   UnsafeRowPair pair(Entries entries, int address) {
-    return new Pair(rows.key(entries, address), () -> rows.value(entries, address));
+    return new LazyPair(rows.key(entries, address), () -> rows.value(entries, address));
   }
 
-  /** Every record of a version, in the order in which they were written. */
-  Iterator<UnsafeRowPair> records(Version version) {
-    return new Records(version.entries(), Entries.empty(true), rows);
+  /** Iterates over all records of a version, in the order in which they were written. */
+  Iterator<UnsafeRowPair> records(StateVersion version) {
+    return new RecordIterator(version.entries(), Entries.empty(true), rows);
   }
 
   static StateStoreIterator<UnsafeRowPair> closeable(Iterator<UnsafeRowPair> records) {

@@ -10,7 +10,7 @@ import java.util.TreeMap;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 
-/** What is kept of the session's configuration; checked whole, every fault listed at once. */
+/** The settings of the state store, validated together: one error lists all invalid settings. */
 record Settings(
     String url,
     String table,
@@ -39,32 +39,32 @@ record Settings(
           "in_flight_max", "deltas_max");
 
   /**
-   * Reads what Hadoop's configuration holds, into which Spark copies every setting of a session.
+   * Reads the settings from Hadoop's configuration, into which Spark copies every setting of a session.
    *
-   * @throws IllegalArgumentException with every fault that there is
+   * @throws IllegalArgumentException if any setting is invalid; the message lists all of them
    */
   static Settings of(Configuration configuration) {
     Map<String, String> given = new TreeMap<>(configuration.getPropsWithPrefix(SPARK_PREFIX));
     given.putAll(configuration.getPropsWithPrefix(PREFIX));
-    return new Reading(given).settings();
+    return new Parser(given).settings();
   }
 
-  /** One reading, which collects faults. Messages show names, and no value that may be a secret in the wrong place. */
-  private static final class Reading {
+  /** Collects errors while it parses. Messages show names but no values, since a value may be a misplaced secret. */
+  private static final class Parser {
     private final Map<String, String> given;
     private final List<String> faults = new ArrayList<>();
 
-    Reading(Map<String, String> given) {
+    Parser(Map<String, String> given) {
       this.given = given;
     }
 
     Settings settings() {
-      refuseUnknown();
+      checkNames();
       String url = url();
       String certificateFile = text("certificate_file");
       String keyFile = text("key_file");
       String caFile = text("ca_file");
-      refusePlain(url, caFile, certificateFile, keyFile);
+      checkTlsFiles(url, caFile, certificateFile, keyFile);
       Settings settings =
           new Settings(
               url,
@@ -87,10 +87,10 @@ record Settings(
       return settings;
     }
 
-    private void refuseUnknown() {
+    private void checkNames() {
       for (String name : given.keySet()) {
         if (name.equals("token")) {
-          fault(name, "is no setting: a token is read from token_file, or from " + Bearer.VARIABLE);
+          fault(name, "is no setting: a token is read from token_file, or from " + TokenSource.VARIABLE);
         } else if (!NAMES.contains(name)) {
           fault(name, "is not known");
         }
@@ -109,7 +109,7 @@ record Settings(
           return uri.getScheme().toLowerCase(java.util.Locale.ROOT) + "://" + uri.getRawAuthority() + path;
         }
       } catch (URISyntaxException error) {
-        // Its message would quote what may hold a password.
+        // The exception's message would quote the URL, which may contain a password.
       }
       fault("url", "is not http:// or https:// with a host, and without a user, a query and a fragment");
       return null;
@@ -123,7 +123,7 @@ record Settings(
       return table;
     }
 
-    private void refusePlain(String url, String caFile, String certificateFile, String keyFile) {
+    private void checkTlsFiles(String url, String caFile, String certificateFile, String keyFile) {
       if (keyFile != null && certificateFile == null) {
         fault("key_file", "is the key of a certificate_file, which is not given");
       }
@@ -147,7 +147,7 @@ record Settings(
         double seconds = Double.parseDouble(text);
         if (seconds >= 0.001 && seconds <= 86_400) return seconds;
       } catch (NumberFormatException error) {
-        // As any other number that does not fit.
+        // Reported below, like a number out of range.
       }
       fault(name, "is not a number of seconds from 0.001 to 86400");
       return fallback;
@@ -160,7 +160,7 @@ record Settings(
         long number = Long.parseLong(text);
         if (number >= least && number <= most) return number;
       } catch (NumberFormatException error) {
-        // As any other number that does not fit.
+        // Reported below, like a number out of range.
       }
       fault(name, "is not a whole number from " + least + " to " + most);
       return fallback;

@@ -3,10 +3,10 @@ package tableside.state;
 import java.util.Arrays;
 
 /**
- * Which addresses are in a version: a hash table with open addressing and linear probing, in pages.
+ * The addresses of a version's entries: a hash table with open addressing and linear probing, divided into pages.
  *
- * <p>A copy shares its pages with what it was copied from, and copies a page when it first writes to it. So a version
- * costs as much as it changes. What was copied from must not be written to again.
+ * <p>A copy shares its pages with the original, and copies a page when it first writes to it. The cost of a version is
+ * therefore proportional to its changes. The original must not be modified after it is copied.
  */
 final class Slots {
   private static final int PAGE_BITS = 9;
@@ -24,7 +24,7 @@ final class Slots {
     this.mask = mask;
   }
 
-  /** A table without addresses, that has room for so many. */
+  /** Creates an empty table with room for `size` addresses. */
   static Slots empty(int size) {
     int capacity = CAPACITY_MIN;
     while (!fits(size, capacity) && capacity < CAPACITY_MAX) {
@@ -39,13 +39,13 @@ final class Slots {
     return new Slots(pages.clone(), pages, mask);
   }
 
-  /** The same addresses, with room for so many. */
+  /** Copies the addresses to a table with room for `size`. */
   Slots resized(int size, Arena arena) {
     Slots larger = empty(size);
     for (int[] page : pages) {
       for (int address : page) {
         if (address != Arena.NONE) {
-          larger.add(Entry.head(arena.words(address), Arena.at(address)), address);
+          larger.add(EntryLayout.head(arena.words(address), Arena.at(address)), address);
         }
       }
     }
@@ -56,12 +56,12 @@ final class Slots {
     return fits(size, mask + 1);
   }
 
-  /** What the page table and the pages take, were none shared. */
+  /** The size of the page table and all pages, as if none were shared. */
   long bytes() {
     return (mask + 1L) * Integer.BYTES + pages.length * (long) Long.BYTES;
   }
 
-  /** What is in a slot: an address or NONE. */
+  /** The address in a slot, or NONE. */
   int get(int slot) {
     return pages[slot >>> PAGE_BITS][slot & PAGE - 1];
   }
@@ -74,11 +74,11 @@ final class Slots {
     pages[page][slot & PAGE - 1] = address;
   }
 
-  /** The slot of a key, or the empty one where it belongs. */
+  /** The slot of a key, or the empty slot where it would be inserted. */
   int find(Arena arena, long head, Object base, long offset) {
     int slot = home(head);
     for (int address = get(slot); address != Arena.NONE; address = get(slot)) {
-      if (Entry.is(arena.words(address), Arena.at(address), head, base, offset)) {
+      if (EntryLayout.matches(arena.words(address), Arena.at(address), head, base, offset)) {
         return slot;
       }
       slot = after(slot);
@@ -86,8 +86,8 @@ final class Slots {
     return slot;
   }
 
-  /** Whether the entry with this head at this address is in: not replaced, not removed. */
-  boolean holds(long head, int address) {
+  /** Whether this version contains the entry with this head at this address: it is neither replaced nor removed. */
+  boolean contains(long head, int address) {
     int slot = home(head);
     for (int found = get(slot); found != Arena.NONE; found = get(slot)) {
       if (found == address) {
@@ -98,7 +98,7 @@ final class Slots {
     return false;
   }
 
-  /** Add what is not in. */
+  /** Adds an address whose key is not present. */
   void add(long head, int address) {
     int slot = home(head);
     while (get(slot) != Arena.NONE) {
@@ -107,12 +107,12 @@ final class Slots {
     set(slot, address);
   }
 
-  /** Empty a slot, and move into it what would not be found any more. */
+  /** Empties a slot, and moves entries into the gap that a lookup would no longer find. */
   void clear(int slot, Arena arena) {
     int hole = slot;
     int next = after(hole);
     for (int address = get(next); address != Arena.NONE; address = get(next)) {
-      int home = home(Entry.head(arena.words(address), Arena.at(address)));
+      int home = home(EntryLayout.head(arena.words(address), Arena.at(address)));
       if (distance(home, next) >= distance(hole, next)) {
         set(hole, address);
         hole = next;
@@ -123,7 +123,7 @@ final class Slots {
   }
 
   private int home(long head) {
-    return Entry.hash(head) & mask;
+    return EntryLayout.hash(head) & mask;
   }
 
   private int after(int slot) {

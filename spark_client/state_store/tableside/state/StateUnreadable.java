@@ -2,7 +2,7 @@ package tableside.state;
 
 import java.io.IOException;
 
-/** A version that cannot be read whole. Says what is missing or damaged, and where; nothing of the state. */
+/** A version cannot be read completely. The message names the missing or damaged record and contains no state. */
 class StateUnreadable extends IOException {
   StateUnreadable(String message) {
     super(message);

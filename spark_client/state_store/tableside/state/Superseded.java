@@ -2,7 +2,7 @@ package tableside.state;
 
 import java.io.IOException;
 
-/** A commit that came too late: a later attempt has committed the same version. */
+/** A commit was too late: a later attempt has committed the same version. */
 class Superseded extends IOException {
   Superseded(String message) {
     super(message);

@@ -12,46 +12,46 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Future;
 
 /**
- * One table of the service. Thread-safe, and shared by all stores of this JVM that have equal settings.
+ * A table of the service. Thread-safe, and shared by all stores of this JVM with equal settings.
  *
- * <p>What fails in a way that may pass is asked again: every operation here is idempotent or conditional, so that one
- * whose fate is unknown may be. Who puts with a condition recognises his own write where it is refused.
+ * <p>Retriable failures are retried. This is safe after an unknown outcome, because every operation here is idempotent
+ * or conditional. A caller whose conditional put is refused must check whether the record is its own earlier write.
  */
 final class Table {
-  private static final int SHARED_MAX = 32;
+  private static final int SHARED_TABLES_MAX = 32;
   private static final Map<Settings, Table> SHARED =
-      new LinkedHashMap<>(SHARED_MAX, 0.75f, true) {
+      new LinkedHashMap<>(SHARED_TABLES_MAX, 0.75f, true) {
         private static final long serialVersionUID = 1;
 
         @Override
         protected boolean removeEldestEntry(Map.Entry<Settings, Table> eldest) {
-          return size() > SHARED_MAX; // It goes on for those that have it; its threads end as they are idle.
+          return size() > SHARED_TABLES_MAX; // Stores that use it keep it; its threads end when idle.
         }
       };
 
-  private static final Duration LOOK_AGAIN = Duration.ofMinutes(1);
+  private static final Duration RELOAD_INTERVAL = Duration.ofMinutes(1);
   private static final int HTTP_THREADS = 4;
-  private static final int BEGUN_MAX = 16;
-  private static final int HELPERS_MAX = 32;
+  private static final int ASYNC_CALLS_MAX = 16;
+  private static final int HELPER_THREADS_MAX = 32;
 
   private final Settings settings;
-  private final ExecutorService http = Threads.waiting("http", HTTP_THREADS);
-  private final ExecutorService beginning = Threads.waiting("call", BEGUN_MAX);
-  private final ExecutorService helping = Threads.refusing("request", HELPERS_MAX);
-  private final Service service;
-  private volatile Layout known;
+  private final ExecutorService httpThreads = ThreadPools.queueing("http", HTTP_THREADS);
+  private final ExecutorService asyncCalls = ThreadPools.queueing("call", ASYNC_CALLS_MAX);
+  private final ExecutorService helpers = ThreadPools.rejecting("request", HELPER_THREADS_MAX);
+  private final ServiceClient service;
+  private volatile KeyLayout layout;
 
   Table(Settings settings) {
-    this(settings, LOOK_AGAIN);
+    this(settings, RELOAD_INTERVAL);
   }
 
-  /** A table whose files, of a token and of certificates, are looked at so often. */
-  Table(Settings settings, Duration lookAgain) {
+  /** Creates a table that rereads token and certificate files at this interval. */
+  Table(Settings settings, Duration reloadInterval) {
     this.settings = settings;
-    this.service = new Service(settings, http, lookAgain);
+    this.service = new ServiceClient(settings, httpThreads, reloadInterval);
   }
 
-  /** The one table for these settings in this JVM. */
+  /** The shared table for these settings in this JVM. */
   static Table shared(Settings settings) {
     synchronized (SHARED) {
       return SHARED.computeIfAbsent(settings, Table::new);
@@ -59,38 +59,39 @@ final class Table {
   }
 
   /**
-   * Does the operations, no two of them on one key, and returns one outcome for each, in their order.
+   * Applies operations, with no two on the same key, and returns one outcome for each, in order.
    *
-   * <p>They go in as many requests as it takes, some under way at once; each has `deadline_s` with its retries. An
-   * interruption ends the wait at once; what was under way may have been done.
+   * <p>The operations are sent in as many requests as needed, several of them concurrently. Each request has
+   * `deadline_s` including its retries. An interruption ends the wait at once; requests already sent may have been
+   * applied.
    *
-   * @throws TableException if any fails for another reason than that a record is absent, or not as it should be
+   * @throws TableException if any operation fails, except with an absent record or a failed precondition
    */
-  List<Outcome> apply(List<Operation> operations, Meter meter) throws TableException, InterruptedException {
-    refuseRepeated(operations);
+  List<Outcome> apply(List<Operation> operations, StoreCounters counters) throws TableException, InterruptedException {
+    requireDistinctKeys(operations);
     if (Thread.interrupted()) throw new InterruptedException();
     if (operations.isEmpty()) return List.of();
-    long begunNs = System.nanoTime();
+    long startNs = System.nanoTime();
     try {
-      return applied(List.copyOf(operations), meter);
+      return applyOnce(List.copyOf(operations), counters);
     } finally {
-      meter.waitedNs.add(System.nanoTime() - begunNs);
+      counters.waitNs.add(System.nanoTime() - startNs);
     }
   }
 
-  /** Begins to apply, on a thread of the table's. To cancel it ends the wait, as an interruption does. */
-  CompletableFuture<List<Outcome>> begin(List<Operation> operations, Meter meter) {
+  /** Applies operations on a thread of this table. Cancelling the future ends the wait, as an interruption does. */
+  CompletableFuture<List<Outcome>> applyAsync(List<Operation> operations, StoreCounters counters) {
     List<Operation> given = List.copyOf(operations);
-    Begun begun = new Begun();
-    begun.task = beginning.submit(() -> begun.run(this, given, meter));
-    return begun;
+    AsyncCall call = new AsyncCall();
+    call.task = asyncCalls.submit(() -> call.run(this, given, counters));
+    return call;
   }
 
-  /** Ends the threads. Calls under way fail. */
+  /** Ends the threads. Calls in progress fail. */
   void close() {
-    beginning.shutdownNow();
-    helping.shutdownNow();
-    http.shutdown();
+    asyncCalls.shutdownNow();
+    helpers.shutdownNow();
+    httpThreads.shutdown();
   }
 
   @Override
@@ -98,58 +99,61 @@ final class Table {
     return "table " + settings.table() + " at " + settings.url();
   }
 
-  private List<Outcome> applied(List<Operation> operations, Meter meter) throws TableException, InterruptedException {
-    Layout layout = layout(meter);
+  private List<Outcome> applyOnce(List<Operation> operations, StoreCounters counters)
+      throws TableException, InterruptedException {
+    KeyLayout layout = layout(counters);
     try {
-      return new Call(settings, layout, service, helping, operations, meter).run();
+      return new ApplyCall(settings, layout, service, helpers, operations, counters).run();
     } catch (TableException refused) {
-      // A table that was not there may be there by now, with keys of its own: the service refused them all.
-      boolean wrongKeys = layout == Layout.ASSUMED && Fault.INVALID_OPERATION.equals(refused.code());
-      if (!wrongKeys || layout(meter) != Layout.PAIR) throw refused;
+      // A table that was missing may have been created since, with another key: the service rejected all operations.
+      boolean wrongKeys = layout == KeyLayout.ASSUMED && AttemptException.INVALID_OPERATION.equals(refused.code());
+      if (!wrongKeys || layout(counters) != KeyLayout.PAIR) throw refused;
     }
-    return new Call(settings, Layout.PAIR, service, helping, operations, meter).run();
+    return new ApplyCall(settings, KeyLayout.PAIR, service, helpers, operations, counters).run();
   }
 
-  /** The layout of the table's keys, which is asked for until there is a table. */
-  private Layout layout(Meter meter) throws TableException, InterruptedException {
-    if (known != null) return known;
-    Budget budget = new Budget(settings.deadlineS());
+  /** The layout of the table's keys. It is requested until the table exists. */
+  private KeyLayout layout(StoreCounters counters) throws TableException, InterruptedException {
+    if (layout != null) return layout;
+    RequestBudget budget = new RequestBudget(settings.deadlineS());
     while (true) {
       try {
-        known = described(service.describe(budget.attempt(settings.timeoutS()), meter));
-        return known;
-      } catch (Fault fault) {
-        if (Outcome.TABLE_NOT_FOUND.equals(fault.code)) return Layout.ASSUMED;
-        if (!fault.retriable || !budget.pause(fault, fault.retryAfterS)) {
-          throw TableException.of(settings, "a look at its keys", budget, fault);
+        layout = parseLayout(service.describe(budget.startAttempt(settings.timeoutS()), counters));
+        return layout;
+      } catch (AttemptException failure) {
+        if (Outcome.TABLE_NOT_FOUND.equals(failure.code)) return KeyLayout.ASSUMED;
+        if (!failure.retriable || !budget.pause(failure, failure.retryAfterS)) {
+          throw TableException.of(settings, "reading its key layout", budget, failure);
         }
-        meter.retries.increment();
+        counters.retries.increment();
       }
     }
   }
 
-  private Layout described(Answer answer) throws Fault {
+  private KeyLayout parseLayout(ServiceResponse response) throws AttemptException {
     try {
-      return Layout.of(Json.read(answer.stream()), settings.table());
+      return KeyLayout.of(Json.read(response.stream()), settings.table());
     } catch (IOException error) {
-      throw Fault.passing(Fault.UNEXPECTED, answer.status(), "an answer that is not the service's own, or not whole");
+      throw AttemptException.ofUnreadableResponse(response.status());
     }
   }
 
-  private static void refuseRepeated(List<Operation> operations) {
+  private static void requireDistinctKeys(List<Operation> operations) {
     Set<Key> keys = new HashSet<>();
     for (Operation operation : operations) {
-      if (!keys.add(operation.key())) throw new IllegalArgumentException("twice in one call: " + operation.key());
+      if (!keys.add(operation.key())) {
+        throw new IllegalArgumentException("two operations of one call have the key " + operation.key());
+      }
     }
   }
 
-  /** A call on another thread, which ends when the call is cancelled. */
-  private static final class Begun extends CompletableFuture<List<Outcome>> {
+  /** A call on another thread. Cancelling it interrupts that thread. */
+  private static final class AsyncCall extends CompletableFuture<List<Outcome>> {
     private volatile Future<?> task;
 
-    private void run(Table table, List<Operation> operations, Meter meter) {
+    private void run(Table table, List<Operation> operations, StoreCounters counters) {
       try {
-        complete(table.apply(operations, meter));
+        complete(table.apply(operations, counters));
       } catch (Exception | Error error) {
         completeExceptionally(error);
       }

@@ -30,12 +30,12 @@ import scala.Tuple4;
 import scala.collection.immutable.Seq;
 
 /**
- * Keeps the state of a Structured Streaming query in a table of Tableside.
+ * Stores the state of a Structured Streaming query in a Tableside table.
  *
- * <p>Spark makes one for each partition of each store of a stateful operator, on the executor that runs it. Settings are
- * those of {@link Settings}; how the table is laid out is said in {@link Place} and {@link Manifest}. A version's keys,
- * and by default its values, are in memory; the table is read when a version is loaded, and written when one is
- * committed.
+ * <p>Spark creates one provider for each partition of each store of a stateful operator, on the executor that runs it.
+ * {@link Settings} defines the settings; {@link StoreKeys} and {@link Manifest} define the layout of the table. A
+ * version's keys and, by default, its values are in memory. The provider reads the table when it loads a version and
+ * writes to it when it commits one.
  */
 public final class TablesideStateStoreProvider
     implements StateStoreProvider, SupportsFineGrainedReplay {
@@ -51,17 +51,17 @@ public final class TablesideStateStoreProvider
   private StateStoreConf conf;
   private Configuration hadoop;
   private boolean bounded;
-  private Meter meter;
+  private StoreCounters counters;
   private StateLog log;
-  private Values values;
-  private Rows rows;
-  private Loader loader;
-  private Cleaning cleaning;
-  private Versions versions;
-  private Snapshots snapshots;
-  private Commits commits;
+  private ValueCache values;
+  private RowReader rows;
+  private VersionLoader loader;
+  private VersionCleaner cleaning;
+  private VersionCache versions;
+  private SnapshotWriter snapshots;
+  private Committer commits;
 
-  /** Spark makes providers by their name. */
+  /** Spark creates providers by class name. */
   public TablesideStateStoreProvider() {
     StateStoreProvider.$init$(this);
   }
@@ -72,10 +72,10 @@ public final class TablesideStateStoreProvider
       boolean useColumnFamilies, StateStoreConf storeConf, Configuration hadoopConf, boolean useMultipleValuesPerKey,
       Option<StateSchemaProvider> stateSchemaProvider) {
     if (useColumnFamilies) {
-      throw Failures.columnFamilies();
+      throw SparkErrors.columnFamilies();
     }
     if (useMultipleValuesPerKey) {
-      throw Failures.unsupported("multiple values per key");
+      throw SparkErrors.unsupported("multiple values per key");
     }
     this.prefixColumns = prefixColumns(keyEncoder);
     this.id = stateStoreId;
@@ -85,26 +85,26 @@ public final class TablesideStateStoreProvider
     this.hadoop = hadoopConf;
     Settings settings = Settings.of(hadoopConf);
     this.bounded = settings.bounded();
-    this.meter = new Meter();
-    makeVisible(stateStoreId);
-    Place place = Place.of(stateStoreId, hadoopConf.get(StreamExecution$.MODULE$.RUN_ID_KEY()), hadoopConf);
-    this.log = new StateLog(Table.shared(settings), settings, place, conf.compressionCodec(), meter);
-    Blocks blocks =
-        bounded ? new Blocks(LocalDisk.ofSpark(StateLog.sparkConf(), settings.diskBytesMax())) : null;
+    this.counters = new StoreCounters();
+    createCheckpointDirectory(stateStoreId);
+    StoreKeys keys = StoreKeys.of(stateStoreId, hadoopConf.get(StreamExecution$.MODULE$.RUN_ID_KEY()), hadoopConf);
+    this.log = new StateLog(Table.shared(settings), settings, keys, conf.compressionCodec(), counters);
+    BlockIndex blocks =
+        bounded ? new BlockIndex(LocalDisk.inSparkDirectory(StateLog.sparkConf(), settings.diskBytesMax())) : null;
     this.values =
         blocks == null
             ? null
-            : new Values(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax(), this::forget);
-    this.rows = new Rows(keySchema.length(), valueSchema.length(), values);
+            : new ValueCache(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax(), this::clearVersions);
+    this.rows = new RowReader(keySchema.length(), valueSchema.length(), values);
     this.loader =
-        new Loader(
+        new VersionLoader(
             log, blocks, keySchema.length(), valueSchema.length(),
             (key, value) ->
                 StateStoreProvider$.MODULE$.validateStateRowFormat(key, keySchema, value, valueSchema, id, conf));
-    this.cleaning = new Cleaning(log);
-    this.versions = new Versions(conf.maxVersionsToRetainInMemory());
-    this.snapshots = new Snapshots(log, values, versions, id, conf, hadoop);
-    this.commits = new Commits(log, values, versions, snapshots, id, conf, hadoop);
+    this.cleaning = new VersionCleaner(log);
+    this.versions = new VersionCache(conf.maxVersionsToRetainInMemory());
+    this.snapshots = new SnapshotWriter(log, values, versions, id, conf, hadoop);
+    this.commits = new Committer(log, values, versions, snapshots, id, conf, hadoop);
   }
 
   @Override
@@ -114,9 +114,9 @@ public final class TablesideStateStoreProvider
 
   @Override
   public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
-    Version loaded =
-        loadEmpty ? empty(version, textOf(uniqueId)) : load(version, uniqueId);
-    return write(reader(loaded), forceSnapshotOnCommit);
+    StateVersion findOrLoad =
+        loadEmpty ? empty(version, orNull(uniqueId)) : load(version, uniqueId);
+    return write(reader(findOrLoad), forceSnapshotOnCommit);
   }
 
   @Override
@@ -124,7 +124,7 @@ public final class TablesideStateStoreProvider
     return reader(load(version, uniqueId));
   }
 
-  /** What has been loaded for reading is not loaded again for writing. */
+  /** Reuses the loaded version of the read store. */
   @Override
   public StateStore upgradeReadStoreToWriteStore(
       ReadStateStore readStore, long version, Option<String> uniqueId, boolean forceSnapshotOnCommit) {
@@ -133,21 +133,21 @@ public final class TablesideStateStoreProvider
         : getStore(version, uniqueId, forceSnapshotOnCommit, false);
   }
 
-  /** A version from the snapshot of an earlier one, for Spark's reader of state. */
+  /** Loads a version from the snapshot of an earlier one, for Spark's state reader. */
   @Override
   public StateStore replayStateFromSnapshot(
       long snapshotVersion, long endVersion, boolean readOnly, Option<String> snapshotUniqueId,
       Option<String> endUniqueId) {
-    return write(reader(replayed(snapshotVersion, endVersion, snapshotUniqueId, endUniqueId)), false);
+    return write(reader(replay(snapshotVersion, endVersion, snapshotUniqueId, endUniqueId)), false);
   }
 
   @Override
   public ReadStateStore replayReadStateFromSnapshot(
       long snapshotVersion, long endVersion, Option<String> snapshotUniqueId, Option<String> endUniqueId) {
-    return reader(replayed(snapshotVersion, endVersion, snapshotUniqueId, endUniqueId));
+    return reader(replay(snapshotVersion, endVersion, snapshotUniqueId, endUniqueId));
   }
 
-  /** What the commits of these versions changed, for Spark's reader of state. */
+  /** Reads the changes of the commits of these versions, for Spark's state reader. */
   @Override
   public NextIterator<Tuple4<Enumeration.Value, UnsafeRow, UnsafeRow, Object>> getStateStoreChangeDataReader(
       long startVersion, long endVersion, Option<String> columnFamily, Option<String> endUniqueId) {
@@ -155,56 +155,56 @@ public final class TablesideStateStoreProvider
       ReadStore.check(columnFamily.get());
     }
     try {
-      List<Lineage.Delta> deltas = new History(log).deltas(startVersion - 1, endVersion, textOf(endUniqueId));
+      List<Lineage.Delta> deltas = new DeltaHistory(log).deltas(startVersion - 1, endVersion, orNull(endUniqueId));
       return new ChangeFeed(log, keySchema.length(), valueFields, deltas);
     } catch (IOException | InterruptedException error) {
-      throw Failures.reading(error);
+      throw SparkErrors.reading(error);
     }
   }
 
   @Override
   public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
-    return Metrics.supported();
+    return SparkMetrics.supported();
   }
 
-  /** Spark's maintenance asks for this where a store is unloaded after each commit, else for the two below. */
+  /** Spark calls this if it unloads a store after each commit, and the two methods below otherwise. */
   @Override
   public void doMaintenance() {
     doSnapshotMaintenance();
     doCleanupMaintenance();
   }
 
-  /** Write a snapshot of the newest version, if enough versions have been committed since the last. */
+  /** Writes a snapshot of the newest version if enough versions have been committed since the last snapshot. */
   @Override
   public void doSnapshotMaintenance() {
-    Version newest = versions.newest();
+    StateVersion newest = versions.newest();
     if (newest != null) {
-      maintain(() -> snapshots.takeIfBehind(newest, conf.minDeltasForSnapshot()));
+      maintain(() -> snapshots.takeIfDue(newest, conf.minDeltasForSnapshot()));
     }
   }
 
-  /** Remove the versions that are no longer to be retained. */
+  /** Removes the versions that no longer need to be retained. */
   @Override
   public void doCleanupMaintenance() {
-    Version newest = versions.newest();
+    StateVersion newest = versions.newest();
     if (newest != null) {
       maintain(() -> cleaning.clean(newest.number(), conf.minVersionsToRetain()));
     }
   }
 
-  /** Something that can be done later as well. */
+  /** Work that can also be done later. */
   private interface Maintenance {
     void run() throws IOException, InterruptedException;
   }
 
-  /** What fails for want of the service is done the next time; to fail would have Spark unload a store that is sound. */
+  /** Postpones maintenance if the service is unavailable. If maintenance failed, Spark would unload a healthy store. */
   private void maintain(Maintenance maintenance) {
     try {
       maintenance.run();
     } catch (IOException error) {
-      LOG.warn("maintenance of {} is put off", log.place().path(), error);
+      LOG.warn("maintenance of {} is postponed", log.keys().prefix(), error);
     } catch (InterruptedException error) {
-      throw Failures.committing(error);
+      throw SparkErrors.committing(error);
     }
   }
 
@@ -216,8 +216,8 @@ public final class TablesideStateStoreProvider
     }
   }
 
-  /** After a value could not be read: the next try loads what it needs. */
-  private void forget() {
+  /** Drops the cached versions after a value could not be read, so that the next attempt reloads them. */
+  private void clearVersions() {
     versions.clear();
   }
 
@@ -247,27 +247,26 @@ public final class TablesideStateStoreProvider
     return "TablesideStateStoreProvider " + id;
   }
 
-  // ---- loading
 
-  private Version load(long version, Option<String> uniqueId) {
+  private StateVersion load(long version, Option<String> uniqueId) {
     if (version < 0) {
-      throw Failures.unexpectedVersion(version);
+      throw SparkErrors.unexpectedVersion(version);
     }
     if (version == 0) {
       return empty(0, null);
     }
     long begun = System.nanoTime();
     try {
-      return loaded(version, textOf(uniqueId));
+      return findOrLoad(version, orNull(uniqueId));
     } catch (IOException | InterruptedException error) {
-      throw Failures.reading(error);
+      throw SparkErrors.reading(error);
     } finally {
-      meter.loadedNs.add(System.nanoTime() - begun);
+      counters.loadNs.add(System.nanoTime() - begun);
     }
   }
 
-  private Version loaded(long version, String uid) throws IOException, InterruptedException {
-    Version present = uid == null ? null : versions.find(version, uid);
+  private StateVersion findOrLoad(long version, String uid) throws IOException, InterruptedException {
+    StateVersion present = uid == null ? null : versions.find(version, uid);
     if (present != null) {
       return present;
     }
@@ -276,36 +275,36 @@ public final class TablesideStateStoreProvider
     if (present != null) {
       return present;
     }
-    Version loaded = versions.make(() -> load(manifest));
-    LOG.info("loaded version {} of {}: {} records", version, log.place().path(), loaded.entries().size());
+    StateVersion loaded = versions.create(() -> load(manifest));
+    LOG.info("loaded version {} of {}: {} records", version, log.keys().prefix(), loaded.entries().size());
     return loaded;
   }
 
   /**
-   * Later versions build on the newest snapshot that is known, even where the manifest is older than that. Where values
-   * stay in the table they have to be found there: what came before the snapshot may be removed.
+   * Loads a version on the newest known snapshot, even if the manifest names an older one. If values stay in the table,
+   * this is necessary: everything before the snapshot may be removed.
    */
-  private Version load(Manifest manifest) throws IOException, InterruptedException {
-    Manifest known = bounded ? versions.onto(manifest) : manifest;
-    Version nearest = nearest(known.lineage());
+  private StateVersion load(Manifest manifest) throws IOException, InterruptedException {
+    Manifest known = bounded ? versions.rebasedOn(manifest) : manifest;
+    StateVersion nearest = nearest(known.lineage());
     return nearest == null
-        ? loader.load(onSnapshot(known), empty(0, null), prefixes())
+        ? loader.load(rebaseOnSnapshot(known), empty(0, null), prefixes())
         : loader.load(known, nearest, prefixes());
   }
 
   /**
-   * The nearest version in memory. Where values stay in the table it has to build on the same snapshot: of what is older
-   * than that, somebody else may have removed it.
+   * The nearest version in memory. If values stay in the table, it must build on the same snapshot, because another
+   * executor may have removed older blocks.
    */
-  private Version nearest(Lineage lineage) {
-    Version nearest = versions.nearest(lineage);
+  private StateVersion nearest(Lineage lineage) {
+    StateVersion nearest = versions.nearest(lineage);
     boolean elsewhere =
         bounded && nearest != null && !Objects.equals(versions.lineageOf(nearest).base(), lineage.base());
     return elsewhere ? null : nearest;
   }
 
-  /** Whoever committed the version may have written a snapshot of it afterwards, and gone. */
-  private Manifest onSnapshot(Manifest manifest) throws IOException, InterruptedException {
+  /** Uses a snapshot that the executor that committed the version wrote after its manifest. */
+  private Manifest rebaseOnSnapshot(Manifest manifest) throws IOException, InterruptedException {
     if (manifest.lineage().deltas().size() < conf.minDeltasForSnapshot()) {
       return manifest;
     }
@@ -313,49 +312,49 @@ public final class TablesideStateStoreProvider
     if (base == null) {
       return manifest;
     }
-    versions.build(base);
-    return manifest.onto(base);
+    versions.rebase(base);
+    return manifest.rebasedOn(base);
   }
 
-  private Version replayed(long snapshotVersion, long endVersion, Option<String> snapshotUid, Option<String> endUid) {
+  private StateVersion replay(
+      long snapshotVersion, long endVersion, Option<String> snapshotUid, Option<String> endUid) {
     try {
-      Manifest manifest = new History(log).from(snapshotVersion, textOf(snapshotUid), endVersion, textOf(endUid));
+      Manifest manifest = new DeltaHistory(log).from(snapshotVersion, orNull(snapshotUid), endVersion, orNull(endUid));
       return loader.load(manifest, empty(0, null), prefixes());
     } catch (IOException | InterruptedException error) {
-      throw Failures.reading(error);
+      throw SparkErrors.reading(error);
     }
   }
 
-  private static String textOf(Option<String> text) {
+  private static String orNull(Option<String> text) {
     return text.isEmpty() ? null : text.get();
   }
 
-  private Version empty(long version, String uid) {
+  private StateVersion empty(long version, String uid) {
     Entries none = Entries.empty(!bounded);
-    return new Version(version, uid, Lineage.EMPTY, none, prefixColumns == 0 ? null : Entries.empty(true));
+    return new StateVersion(version, uid, Lineage.EMPTY, none, prefixColumns == 0 ? null : Entries.empty(true));
   }
 
-  private ReadStore reader(Version version) {
+  private ReadStore reader(StateVersion version) {
     return new ReadStore(id, version, rows, prefixes());
   }
 
   private WriteStore write(ReadStore read, boolean forceSnapshot) {
     try {
-      boolean withIdentities = conf.enableStateStoreCheckpointIds();
+      boolean withCheckpointIds = conf.enableStateStoreCheckpointIds();
       String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
-      // A run has its place among the others before it commits anything: so one that comes late is known to be late.
-      long epoch = withIdentities || run == null ? 0 : Runs.epoch(log, run);
-      return new WriteStore(read, commits, log, withIdentities, forceSnapshot, epoch);
+      // Assign the epoch before anything is committed, so that a late attempt of an earlier run is recognizable.
+      long epoch = withCheckpointIds || run == null ? 0 : RunEpochs.epoch(log, run);
+      return new WriteStore(read, commits, log, withCheckpointIds, forceSnapshot, epoch);
     } catch (IOException | InterruptedException error) {
-      throw Failures.reading(error);
+      throw SparkErrors.reading(error);
     }
   }
 
-  private Prefixes prefixes() {
-    return prefixColumns == 0 ? null : new Prefixes(keySchema, prefixColumns);
+  private PrefixIndex prefixes() {
+    return prefixColumns == 0 ? null : new PrefixIndex(keySchema, prefixColumns);
   }
 
-  // ---- beginning
 
   private static int prefixColumns(KeyStateEncoderSpec encoder) {
     if (encoder instanceof PrefixKeyScanStateEncoderSpec prefix) {
@@ -369,16 +368,16 @@ public final class TablesideStateStoreProvider
     if (encoder instanceof NoPrefixKeyStateEncoderSpec) {
       return 0;
     }
-    throw Failures.unsupported(encoder.getClass().getSimpleName());
+    throw SparkErrors.unsupported(encoder.getClass().getSimpleName());
   }
 
-  /** Spark's reader of state finds partitions by their directories in the checkpoint. */
-  private void makeVisible(StateStoreId store) {
+  /** Creates the directory in which Spark's state reader looks for partitions. */
+  private void createCheckpointDirectory(StateStoreId store) {
     Path path = store.storeCheckpointLocation();
     try {
       path.getFileSystem(hadoop).mkdirs(path);
     } catch (IOException error) {
-      throw new IllegalStateException("cannot make " + path, error);
+      throw new IllegalStateException("cannot create " + path, error);
     }
   }
 }

@@ -23,35 +23,35 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
 
-/** A version being made from the one before it. What is changed stays here until it is committed. */
+/** A store that derives a version from the previous one. Changes stay in this object until they are committed. */
 final class WriteStore extends ReadStore implements StateStore {
-  private static final int CHANGES_UNTIDIED_MAX = 1 << 16;
+  private static final int CHANGES_UNCOMPACTED_MAX = 1 << 16;
   private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
-  private final Commits commits;
+  private final Committer commits;
   private final String uid = UUID.randomUUID().toString();
-  private final boolean withIdentities;
+  private final boolean withCheckpointIds;
   private final boolean snapshotForced;
   private final long attempt;
   private final long epoch;
   private final StateLog log;
-  private final Edit changes = Entries.empty(true).edit();
-  private int changesSinceTidied;
+  private final MutableEntries changes = Entries.empty(true).edit();
+  private int changesSinceCompaction;
   private final Map<ByteBuffer, List<byte[]>> changedKeys = new LinkedHashMap<>();
-  private CompletableFuture<List<Outcome>> announced;
-  private Version committed;
+  private CompletableFuture<List<Outcome>> announcement;
+  private StateVersion committed;
   private StateStoreMetrics metrics;
   private boolean aborted;
 
   /**
-   * @param withIdentities whether versions are known by the identity of their commit (checkpoint format v2)
-   * @param epoch greater for a later run of the query; 0 where that does not matter
+   * @param withCheckpointIds whether a commit's identity identifies its version (checkpoint format v2)
+   * @param epoch increases with each run of the query; 0 if the order of runs does not matter
    */
   WriteStore(
-      ReadStore read, Commits commits, StateLog log, boolean withIdentities, boolean snapshotForced, long epoch) {
+      ReadStore read, Committer commits, StateLog log, boolean withCheckpointIds, boolean snapshotForced, long epoch) {
     super(read.id(), read.loaded(), read.rows(), read.prefixes());
     this.commits = commits;
-    this.withIdentities = withIdentities;
+    this.withCheckpointIds = withCheckpointIds;
     this.snapshotForced = snapshotForced;
     this.attempt = nextAttempt();
     this.epoch = epoch;
@@ -63,7 +63,7 @@ final class WriteStore extends ReadStore implements StateStore {
     checkOpen("put");
     check(columnFamily);
     StateStoreErrors$.MODULE$.requireNonNullStateValue(value, columnFamily);
-    noteChange(key);
+    recordChange(key);
     changes.put(
         key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes(),
         value.getBaseObject(), value.getBaseOffset(), value.getSizeInBytes(), 0);
@@ -73,7 +73,7 @@ final class WriteStore extends ReadStore implements StateStore {
   public void remove(UnsafeRow key, String columnFamily) {
     checkOpen("remove");
     check(columnFamily);
-    noteChange(key);
+    recordChange(key);
     changes.tombstone(key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes());
   }
 
@@ -94,11 +94,11 @@ final class WriteStore extends ReadStore implements StateStore {
     return changed == Entries.NONE ? super.keyExists(key, columnFamily) : changes.valueLength(changed) >= 0;
   }
 
-  /** Before the commit every record with the changes so far, afterwards every record of the new version. */
+  /** Before the commit, all records including the changes so far; after it, all records of the new version. */
   @Override
-  Iterator<UnsafeRowPair> records(Version version) {
+  Iterator<UnsafeRowPair> records(StateVersion version) {
     return committed == null
-        ? new Records(version.entries(), changes.freeze(), rows())
+        ? new RecordIterator(version.entries(), changes.freeze(), rows())
         : super.records(version);
   }
 
@@ -115,7 +115,7 @@ final class WriteStore extends ReadStore implements StateStore {
       if (changed == Entries.NONE) {
         found.add(pair(state().entries(), find(state(), key)));
       } else if (now.valueLength(changed) >= 0) {
-        found.add(new Pair(rows().key(now, changed), () -> rows().inline(now, changed)));
+        found.add(new LazyPair(rows().key(now, changed), () -> rows().inline(now, changed)));
       }
     }
     return closeable(found.iterator());
@@ -127,7 +127,7 @@ final class WriteStore extends ReadStore implements StateStore {
     try {
       committed = commits.commit(this);
     } catch (IOException | InterruptedException | IllegalStateException error) {
-      throw Failures.committing(error);
+      throw SparkErrors.committing(error);
     }
     return committed.number();
   }
@@ -137,7 +137,7 @@ final class WriteStore extends ReadStore implements StateStore {
     return committed != null;
   }
 
-  /** Forget the changes. Nothing of them was visible, and what was written of them is removed by cleaning. */
+  /** Discards the changes. They were never visible; cleanup removes whatever was written of them. */
   @Override
   public void abort() {
     if (committed == null) {
@@ -164,40 +164,40 @@ final class WriteStore extends ReadStore implements StateStore {
       throw new IllegalStateException("the store has not been committed");
     }
     int partition = id().partitionId();
-    return withIdentities
+    return withCheckpointIds
         ? new StateStoreCheckpointInfo(partition, committed.number(), Option.apply(uid), Option.apply(loaded().uid()))
         : new StateStoreCheckpointInfo(partition, committed.number(), Option.empty(), Option.empty());
   }
 
   @Override
   public void putList(UnsafeRow key, UnsafeRow[] values, String columnFamily) {
-    throw Failures.unsupported("putList");
+    throw SparkErrors.unsupported("putList");
   }
 
   @Override
   public void merge(UnsafeRow key, UnsafeRow value, String columnFamily) {
-    throw Failures.unsupported("merge");
+    throw SparkErrors.unsupported("merge");
   }
 
   @Override
   public void mergeList(UnsafeRow key, UnsafeRow[] values, String columnFamily) {
-    throw Failures.unsupported("mergeList");
+    throw SparkErrors.unsupported("mergeList");
   }
 
   @Override
   public void createColFamilyIfAbsent(
       String columnFamily, StructType keySchema, StructType valueSchema, KeyStateEncoderSpec keyEncoder,
       boolean useMultipleValuesPerKey, boolean isInternal) {
-    throw Failures.columnFamilies();
+    throw SparkErrors.columnFamilies();
   }
 
   @Override
   public boolean removeColFamilyIfExists(String columnFamily) {
-    throw Failures.noRemovalOfColumnFamilies();
+    throw SparkErrors.columnFamilyRemoval();
   }
 
   @Override
-  Version state() {
+  StateVersion state() {
     return committed == null ? loaded() : committed;
   }
 
@@ -206,8 +206,8 @@ final class WriteStore extends ReadStore implements StateStore {
     return uid;
   }
 
-  boolean withIdentities() {
-    return withIdentities;
+  boolean withCheckpointIds() {
+    return withCheckpointIds;
   }
 
   boolean snapshotForced() {
@@ -218,41 +218,44 @@ final class WriteStore extends ReadStore implements StateStore {
     return epoch;
   }
 
-  /** Greater for what was begun later in this run of the query. */
+  /** Increases with each attempt in this run of the query. */
   long attempt() {
     return attempt;
   }
 
-  /** Done when the table knows of this attempt: nothing of it may be written before. Begun at the first change. */
-  CompletableFuture<List<Outcome>> announced() {
-    if (announced == null) {
-      announced = log.attempt(version() + 1, uid);
+  /**
+   * Completes when the table has recorded this attempt, which must precede all its other writes. Starts at the first
+   * change.
+   */
+  CompletableFuture<List<Outcome>> announcement() {
+    if (announcement == null) {
+      announcement = log.announceCommit(version() + 1, uid);
     }
-    return announced;
+    return announcement;
   }
 
-  /** The changes; the value's length is -1 where a record was removed. */
-  Edit changes() {
+  /** The changes; a value length of -1 marks a removed record. */
+  MutableEntries changes() {
     return changes;
   }
 
-  /** The keys by prefix as they are after the changes; null where the operator does not scan by prefix. */
-  Entries prefixesAfter() {
+  /** The prefix index after the changes; null if the operator does not scan by prefix. */
+  Entries updatedPrefixes() {
     if (prefixes() == null) {
       return null;
     }
-    Prefixes.Changes after = new Prefixes.Changes();
+    PrefixIndex.Changes after = new PrefixIndex.Changes();
     changedKeys.forEach(
         (prefix, keys) -> {
           for (byte[] key : keys) {
             boolean was = find(loaded(), key) != Entries.NONE;
             boolean is = changes.valueLength(changes.find(key, Platform.BYTE_ARRAY_OFFSET, key.length)) >= 0;
             if (was != is) {
-              after.note(prefix, key, is);
+              after.add(prefix, key, is);
             }
           }
         });
-    return after.applied(loaded().prefixes());
+    return after.applyTo(loaded().prefixes());
   }
 
   private static long nextAttempt() {
@@ -264,27 +267,27 @@ final class WriteStore extends ReadStore implements StateStore {
     return changes.find(key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes());
   }
 
-  /** Keep the key under its prefix, when it is changed for the first time. */
-  private void noteChange(UnsafeRow key) {
-    announced();
-    tidy();
+  /** Records the key under its prefix when it changes for the first time. */
+  private void recordChange(UnsafeRow key) {
+    announcement();
+    compactChanges();
     if (prefixes() != null && findChange(key) == Entries.NONE) {
-      changedKeys.computeIfAbsent(prefixes().of(key), name -> new ArrayList<>()).add(Prefixes.bytes(key));
+      changedKeys.computeIfAbsent(prefixes().of(key), name -> new ArrayList<>()).add(PrefixIndex.bytes(key));
     }
   }
 
-  /** Keys that are changed again and again leave what they were behind: now and then it is thrown away. */
-  private void tidy() {
-    if (++changesSinceTidied == CHANGES_UNTIDIED_MAX) {
+  /** Reclaims the memory of replaced values at intervals, since keys may change repeatedly. */
+  private void compactChanges() {
+    if (++changesSinceCompaction == CHANGES_UNCOMPACTED_MAX) {
       changes.freeze();
-      changesSinceTidied = 0;
+      changesSinceCompaction = 0;
     }
   }
 
-  /** The keys of a prefix that the version has or that are changed, each once. */
+  /** The keys with a prefix, both those in the version and those changed, without duplicates. */
   private List<byte[]> keys(UnsafeRow prefix) {
-    List<byte[]> keys = Prefixes.keys(loaded().prefixes(), prefix);
-    for (byte[] key : changedKeys.getOrDefault(ByteBuffer.wrap(Prefixes.bytes(prefix)), List.of())) {
+    List<byte[]> keys = PrefixIndex.keys(loaded().prefixes(), prefix);
+    for (byte[] key : changedKeys.getOrDefault(ByteBuffer.wrap(PrefixIndex.bytes(prefix)), List.of())) {
       if (find(loaded(), key) == Entries.NONE) {
         keys.add(key);
       }

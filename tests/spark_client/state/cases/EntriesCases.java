@@ -36,7 +36,7 @@ public final class EntriesCases {
     int compacted = 0;
     for (int round = 0; round < arguments.get("rounds").asInt(); round++) {
       Kept from = kept.get(random.nextInt(3) > 0 ? kept.size() - 1 : random.nextInt(kept.size()));
-      Edit edit = from.version().edit();
+      MutableEntries edit = from.version().edit();
       MapOfEntries map = from.map().copy();
       for (int change = random.nextInt(2 * keys.size()); change >= 0; change--) {
         map.change(edit, random, keys, valueMax);
@@ -70,7 +70,7 @@ public final class EntriesCases {
   }
 
   private static int inTurns(Random random, List<byte[]> keys, Entries empty) {
-    Edit[] edits = {empty.edit(), empty.edit(), empty.edit()};
+    MutableEntries[] edits = {empty.edit(), empty.edit(), empty.edit()};
     MapOfEntries[] maps = {new MapOfEntries(), new MapOfEntries(), new MapOfEntries()};
     int sharing = 0;
     for (int turn = 0; turn < 500; turn++) {
@@ -92,7 +92,7 @@ public final class EntriesCases {
   public static void twoThreadsEditOneVersion(JsonNode arguments) throws Exception {
     List<byte[]> keys = MapOfEntries.keys(2_000);
     Random random = new Random(arguments.get("seed").asLong());
-    Edit first = Entries.empty(true).edit();
+    MutableEntries first = Entries.empty(true).edit();
     MapOfEntries map = new MapOfEntries();
     for (int change = 0; change < 3_000; change++) {
       map.change(first, random, keys, 200);
@@ -120,7 +120,7 @@ public final class EntriesCases {
     List<Kept> made = new ArrayList<>();
     together.await();
     for (int commit = 0; commit < 5_000; commit++) {
-      Edit edit = version.edit();
+      MutableEntries edit = version.edit();
       for (int change = random.nextInt(10); change >= 0; change--) {
         from.map().change(edit, random, keys, 200);
       }
@@ -162,7 +162,7 @@ public final class EntriesCases {
     BitSet addresses = new BitSet();
     together.await();
     for (int time = 0; time < 500_000; time++) {
-      Arena.Block block = arena.reserve(1, 2);
+      Arena.Reservation block = arena.reserve(1, 2);
       addresses.set(block.start());
       if (block.end() - block.start() == 2) {
         arena.release(block.start() + 1, block.end());
@@ -177,7 +177,7 @@ public final class EntriesCases {
     List<byte[]> keys = new ArrayList<>();
     for (int number = 0; number < 400_000; number++) {
       byte[] key = ByteBuffer.allocate(8).putLong(random.nextLong()).array();
-      byte[] other = seen.put(Entry.head(key, Platform.BYTE_ARRAY_OFFSET, key.length), key);
+      byte[] other = seen.put(EntryLayout.head(key, Platform.BYTE_ARRAY_OFFSET, key.length), key);
       if (other != null) {
         keys.add(other);
         keys.add(key);
@@ -185,7 +185,7 @@ public final class EntriesCases {
     }
     Check.that(keys.size() >= 4, "some keys have the hash of another");
     MapOfEntries map = new MapOfEntries();
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     for (byte[] key : keys) {
       map.check(edit, keys);
       map.put(edit, key, key, 0);
@@ -200,7 +200,7 @@ public final class EntriesCases {
   public static void manyKeysAreFoundWhileTheyComeAndGo() {
     List<byte[]> keys = MapOfEntries.keys(100_000);
     MapOfEntries map = new MapOfEntries();
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     for (byte[] key : keys) {
       map.put(edit, key, key, 0);
     }
@@ -228,7 +228,7 @@ public final class EntriesCases {
     Entries version = Entries.empty(true);
     List<Kept> kept = new ArrayList<>();
     for (int round = 0; round < 40; round++) {
-      Edit edit = version.edit();
+      MutableEntries edit = version.edit();
       int length = round % 4 == 0 ? (1 << 20) - 24 + random.nextInt(64) : random.nextInt(3 << 20);
       map.put(edit, keys.get(random.nextInt(keys.size())), new byte[length], round);
       map.put(edit, keys.get(random.nextInt(keys.size())), new byte[random.nextInt(100)], round);
@@ -241,7 +241,7 @@ public final class EntriesCases {
 
   /** A larger array would have regions of the collector's to itself, and take twice the memory that is said. */
   public static void fourSegmentsGoIntoTheSmallestRegionOfTheCollector() {
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     long longest = 0;
     for (int number = 0; number < 20_000; number++) {
       int address = put(edit, ByteBuffer.allocate(4).putInt(number).array(), new byte[50], 0);
@@ -254,14 +254,14 @@ public final class EntriesCases {
   public static void anEditGoesOnAfterItWasFrozen() {
     List<byte[]> keys = MapOfEntries.keys(3);
     MapOfEntries map = new MapOfEntries();
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     map.put(edit, keys.get(0), new byte[9], 1);
     map.put(edit, keys.get(1), new byte[0], 2);
     Entries first = edit.freeze();
     MapOfEntries mapOfFirst = map.copy();
     Check.that(first == edit.freeze(), "what has not changed is the same version");
     Check.that(first == first.edit().freeze(), "what has not changed is the same version");
-    int address = first.next(View.NONE);
+    int address = first.next(EntriesView.NONE);
     map.put(edit, keys.get(0), new byte[1], 3);
     map.remove(edit, keys.get(1));
     map.tombstone(edit, keys.get(2));
@@ -270,7 +270,7 @@ public final class EntriesCases {
     map.check(edit.freeze(), keys);
     mapOfFirst.check(first, keys);
     Check.equal(first.valueLength(first.next(address)), 0);
-    Check.equal(first.next(first.next(address)), View.NONE);
+    Check.equal(first.next(first.next(address)), EntriesView.NONE);
     edit.remove(keys.get(0), Platform.BYTE_ARRAY_OFFSET, 0);
     edit.remove(keys.get(0), Platform.BYTE_ARRAY_OFFSET, 0);
     Check.equal(edit.size(), 1);
@@ -278,7 +278,7 @@ public final class EntriesCases {
 
   public static void aRowHandedOutStaysAsItIs() {
     byte[] key = {1};
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     int address = put(edit, key, new byte[] {1, 2, 3}, 0);
     Object base = edit.base(address);
     long offset = edit.valueOffset(address);
@@ -294,7 +294,7 @@ public final class EntriesCases {
   public static void aPlaceThatChangesIsSeenByEveryVersionThatHasTheEntry() {
     byte[] key = {1};
     byte[] value = {7, 8, 9};
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     int address = put(edit, key, value, 1L << 40);
     Entries first = edit.freeze();
     put(edit, new byte[] {2}, value, 5);
@@ -312,7 +312,7 @@ public final class EntriesCases {
 
   /** One thread says new places of all entries again and again while versions are made and compacted. */
   public static void aPlaceIsNeverHalfOfOneAndHalfOfAnother() throws Exception {
-    Edit edit = Entries.empty(false).edit();
+    MutableEntries edit = Entries.empty(false).edit();
     byte[] key = {1};
     int address = put(edit, key, new byte[0], 0);
     Entries version = edit.freeze();
@@ -336,11 +336,11 @@ public final class EntriesCases {
 
   public static void whatAnAbandonedEditWroteIsReclaimed() {
     byte[] key = {1};
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     put(edit, key, new byte[100_000], 0);
     Entries version = edit.freeze();
     put(version.edit(), key, new byte[90_000], 0);
-    Edit still = version.edit();
+    MutableEntries still = version.edit();
     put(still, new byte[] {2}, new byte[1], 0);
     Check.that(still.freeze().shares(version), "less than half is dead");
     put(version.edit(), key, new byte[90_000], 0);
@@ -358,8 +358,8 @@ public final class EntriesCases {
     Entries version = Entries.empty(true);
     long most = 0;
     for (int commit = 0; commit < 20_000; commit++) {
-      Edit zombie = version.edit();
-      Edit edit = version.edit();
+      MutableEntries zombie = version.edit();
+      MutableEntries edit = version.edit();
       if (withZombies) {
         put(zombie, new byte[] {1}, new byte[8], 0);
       }
@@ -375,7 +375,7 @@ public final class EntriesCases {
     Entries first = Entries.empty(true);
     Entries version = first;
     for (int commit = 0; commit < 5_000; commit++) {
-      Edit edit = version.edit();
+      MutableEntries edit = version.edit();
       put(edit, ByteBuffer.allocate(4).putInt(commit).array(), new byte[8], 0);
       version = edit.freeze();
     }
@@ -384,7 +384,7 @@ public final class EntriesCases {
   }
 
   public static void stateBeyondTheLimitIsRefusedAndWhatIsThereStays() {
-    Edit edit = Entries.empty(true, 20).edit();
+    MutableEntries edit = Entries.empty(true, 20).edit();
     List<byte[]> keys = MapOfEntries.keys(100_000);
     MapOfEntries map = new MapOfEntries();
     Throwable thrown =
@@ -401,10 +401,10 @@ public final class EntriesCases {
   }
 
   public static void whatCannotBeAnEntryIsRefused() {
-    Edit edit = Entries.empty(true).edit();
+    MutableEntries edit = Entries.empty(true).edit();
     Throwable negative = Check.fails(() -> edit.put(new byte[1], Platform.BYTE_ARRAY_OFFSET, 1, new byte[0], 0, -1, 0));
     Check.says(negative, "a value of -1 bytes");
-    Check.says(Check.fails(() -> Entry.words(Integer.MAX_VALUE, 8)), "a key and its value are limited to");
+    Check.says(Check.fails(() -> EntryLayout.words(Integer.MAX_VALUE, 8)), "a key and its value are limited to");
     Check.equal(edit.freeze().size(), 0);
   }
 
@@ -413,7 +413,7 @@ public final class EntriesCases {
     try {
       Platform.putLong(null, memory, 4_711);
       Platform.putLong(null, memory + 8, 42);
-      Edit edit = Entries.empty(true).edit();
+      MutableEntries edit = Entries.empty(true).edit();
       int address = edit.put(null, memory, 8, null, memory + 8, 8, 0);
       Platform.setMemory(memory + 8, (byte) 0, 8);
       Check.equal(edit.find(null, memory, 8), address);
@@ -424,7 +424,7 @@ public final class EntriesCases {
     }
   }
 
-  private static int put(Edit edit, byte[] key, byte[] value, long location) {
+  private static int put(MutableEntries edit, byte[] key, byte[] value, long location) {
     long offset = Platform.BYTE_ARRAY_OFFSET;
     return edit.put(key, offset, key.length, value, offset, value.length, location);
   }

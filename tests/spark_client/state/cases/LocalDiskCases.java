@@ -143,13 +143,13 @@ final class LocalDiskCases {
     Path directory = directory(told);
     List<LocalDisk.FileSource> failing =
         List.of(
-            () -> LocalDisk.nameless(directory.resolve("missing")),
+            () -> LocalDisk.unlinkedFile(directory.resolve("missing")),
             () -> readOnly(directory),
             () -> {
               throw new IllegalStateException("no environment");
             });
     for (LocalDisk.FileSource fault : failing) {
-      AtomicReference<LocalDisk.FileSource> present = new AtomicReference<>(() -> LocalDisk.nameless(directory));
+      AtomicReference<LocalDisk.FileSource> present = new AtomicReference<>(() -> LocalDisk.unlinkedFile(directory));
       AtomicInteger tries = new AtomicInteger();
       LocalDisk.FileSource files = () -> {
         tries.incrementAndGet();
@@ -163,7 +163,7 @@ final class LocalDiskCases {
         Check.equal(tries.get(), 2);
         Check.equal(opened(directory).size(), 1);
         Check.that(disk.get(1) != null && disk.get(2) == null && disk.get(3) == null, "only what was written is there");
-        present.set(() -> LocalDisk.nameless(directory));
+        present.set(() -> LocalDisk.unlinkedFile(directory));
         Thread.sleep(1_100);
         disk.put(3, block(3, 1_000), 1_000);
         Check.that(disk.get(1) != null && disk.get(3) != null, "it is written to again");
@@ -182,8 +182,8 @@ final class LocalDiskCases {
 
   public static void aDiskThatIsNearlyFullIsNotUsed(JsonNode told) throws Exception {
     Path directory = directory(told);
-    Check.equal(LocalDisk.withFree(0, directory), directory);
-    Check.says(Check.fails(() -> LocalDisk.withFree(Long.MAX_VALUE, directory)), "bytes free, of");
+    Check.equal(LocalDisk.requireFreeSpace(0, directory), directory);
+    Check.says(Check.fails(() -> LocalDisk.requireFreeSpace(Long.MAX_VALUE, directory)), "bytes free, and needs");
   }
 
   public static void aDiskThatIsClosedIsNotUsed(JsonNode told) throws Exception {
@@ -240,11 +240,11 @@ final class LocalDiskCases {
   public static void whatIsToBeEncryptedIsNotWritten(JsonNode told) throws Exception {
     Path directory = directory(told);
     SparkConf conf = new SparkConf(false).set("spark.local.dir", directory.toString());
-    try (LocalDisk disk = LocalDisk.ofSpark(conf.clone().set("spark.io.encryption.enabled", "true"), 8_000)) {
+    try (LocalDisk disk = LocalDisk.inSparkDirectory(conf.clone().set("spark.io.encryption.enabled", "true"), 8_000)) {
       disk.put(1, block(1, 100), 100);
       Check.equal(disk.get(1), null);
     }
-    try (LocalDisk disk = LocalDisk.ofSpark(conf, 8_000)) {
+    try (LocalDisk disk = LocalDisk.inSparkDirectory(conf, 8_000)) {
       disk.put(1, block(1, 100), 100);
       Check.that(disk.get(1) != null, "otherwise it is");
     }
@@ -275,7 +275,7 @@ final class LocalDiskCases {
   }
 
   private static LocalDisk disk(Path directory, long bytesMax) {
-    return new LocalDisk(() -> LocalDisk.nameless(directory), bytesMax, Duration.ofMinutes(1));
+    return new LocalDisk(() -> LocalDisk.unlinkedFile(directory), bytesMax, Duration.ofMinutes(1));
   }
 
   private static Path directory(JsonNode told) {

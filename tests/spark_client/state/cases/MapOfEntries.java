@@ -41,7 +41,7 @@ final class MapOfEntries {
   }
 
   /** Do the same random thing to both. */
-  void change(Edit edit, Random random, List<byte[]> keys, int valueMax) {
+  void change(MutableEntries edit, Random random, List<byte[]> keys, int valueMax) {
     byte[] key = keys.get(random.nextInt(keys.size()));
     int kind = random.nextInt(10);
     if (kind < 6) {
@@ -55,7 +55,7 @@ final class MapOfEntries {
     }
   }
 
-  void put(Edit edit, byte[] key, byte[] value, long location) {
+  void put(MutableEntries edit, byte[] key, byte[] value, long location) {
     byte[] moved = new byte[key.length + 3];
     System.arraycopy(key, 0, moved, 3, key.length);
     int address =
@@ -67,43 +67,43 @@ final class MapOfEntries {
     hold(key, new Held(value, location));
   }
 
-  void remove(Edit edit, byte[] key) {
+  void remove(MutableEntries edit, byte[] key) {
     edit.remove(key, Platform.BYTE_ARRAY_OFFSET, key.length);
     map.remove(ByteBuffer.wrap(key));
   }
 
-  void tombstone(Edit edit, byte[] key) {
+  void tombstone(MutableEntries edit, byte[] key) {
     edit.tombstone(key, Platform.BYTE_ARRAY_OFFSET, key.length);
     hold(key, new Held(null, 0));
   }
 
   /** Check that a view has the same entries, in the same order, and finds these keys or does not. */
-  void check(View view, List<byte[]> keys) {
+  void check(EntriesView view, List<byte[]> keys) {
     Check.equal(view.size(), map.size());
     for (byte[] key : keys) {
       int address = find(view, key);
-      Check.equal(address != View.NONE, map.containsKey(ByteBuffer.wrap(key)));
-      if (address != View.NONE) {
+      Check.equal(address != EntriesView.NONE, map.containsKey(ByteBuffer.wrap(key)));
+      if (address != EntriesView.NONE) {
         checkEntry(view, address, key, map.get(ByteBuffer.wrap(key)));
       }
     }
     Iterator<Map.Entry<ByteBuffer, Held>> held = map.entrySet().iterator();
-    for (int address = view.next(View.NONE); address != View.NONE; address = view.next(address)) {
+    for (int address = view.next(EntriesView.NONE); address != EntriesView.NONE; address = view.next(address)) {
       Map.Entry<ByteBuffer, Held> entry = held.next();
       checkEntry(view, address, entry.getKey().array(), entry.getValue());
     }
     Check.equal(held.hasNext(), false);
   }
 
-  static int find(View view, byte[] key) {
+  static int find(EntriesView view, byte[] key) {
     return view.find(key, Platform.BYTE_ARRAY_OFFSET, key.length);
   }
 
-  static byte[] value(View view, int address) {
+  static byte[] value(EntriesView view, int address) {
     return bytes(view.base(address), view.valueOffset(address), view.valueLength(address));
   }
 
-  private static void checkEntry(View view, int address, byte[] key, Held held) {
+  private static void checkEntry(EntriesView view, int address, byte[] key, Held held) {
     byte[] found = bytes(view.base(address), view.keyOffset(address), view.keyLength(address));
     Check.equal(ByteBuffer.wrap(found), ByteBuffer.wrap(key));
     Check.equal(view.location(address), held.location());

@@ -41,7 +41,7 @@ public final class TableCases {
 
   /** Begins to apply operations, and cancels that after a while: how many threads of requests are still waiting then. */
   public static ObjectNode cancelled(JsonNode arguments) throws InterruptedException, ExecutionException {
-    CompletableFuture<List<Outcome>> begun = table(arguments).begin(operations(arguments), new Meter());
+    CompletableFuture<List<Outcome>> begun = table(arguments).applyAsync(operations(arguments), new StoreCounters());
     Thread.sleep((long) (1000 * arguments.path("after_s").asDouble()));
     ObjectNode result = JSON.createObjectNode().put("waiting", waiting()).put("cancelled", begun.cancel(true));
     for (int look = 0; look < 100 && waiting() > 0; look++) Thread.sleep(10);
@@ -55,7 +55,7 @@ public final class TableCases {
 
   /** Begins to apply operations, and returns their statuses when they are done. */
   public static List<Integer> begun(JsonNode arguments) throws InterruptedException, ExecutionException {
-    return table(arguments).begin(operations(arguments), new Meter()).get().stream().map(Outcome::status).toList();
+    return table(arguments).applyAsync(operations(arguments), new StoreCounters()).get().stream().map(Outcome::status).toList();
   }
 
   /** The settings as they show themselves, or the faults in them. */
@@ -105,24 +105,24 @@ public final class TableCases {
 
   private static ObjectNode applied(Table table, JsonNode arguments) {
     ObjectNode result = JSON.createObjectNode();
-    Meter meter = new Meter();
+    StoreCounters counters = new StoreCounters();
     long begunNs = System.nanoTime();
     try {
-      List<Outcome> outcomes = table.apply(operations(arguments), meter);
+      List<Outcome> outcomes = table.apply(operations(arguments), counters);
       for (Outcome outcome : outcomes) result.withArray("outcomes").add(told(outcome));
     } catch (TableException failure) {
       result.put("code", failure.code()).put("status", failure.status()).put("failure", failure.getMessage());
     } catch (InterruptedException | RuntimeException failure) {
       result.put("code", failure.getClass().getSimpleName()).put("failure", String.valueOf(failure.getMessage()));
     }
-    result.put("took_s", (System.nanoTime() - begunNs) / 1e9).put("waited_s", meter.waitedNs.sum() / 1e9);
-    result.put("calls", meter.calls.sum()).put("retries", meter.retries.sum());
-    return result.put("sent_bytes", meter.sentBytes.sum()).put("received_bytes", meter.receivedBytes.sum());
+    result.put("took_s", (System.nanoTime() - begunNs) / 1e9).put("waited_s", counters.waitNs.sum() / 1e9);
+    result.put("calls", counters.requests.sum()).put("retries", counters.retries.sum());
+    return result.put("sent_bytes", counters.sentBytes.sum()).put("received_bytes", counters.receivedBytes.sum());
   }
 
   private static ObjectNode told(Outcome outcome) {
     ObjectNode told = JSON.createObjectNode().put("status", outcome.status()).put("code", outcome.code());
-    told.put("ok", outcome.ok()).put("absent", outcome.absent()).put("refused", outcome.refused());
+    told.put("ok", outcome.ok()).put("absent", outcome.absent()).put("refused", outcome.preconditionFailed());
     return told.put("etag", outcome.etag()).set("value", outcome.value());
   }
 

@@ -1,0 +1,99 @@
+package tableside.state;
+
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The blocks that contain the values not in memory: numbers them, and caches copies on the local disk.
+ *
+ * <p>A value's location is a `long`: the number of its block and the offset of the value in that block. Thread-safe.
+ * Numbers are never reused.
+ */
+final class BlockIndex {
+  /** A block in the table: the version and item prefix of its delta or snapshot, its first chunk, and its codec. */
+  record Address(long version, String chunks, int first, String codec) {}
+
+  private final LocalDisk disk;
+  private final Map<Integer, Address> addresses = new HashMap<>();
+  private final Map<Address, Integer> numbers = new HashMap<>();
+  private Set<Integer> retired = new HashSet<>();
+  private long retiredUpTo;
+  private int last;
+
+  BlockIndex(LocalDisk disk) {
+    this.disk = disk;
+  }
+
+  LocalDisk disk() {
+    return disk;
+  }
+
+  /** Returns the number of the block at an address; a block that is read again keeps its number. */
+  synchronized int add(Address address) {
+    Integer known = numbers.get(address);
+    if (known != null) {
+      retired.remove(known);
+      return known;
+    }
+    addresses.put(++last, address);
+    numbers.put(address, last);
+    return last;
+  }
+
+  synchronized Address address(int number) {
+    Address address = addresses.get(number);
+    if (address == null) {
+      throw new IllegalStateException("block " + number + " was dropped while a value in it was still needed");
+    }
+    return address;
+  }
+
+  /**
+   * Copies a block's first `length` bytes to the local disk, unless the block has been dropped since it was requested.
+   */
+  synchronized void copy(int number, byte[] block, int length) {
+    if (addresses.containsKey(number)) {
+      disk.put(number, block, length);
+    }
+  }
+
+  /**
+   * Retires the blocks up to `version` that do not belong to the snapshot replacing them. Their disk copies are deleted
+   * immediately. Their addresses remain until a later version is retired, because a slightly older version may still
+   * need them.
+   */
+  synchronized void retire(long version, String snapshotChunks) {
+    if (version > retiredUpTo) {
+      disk.forget(retired);
+      retired.forEach(number -> numbers.remove(addresses.remove(number)));
+      retired = new HashSet<>();
+      retiredUpTo = version;
+    }
+    addresses.forEach(
+        (number, address) -> {
+          if (address.version() <= version && !address.chunks().equals(snapshotChunks)) {
+            retired.add(number);
+          }
+        });
+    disk.forget(retired);
+  }
+
+  /** The first version whose values remain readable after blocks up to `version` are retired. */
+  synchronized long firstVersionRetained(long version) {
+    return version > retiredUpTo ? retiredUpTo : Long.MIN_VALUE;
+  }
+
+  static long location(int block, int offset) {
+    return (long) block << Integer.SIZE | offset;
+  }
+
+  static int block(long location) {
+    return (int) (location >>> Integer.SIZE);
+  }
+
+  static int offset(long location) {
+    return (int) location;
+  }
+}

@@ -1,0 +1,99 @@
+package tableside.state;
+
+import java.io.IOException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
+
+/** Commits the changes of a store as its next version: writes the delta first and the manifest last. */
+final class Committer {
+  private final StateLog log;
+  private final ValueCache values;
+  private final VersionCache versions;
+  private final SnapshotWriter snapshots;
+  private final StateStoreId id;
+  private final StateStoreConf conf;
+  private final Configuration hadoop;
+  private volatile boolean registered;
+
+  /** @param values null if all values are kept in memory */
+  Committer(
+      StateLog log,
+      ValueCache values,
+      VersionCache versions,
+      SnapshotWriter snapshots,
+      StateStoreId id,
+      StateStoreConf conf,
+      Configuration hadoop) {
+    this.log = log;
+    this.values = values;
+    this.versions = versions;
+    this.snapshots = snapshots;
+    this.id = id;
+    this.conf = conf;
+    this.hadoop = hadoop;
+  }
+
+  /** @return the new version, which is now visible to all readers */
+  StateVersion commit(WriteStore store) throws IOException, InterruptedException {
+    long begun = System.nanoTime();
+    StateVersion base = store.loaded();
+    snapshots.takeIfDue(base, log.settings().deltasMax());
+    log.await(store.announcement());
+    register(base);
+    StateVersion next = versions.create(() -> write(store, versions.lineageOf(base)));
+    if (store.snapshotForced()) {
+      snapshots.tryTake(next);
+    }
+    log.counters().commitNs.add(System.nanoTime() - begun);
+    if (conf.commitValidationEnabled()) {
+      StateStore.reportCommitToCoordinator(next.number(), id, hadoop);
+    }
+    return next;
+  }
+
+  StateStoreMetrics metrics(WriteStore store) {
+    long memory = store.state().memoryBytes() + (values == null ? 0 : values.memoryBytes());
+    long changes = store.hasCommitted() ? 0 : store.changes().freeze().memoryBytes();
+    return SparkMetrics.drain(log.counters(), store.state().entries().size(), memory + changes);
+  }
+
+  private StateVersion write(WriteStore store, Lineage lineage) throws IOException, InterruptedException {
+    StateVersion base = store.loaded();
+    long number = base.number() + 1;
+    ChunkWriter writer = log.deltaWriter(number, store.uid(), values == null ? null : values.blocks());
+    Entries entries = DeltaWriter.write(store.changes().freeze(), base.entries(), writer, values);
+    int chunks = writer.finish();
+    Lineage longer = lineage.append(new Lineage.Delta(number, store.uid(), chunks, log.codecName()));
+    publish(
+        store,
+        new Manifest(
+            number, store.uid(), longer, chunks, entries.size(), writer.bytes(), store.epoch(), store.attempt(),
+            Manifest.now()));
+    return new StateVersion(number, store.uid(), longer, entries, store.updatedPrefixes());
+  }
+
+  private void publish(WriteStore store, Manifest manifest) throws IOException, InterruptedException {
+    if (store.withCheckpointIds()) {
+      log.publish(manifest);
+    } else {
+      log.publishShared(manifest);
+    }
+  }
+
+  /**
+   * Registers the query at a store's first commit, and once per provider of partition 0, since a checkpoint may be
+   * moved.
+   */
+  private void register(StateVersion base) throws IOException, InterruptedException {
+    if (base.number() == 0) {
+      log.resetFloor();
+    }
+    if (!registered && (base.number() == 0 || id.partitionId() == 0)) {
+      log.register();
+      registered = true;
+    }
+  }
+}
