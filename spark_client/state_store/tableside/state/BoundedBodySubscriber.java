@@ -13,7 +13,7 @@ import java.util.concurrent.Flow;
 final class BoundedBodySubscriber implements HttpResponse.BodySubscriber<List<ByteBuffer>> {
   private final int bytesMax;
   private final StoreCounters counters;
-  private final List<ByteBuffer> buffers = new ArrayList<>();
+  private final List<ByteBuffer> received = new ArrayList<>();
   private final CompletableFuture<List<ByteBuffer>> body = new CompletableFuture<>();
   private Flow.Subscription subscription;
   private long bytes;
@@ -48,10 +48,10 @@ final class BoundedBodySubscriber implements HttpResponse.BodySubscriber<List<By
     for (ByteBuffer buffer : buffers) {
       bytes += buffer.remaining();
       counters.receivedBytes.add(buffer.remaining());
-      buffers.add(buffer);
+      received.add(buffer);
     }
     if (bytes > bytesMax) {
-      buffers.clear();
+      received.clear();
       subscription.cancel();
       body.completeExceptionally(new TooLargeException(bytesMax));
     }
@@ -64,6 +64,6 @@ final class BoundedBodySubscriber implements HttpResponse.BodySubscriber<List<By
 
   @Override
   public void onComplete() {
-    body.complete(buffers);
+    body.complete(received);
   }
 }

@@ -8,6 +8,10 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.StateStoreErrors$;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
@@ -25,6 +29,22 @@ final class PrefixIndex {
   PrefixIndex(StructType keySchema, int columns) {
     StructField[] fields = java.util.Arrays.copyOf(keySchema.fields(), columns);
     projection = UnsafeProjection.create(new StructType(fields));
+  }
+
+  /** Returns the number of prefix columns of an operator; 0 if it does not scan by prefix. */
+  static int columns(KeyStateEncoderSpec encoder) {
+    if (encoder instanceof PrefixKeyScanStateEncoderSpec prefix) {
+      int columns = prefix.numColsPrefixKey();
+      if (columns < 1 || columns >= prefix.keySchema().length()) {
+        throw StateStoreErrors$.MODULE$
+            .incorrectNumOrderingColsForPrefixScan(Integer.toString(columns));
+      }
+      return columns;
+    }
+    if (encoder instanceof NoPrefixKeyStateEncoderSpec) {
+      return 0;
+    }
+    throw SparkErrors.unsupported(encoder.getClass().getSimpleName());
   }
 
   /** Returns the prefix of a key. */

@@ -2,15 +2,12 @@ package tableside.state;
 
 import java.io.IOException;
 import java.util.List;
-import java.util.Objects;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution$;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
-import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
-import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
@@ -47,19 +44,17 @@ public final class TablesideStateStoreProvider
   private StateStoreId id;
   private StructType keySchema;
   private int valueFields;
-  private int prefixColumns;
   private StateStoreConf conf;
   private Configuration hadoop;
-  private boolean bounded;
   private StoreCounters counters;
   private StateLog log;
   private ValueCache values;
   private RowReader rows;
-  private VersionLoader loader;
-  private VersionCleaner cleaning;
+  private VersionCleaner cleaner;
   private VersionCache versions;
+  private VersionResolver resolver;
   private SnapshotWriter snapshots;
-  private Committer commits;
+  private Committer committer;
 
   /** Spark creates providers by class name. */
   public TablesideStateStoreProvider() {
@@ -77,34 +72,38 @@ public final class TablesideStateStoreProvider
     if (useMultipleValuesPerKey) {
       throw SparkErrors.unsupported("multiple values per key");
     }
-    this.prefixColumns = prefixColumns(keyEncoder);
+    int prefixColumns = PrefixIndex.columns(keyEncoder);
     this.id = stateStoreId;
     this.keySchema = keySchema;
     this.valueFields = valueSchema.length();
     this.conf = storeConf;
     this.hadoop = hadoopConf;
     Settings settings = Settings.of(hadoopConf);
-    this.bounded = settings.bounded();
     this.counters = new StoreCounters();
     createCheckpointDirectory(stateStoreId);
     StoreKeys keys = StoreKeys.of(stateStoreId, hadoopConf.get(StreamExecution$.MODULE$.RUN_ID_KEY()), hadoopConf);
     this.log = new StateLog(Table.shared(settings), settings, keys, conf.compressionCodec(), counters);
     BlockIndex blocks =
-        bounded ? new BlockIndex(LocalDisk.inSparkDirectory(StateLog.sparkConf(), settings.diskBytesMax())) : null;
+        settings.bounded()
+            ? new BlockIndex(LocalDisk.inSparkDirectory(StateLog.sparkConf(), settings.diskBytesMax()))
+            : null;
     this.values =
         blocks == null
             ? null
             : new ValueCache(log, blocks, settings.memoryRecordsMax(), settings.memoryBytesMax(), this::clearVersions);
     this.rows = new RowReader(keySchema.length(), valueSchema.length(), values);
-    this.loader =
+    VersionLoader loader =
         new VersionLoader(
             log, blocks, keySchema.length(), valueSchema.length(),
             (key, value) ->
                 StateStoreProvider$.MODULE$.validateStateRowFormat(key, keySchema, value, valueSchema, id, conf));
-    this.cleaning = new VersionCleaner(log);
+    this.cleaner = new VersionCleaner(log);
     this.versions = new VersionCache(conf.maxVersionsToRetainInMemory());
+    this.resolver =
+        new VersionResolver(
+            log, versions, loader, settings.bounded(), conf.minDeltasForSnapshot(), keySchema, prefixColumns);
     this.snapshots = new SnapshotWriter(log, values, versions, id, conf, hadoop);
-    this.commits = new Committer(log, values, versions, snapshots, id, conf, hadoop);
+    this.committer = new Committer(log, values, versions, snapshots, id, conf, hadoop);
   }
 
   @Override
@@ -114,14 +113,14 @@ public final class TablesideStateStoreProvider
 
   @Override
   public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
-    StateVersion findOrLoad =
-        loadEmpty ? empty(version, orNull(uniqueId)) : load(version, uniqueId);
-    return write(reader(findOrLoad), forceSnapshotOnCommit);
+    String uid = orNull(uniqueId);
+    StateVersion loaded = loadEmpty ? resolver.empty(version, uid) : resolver.load(version, uid);
+    return write(reader(loaded), forceSnapshotOnCommit);
   }
 
   @Override
   public ReadStateStore getReadStore(long version, Option<String> uniqueId) {
-    return reader(load(version, uniqueId));
+    return reader(resolver.load(version, orNull(uniqueId)));
   }
 
   /** Reuses the loaded version of the read store. */
@@ -188,7 +187,7 @@ public final class TablesideStateStoreProvider
   public void doCleanupMaintenance() {
     StateVersion newest = versions.newest();
     if (newest != null) {
-      maintain(() -> cleaning.clean(newest.number(), conf.minVersionsToRetain()));
+      maintain(() -> cleaner.clean(newest.number(), conf.minVersionsToRetain()));
     }
   }
 
@@ -247,80 +246,10 @@ public final class TablesideStateStoreProvider
     return "TablesideStateStoreProvider " + id;
   }
 
-
-  private StateVersion load(long version, Option<String> uniqueId) {
-    if (version < 0) {
-      throw SparkErrors.unexpectedVersion(version);
-    }
-    if (version == 0) {
-      return empty(0, null);
-    }
-    long begun = System.nanoTime();
-    try {
-      return findOrLoad(version, orNull(uniqueId));
-    } catch (IOException | InterruptedException error) {
-      throw SparkErrors.reading(error);
-    } finally {
-      counters.loadNs.add(System.nanoTime() - begun);
-    }
-  }
-
-  private StateVersion findOrLoad(long version, String uid) throws IOException, InterruptedException {
-    StateVersion present = uid == null ? null : versions.find(version, uid);
-    if (present != null) {
-      return present;
-    }
-    Manifest manifest = log.manifest(version, uid);
-    present = versions.find(version, manifest.uid());
-    if (present != null) {
-      return present;
-    }
-    StateVersion loaded = versions.create(() -> load(manifest));
-    LOG.info("loaded version {} of {}: {} records", version, log.keys().prefix(), loaded.entries().size());
-    return loaded;
-  }
-
-  /**
-   * Loads a version on the newest known snapshot, even if the manifest names an older one. If values stay in the table,
-   * this is necessary: everything before the snapshot may be removed.
-   */
-  private StateVersion load(Manifest manifest) throws IOException, InterruptedException {
-    Manifest known = bounded ? versions.rebasedOn(manifest) : manifest;
-    StateVersion nearest = nearest(known.lineage());
-    return nearest == null
-        ? loader.load(rebaseOnSnapshot(known), empty(0, null), prefixes())
-        : loader.load(known, nearest, prefixes());
-  }
-
-  /**
-   * The nearest version in memory. If values stay in the table, it must build on the same snapshot, because another
-   * executor may have removed older blocks.
-   */
-  private StateVersion nearest(Lineage lineage) {
-    StateVersion nearest = versions.nearest(lineage);
-    boolean elsewhere =
-        bounded && nearest != null && !Objects.equals(versions.lineageOf(nearest).base(), lineage.base());
-    return elsewhere ? null : nearest;
-  }
-
-  /** Uses a snapshot that the executor that committed the version wrote after its manifest. */
-  private Manifest rebaseOnSnapshot(Manifest manifest) throws IOException, InterruptedException {
-    if (manifest.lineage().deltas().size() < conf.minDeltasForSnapshot()) {
-      return manifest;
-    }
-    Lineage.Base base = log.snapshotOf(manifest.version(), manifest.uid());
-    if (base == null) {
-      return manifest;
-    }
-    versions.rebase(base);
-    return manifest.rebasedOn(base);
-  }
-
   private StateVersion replay(
       long snapshotVersion, long endVersion, Option<String> snapshotUid, Option<String> endUid) {
     try {
-      Manifest manifest = new DeltaHistory(log).from(snapshotVersion, orNull(snapshotUid), endVersion, orNull(endUid));
-      return loader.load(manifest, empty(0, null), prefixes());
+      return resolver.replay(snapshotVersion, orNull(snapshotUid), endVersion, orNull(endUid));
     } catch (IOException | InterruptedException error) {
       throw SparkErrors.reading(error);
     }
@@ -330,13 +259,8 @@ public final class TablesideStateStoreProvider
     return text.isEmpty() ? null : text.get();
   }
 
-  private StateVersion empty(long version, String uid) {
-    Entries none = Entries.empty(!bounded);
-    return new StateVersion(version, uid, Lineage.EMPTY, none, prefixColumns == 0 ? null : Entries.empty(true));
-  }
-
   private ReadStore reader(StateVersion version) {
-    return new ReadStore(id, version, rows, prefixes());
+    return new ReadStore(id, version, rows, resolver.prefixes());
   }
 
   private WriteStore write(ReadStore read, boolean forceSnapshot) {
@@ -345,30 +269,10 @@ public final class TablesideStateStoreProvider
       String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
       // Assign the epoch before anything is committed, so that a late attempt of an earlier run is recognizable.
       long epoch = withCheckpointIds || run == null ? 0 : RunEpochs.epoch(log, run);
-      return new WriteStore(read, commits, log, withCheckpointIds, forceSnapshot, epoch);
+      return new WriteStore(read, committer, log, withCheckpointIds, forceSnapshot, epoch);
     } catch (IOException | InterruptedException error) {
       throw SparkErrors.reading(error);
     }
-  }
-
-  private PrefixIndex prefixes() {
-    return prefixColumns == 0 ? null : new PrefixIndex(keySchema, prefixColumns);
-  }
-
-
-  private static int prefixColumns(KeyStateEncoderSpec encoder) {
-    if (encoder instanceof PrefixKeyScanStateEncoderSpec prefix) {
-      int columns = prefix.numColsPrefixKey();
-      if (columns < 1 || columns >= prefix.keySchema().length()) {
-        throw org.apache.spark.sql.execution.streaming.state.StateStoreErrors$.MODULE$
-            .incorrectNumOrderingColsForPrefixScan(Integer.toString(columns));
-      }
-      return columns;
-    }
-    if (encoder instanceof NoPrefixKeyStateEncoderSpec) {
-      return 0;
-    }
-    throw SparkErrors.unsupported(encoder.getClass().getSimpleName());
   }
 
   /** Creates the directory in which Spark's state reader looks for partitions. */

@@ -104,7 +104,8 @@ final class VersionCleaner {
         announced.add(new ChunkRange(StoreKeys.deltaChunks(version, uid), keys.manifest(version, uid), -1));
       }
       for (String snapshot : names(outcomes.get(index), "snapshots")) {
-        announced.add(new ChunkRange(StoreKeys.snapshotChunks(version, snapshot), keys.snapshot(version, snapshot), -1));
+        String chunks = StoreKeys.snapshotChunks(version, snapshot);
+        announced.add(new ChunkRange(chunks, keys.snapshot(version, snapshot), -1));
       }
     }
     return announced;
@@ -137,7 +138,10 @@ final class VersionCleaner {
     for (int index = 0; index < outcomes.size(); index++) {
       ChunkRange range = announced.get(index);
       Outcome outcome = outcomes.get(index);
-      int count = outcome.absent() ? sharedCounts.getOrDefault(range.chunks(), -1) : outcome.value().path("chunks").asInt(-1);
+      int count =
+          outcome.absent()
+              ? sharedCounts.getOrDefault(range.chunks(), -1)
+              : outcome.value().path("chunks").asInt(-1);
       counted.add(new ChunkRange(range.chunks(), range.description(), count));
     }
     return counted;
