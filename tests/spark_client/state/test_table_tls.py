@@ -171,15 +171,15 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Sit
     bad.write_text("no certificate\n")
     assert f"the {name} {bad} cannot be used: it contains no" in refused(java, site.url, "tls_file_unusable", **settings)
     bad.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    assert f"the {name} {bad} cannot be used: it holds" in refused(java, site.url, "tls_file_unusable", **settings)
+    assert f"the {name} {bad} cannot be used: it contains" in refused(java, site.url, "tls_file_unusable", **settings)
 
 
 def test_a_key_that_does_not_fit_is_refused(java: Java, site: Site, tmp_path: Path) -> None:
     def why(key: Path) -> str:
         return refused(java, site.url, "tls_file_unusable", **files(site, Signed(site.client.certificate, key)))
 
-    assert "not that of the certificate" in why(site.authority.sign("second", ()).key)
-    assert "not that of the certificate" in why(site.authority.sign("second rsa", (), kind="RSA").key)
+    assert "does not match the certificate" in why(site.authority.sign("second", ()).key)
+    assert "does not match the certificate" in why(site.authority.sign("second rsa", (), kind="RSA").key)
     assert "a key with a passphrase" in why(site.authority.sign("locked", (), password="not supported").key)
     old = tmp_path / "old.key"
     subprocess.run(["openssl", "ec", "-in", site.client.key, "-out", old], check=True, capture_output=True)

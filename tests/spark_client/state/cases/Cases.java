@@ -33,7 +33,7 @@ public final class Cases {
       return;
     }
     PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-    System.setOut(System.err); // what is printed within a case is no answer
+    System.setOut(System.err); // // output of a case must not mix with the answers
     BlockingQueue<String> asked = new LinkedBlockingQueue<>();
     Thread reader = new Thread(() -> read(asked), "cases");
     reader.setDaemon(true);
@@ -62,7 +62,7 @@ public final class Cases {
     } catch (java.io.IOException error) {
       error.printStackTrace();
     }
-    Runtime.getRuntime().halt(0); // nobody asks any more, whatever a case is still doing
+    Runtime.getRuntime().halt(0); // // the parent process has ended
   }
 
   private static String answer(String line) {

@@ -3,9 +3,9 @@ package tableside.state;
 import java.util.Objects;
 import org.apache.spark.SparkThrowable;
 
-/** What a case says of what it has seen; a case fails by throwing. */
+/** Assertions of cases. A case fails by throwing. */
 final class Check {
-  /** Something that may fail. */
+  /** An action that may fail. */
   interface Act {
     void run() throws Exception;
   }
@@ -20,11 +20,13 @@ final class Check {
 
   static void that(boolean holds, String what) {
     if (!holds) {
-      throw new AssertionError("it does not hold that " + what);
+      throw new AssertionError("not true: " + what);
     }
   }
 
-  /** Returns what the act fails with; an act that succeeds, or fails as a check, fails the case. */
+  /**
+   * Returns the exception that the action throws. Fails the case if the action succeeds or an assertion in it fails.
+   */
   static Throwable fails(Act act) {
     try {
       act.run();
@@ -36,7 +38,7 @@ final class Check {
     throw new AssertionError("it should have failed");
   }
 
-  /** As {@link #fails(Act)}, with an error of Spark's whose condition begins so, perhaps below others. */
+  /** Like {@link #fails(Act)}, for a Spark error, possibly a cause, whose condition starts with `condition`. */
   static Throwable fails(String condition, Act act) {
     Throwable thrown = fails(act);
     for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
@@ -49,7 +51,7 @@ final class Check {
     throw new AssertionError("expected the condition " + condition, thrown);
   }
 
-  /** Checks that the words of an error, causes included, contain this. */
+  /** Checks that the messages of an exception and its causes contain these words. */
   static void says(Throwable thrown, String words) {
     StringBuilder all = new StringBuilder();
     for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {

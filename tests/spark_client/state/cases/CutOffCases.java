@@ -11,16 +11,16 @@ import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 import scala.Option;
 
-/** What is cut off in the middle, and what happens at once. */
+/** Interrupted operations, and concurrent ones. */
 final class CutOffCases {
   private static final int ATTEMPTS = 8;
 
   private CutOffCases() {}
 
-  /** Each version has been attempted twice; cleaning is cut off after one request, then after two, and so on. */
-  public static void cleaningThatIsCutOffIsTakenUpAgain(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
-    Stored stored = Stored.of(told, query.place(0));
+  /** Each version has been attempted twice. Cleanup is interrupted after one request, then after two, and so on. */
+  public static void cleaningThatIsCutOffIsTakenUpAgain(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         for (long version = 1; version <= 6; version++) {
@@ -49,16 +49,16 @@ final class CutOffCases {
         Check.that(item.equals("floor") || item.split("/")[1].compareTo(floor) >= 0, item + " is not below " + floor);
       }
     }
-    try (Partition partition = query.restarted().setting("url", told.at("/settings/url").asText()).open()) {
+    try (Partition partition = query.restarted().setting("url", arguments.at("/settings/url").asText()).open()) {
       Check.equal(partition.content(5), Partition.expected(5));
       Check.equal(partition.content(6), Partition.expected(6));
     }
   }
 
-  /** Chunks of a snapshot without its description are none; they go when their version does. */
-  public static void aSnapshotThatIsCutOffIsNotUsed(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
-    Stored stored = Stored.of(told, query.place(0));
+  /** Chunks of a snapshot without a description are ignored, and removed with their version. */
+  public static void aSnapshotThatIsCutOffIsNotUsed(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 3);
@@ -83,9 +83,9 @@ final class CutOffCases {
     }
   }
 
-  /** Of attempts that all commit one version at once, the last of them counts; with identities each has its own. */
-  public static void manyAttemptsCommitOneVersionAtOnce(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** If several attempts commit one version concurrently, the last one prevails; with identities, each has its own. */
+  public static void manyAttemptsCommitOneVersionAtOnce(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       LocalSpark.inTask(0, () -> partition.commit(0, state -> state.put("a", 1, 1)));
     }
@@ -100,9 +100,9 @@ final class CutOffCases {
     }
   }
 
-  /** As the repartitioning of a state asks for: a version that begins with nothing, whatever was before. */
-  public static void aVersionMayBeginWithNothing(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** Repartitioning of state needs a version that starts empty, regardless of earlier versions. */
+  public static void aVersionMayBeginWithNothing(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 3);
       Option<String> uid = query.idOf(partition.id, 3);
@@ -117,9 +117,9 @@ final class CutOffCases {
     }
   }
 
-  /** A store may be unloaded while a task still writes: Spark closes a provider that it believes to be elsewhere. */
-  public static void aProviderIsClosedWhileATaskWrites(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** Spark may close a provider that it assigns elsewhere while a task still writes to it. */
+  public static void aProviderIsClosedWhileATaskWrites(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     Partition partition = query.open();
     partition.commitUpTo(1, 2);
     State state = partition.at(2).put("a", 3, 3);

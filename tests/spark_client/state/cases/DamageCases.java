@@ -5,47 +5,47 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.function.BiConsumer;
 
-/** Records that are missing or damaged: an error that names them, and never other data or an empty state. */
+/** Missing or damaged records cause an error that names them, never other data or an empty state. */
 final class DamageCases {
   private static final int RECORDS = 400;
 
   private DamageCases() {}
 
-  public static void aChunkOfADeltaIsMissing(JsonNode told) throws Exception {
-    damaged(told, "delta/", Stored::delete);
+  public static void aChunkOfADeltaIsMissing(JsonNode arguments) throws Exception {
+    damaged(arguments, "delta/", Stored::delete);
   }
 
-  public static void aChunkOfASnapshotIsMissing(JsonNode told) throws Exception {
-    damaged(told, "snapshot/", Stored::delete);
+  public static void aChunkOfASnapshotIsMissing(JsonNode arguments) throws Exception {
+    damaged(arguments, "snapshot/", Stored::delete);
   }
 
-  public static void aChunkOfADeltaIsOfOtherBytes(JsonNode told) throws Exception {
-    damaged(told, "delta/", DamageCases::changeOneByte);
+  public static void aChunkOfADeltaIsOfOtherBytes(JsonNode arguments) throws Exception {
+    damaged(arguments, "delta/", DamageCases::changeOneByte);
   }
 
-  public static void aChunkOfASnapshotIsOfOtherBytes(JsonNode told) throws Exception {
-    damaged(told, "snapshot/", DamageCases::changeOneByte);
+  public static void aChunkOfASnapshotIsOfOtherBytes(JsonNode arguments) throws Exception {
+    damaged(arguments, "snapshot/", DamageCases::changeOneByte);
   }
 
-  public static void aChunkIsNoBase64(JsonNode told) throws Exception {
-    damaged(told, "delta/", (stored, item) -> stored.change(item, value -> value.put("data", "?no base64!")));
+  public static void aChunkIsNoBase64(JsonNode arguments) throws Exception {
+    damaged(arguments, "delta/", (stored, item) -> stored.change(item, value -> value.put("data", "?no base64!")));
   }
 
-  public static void aChunkHasNoData(JsonNode told) throws Exception {
-    damaged(told, "delta/", (stored, item) -> stored.change(item, value -> value.remove("data")));
+  public static void aChunkHasNoData(JsonNode arguments) throws Exception {
+    damaged(arguments, "delta/", (stored, item) -> stored.change(item, value -> value.remove("data")));
   }
 
-  public static void aChunkHasNoChecksum(JsonNode told) throws Exception {
-    damaged(told, "delta/", (stored, item) -> stored.change(item, value -> value.remove("crc")));
+  public static void aChunkHasNoChecksum(JsonNode arguments) throws Exception {
+    damaged(arguments, "delta/", (stored, item) -> stored.change(item, value -> value.remove("crc")));
   }
 
-  public static void aChunkHoldsAnothersData(JsonNode told) throws Exception {
-    damaged(told, "delta/", (stored, item) -> stored.put(item, stored.value(stored.items("delta/").get(0))), "");
+  public static void aChunkHoldsAnothersData(JsonNode arguments) throws Exception {
+    damaged(arguments, "delta/", (stored, item) -> stored.put(item, stored.value(stored.items("delta/").get(0))), "");
   }
 
-  public static void aChunkIsShortWithTheRightChecksum(JsonNode told) throws Exception {
+  public static void aChunkIsShortWithTheRightChecksum(JsonNode arguments) throws Exception {
     damaged(
-        told,
+        arguments,
         "delta/",
         (stored, item) ->
             stored.change(
@@ -58,43 +58,43 @@ final class DamageCases {
                 }));
   }
 
-  public static void aManifestCountsLessChunks(JsonNode told) throws Exception {
+  public static void aManifestCountsLessChunks(JsonNode arguments) throws Exception {
     damaged(
-        told,
+        arguments,
         "version/00000000000000000003",
         (stored, item) -> stored.change(item, value -> ((ObjectNode) last(value)).put("chunks", 1)),
         "");
   }
 
-  public static void aManifestHasLostADelta(JsonNode told) throws Exception {
+  public static void aManifestHasLostADelta(JsonNode arguments) throws Exception {
     damaged(
-        told,
+        arguments,
         "version/00000000000000000003",
         (stored, item) ->
             stored.change(item, value -> ((ArrayNode) value.get("deltas")).remove(value.get("deltas").size() - 1)),
         "");
   }
 
-  public static void aManifestIsOfAFormatToCome(JsonNode told) throws Exception {
+  public static void aManifestIsOfAFormatToCome(JsonNode arguments) throws Exception {
     damaged(
-        told, "version/00000000000000000003", (stored, item) -> stored.change(item, value -> value.put("format", 2)));
+        arguments, "version/00000000000000000003", (stored, item) -> stored.change(item, value -> value.put("format", 2)));
   }
 
-  public static void aManifestHasLostItsMembers(JsonNode told) throws Exception {
+  public static void aManifestHasLostItsMembers(JsonNode arguments) throws Exception {
     damaged(
-        told,
+        arguments,
         "version/00000000000000000003",
         (stored, item) -> stored.change(item, value -> value.remove(java.util.List.of("deltas", "base"))));
   }
 
-  public static void aManifestIsMissing(JsonNode told) throws Exception {
-    damaged(told, "version/00000000000000000003", Stored::delete);
+  public static void aManifestIsMissing(JsonNode arguments) throws Exception {
+    damaged(arguments, "version/00000000000000000003", Stored::delete);
   }
 
-  /** Of two versions one is damaged: the other is as good as before. */
-  public static void anOlderVersionIsStillGood(JsonNode told) throws Exception {
-    Query query = written(told, false);
-    Stored stored = Stored.of(told, query.place(0));
+  /** A damaged version does not affect another one. */
+  public static void anOlderVersionIsStillGood(JsonNode arguments) throws Exception {
+    Query query = written(arguments, false);
+    Stored stored = Stored.of(arguments, query.place(0));
     stored.delete(stored.items("delta/00000000000000000003").get(0));
     try (Partition partition = query.restarted().open()) {
       Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(3));
@@ -102,19 +102,19 @@ final class DamageCases {
     }
   }
 
-  private static void damaged(JsonNode told, String prefix, BiConsumer<Stored, String> damage) throws Exception {
-    damaged(told, prefix, damage, null);
+  private static void damaged(JsonNode arguments, String prefix, BiConsumer<Stored, String> damage) throws Exception {
+    damaged(arguments, prefix, damage, null);
   }
 
-  /** @param words of the error; null where it names what is damaged */
-  private static void damaged(JsonNode told, String prefix, BiConsumer<Stored, String> damage, String words)
+  /** @param words expected in the error; null if it names the damaged record */
+  private static void damaged(JsonNode arguments, String prefix, BiConsumer<Stored, String> damage, String words)
       throws Exception {
-    Query query = written(told, prefix.startsWith("snapshot"));
-    Stored stored = Stored.of(told, query.place(0));
+    Query query = written(arguments, prefix.startsWith("snapshot"));
+    Stored stored = Stored.of(arguments, query.place(0));
     String item = last(stored, prefix);
     damage.accept(stored, item);
     try (Partition partition = query.restarted().open()) {
-      for (int round = 0; round < 2; round++) { // a task is tried again
+      for (int round = 0; round < 2; round++) { // // a task is retried
         Check.says(
             Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(3)),
             words != null ? words : item.startsWith("version") ? "version/00000000000000000003" : item);
@@ -123,9 +123,9 @@ final class DamageCases {
     }
   }
 
-  /** Three versions of several chunks each, the last with a snapshot if that is asked for. */
-  private static Query written(JsonNode told, boolean snapshot) throws Exception {
-    Query query = Query.of(told).setting("chunk_bytes_max", 1024).conf("stateStore.minDeltasForSnapshot", 2);
+  /** Three versions of several chunks each, the last one with a snapshot if requested. */
+  private static Query written(JsonNode arguments, boolean snapshot) throws Exception {
+    Query query = Query.of(arguments).setting("chunk_bytes_max", 1024).conf("stateStore.minDeltasForSnapshot", 2);
     try (Partition partition = query.open()) {
       for (int version = 1; version <= 3; version++) {
         int first = (version - 1) * RECORDS;
@@ -144,7 +144,7 @@ final class DamageCases {
     return query;
   }
 
-  /** The last chunk but one that begins so, in the middle of what is read, or the only item. */
+  /** The item before the last with this prefix, in the middle of a read, or the only item. */
   private static String last(Stored stored, String prefix) {
     var items = stored.items(prefix);
     return items.get(Math.max(0, items.size() - 2));

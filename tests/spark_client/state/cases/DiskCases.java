@@ -7,14 +7,14 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** A store with copies of its blocks on the local disk: less is asked of the table, and without them nothing is lost. */
+/** A store with copies of its blocks on the local disk reads less from the table, and loses nothing without them. */
 final class DiskCases {
   private static final String CHUNKS = "";
 
   private DiskCases() {}
 
-  public static void nothingIsAskedOfTheTableAgain(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 5);
+  public static void nothingIsAskedOfTheTableAgain(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 5);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 12);
@@ -37,8 +37,8 @@ final class DiskCases {
     }
   }
 
-  public static void whatTheDiskHasLostIsReadFromTheTable(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void whatTheDiskHasLostIsReadFromTheTable(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition partition = query.open()) {
       partition.commitUpTo(1, 12);
       spoil();
@@ -51,8 +51,8 @@ final class DiskCases {
     }
   }
 
-  public static void aStoreThatIsClosedGivesTheDiskBack(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aStoreThatIsClosedGivesTheDiskBack(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     List<Path> before = LocalDiskCases.opened(sparksDirectory());
     State reading;
     try (Partition partition = query.open()) {
@@ -61,13 +61,13 @@ final class DiskCases {
       reading = partition.at(3);
     }
     Check.equal(openedSince(before), List.of());
-    Check.equal(reading.content(), Partition.expected(3)); // by what is still open, from the table
+    Check.equal(reading.content(), Partition.expected(3)); // // the open store reads from the table
     Check.equal(openedSince(before), List.of());
   }
 
-  /** What snapshots have replaced takes no room, in a small store as in a large one. */
-  public static void theDiskDoesNotFillUpWithWhatIsReplaced(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2).setting("disk_bytes_max", 1 << 30);
+  /** Blocks replaced by snapshots take no space, in a small store as in a large one. */
+  public static void theDiskDoesNotFillUpWithWhatIsReplaced(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).setting("disk_bytes_max", 1 << 30);
     long before = LocalDiskCases.bytes(sparksDirectory());
     try (Partition partition = query.open()) {
       partition.commit(0, state -> putMany(state, 0));
@@ -83,9 +83,9 @@ final class DiskCases {
     }
   }
 
-  /** Iterators and snapshots ask for no key. */
-  public static void onlyValuesThatAreAskedForByKeyAreCounted(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
+  /** Iterators and snapshots do not count as reads by key. */
+  public static void onlyValuesThatAreAskedForByKeyAreCounted(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 9);
       taken(partition, 9);
@@ -104,9 +104,9 @@ final class DiskCases {
     }
   }
 
-  /** A version that is loaded again and again is on the disk once. */
-  public static void whatIsReadAgainIsNotKeptTwice(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("maxBatchesToRetainInMemory", 1);
+  /** A version that is loaded repeatedly is on the disk once. */
+  public static void whatIsReadAgainIsNotKeptTwice(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 9);
       partition.at(8).abort();
@@ -120,7 +120,7 @@ final class DiskCases {
     }
   }
 
-  /** How many values were in memory, on the disk and in the table since this was last asked. */
+  /** The number of values found in memory, on the disk and in the table since the last call. */
   private static List<Long> taken(Partition partition, long version) {
     State state = partition.at(version);
     var metrics = state.store.metrics();

@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
-/** Trouble between a store and its table: nothing is lost by it, nothing counts twice, nothing is half there. */
+/** Failures between a store and its table: no data is lost, counted twice, or partially visible. */
 final class FaultCases {
   private static final String CANNOT_COMMIT = "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT";
   private static final String CANNOT_LOAD = "CANNOT_LOAD_STATE_STORE";
@@ -16,26 +16,26 @@ final class FaultCases {
 
   private FaultCases() {}
 
-  public static void theAnswerToAManifestIsLost(JsonNode told) throws Exception {
-    commitsDespite(told, 1, request -> request.has("put", "version/"), Network.ANSWER_LOST);
+  public static void theAnswerToAManifestIsLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 1, request -> request.has("put", "version/"), Network.ANSWER_LOST);
   }
 
-  public static void theAnswersToChunksAreLost(JsonNode told) throws Exception {
-    commitsDespite(told, 2, request -> request.has("put", "delta/"), Network.ANSWER_LOST);
+  public static void theAnswersToChunksAreLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 2, request -> request.has("put", "delta/"), Network.ANSWER_LOST);
   }
 
-  public static void theAnswerToTheAnnouncementIsLost(JsonNode told) throws Exception {
-    commitsDespite(told, 1, request -> request.has("update", "attempts/"), Network.ANSWER_LOST);
+  public static void theAnswerToTheAnnouncementIsLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 1, request -> request.has("update", "attempts/"), Network.ANSWER_LOST);
   }
 
-  public static void theRequestWithTheManifestIsLost(JsonNode told) throws Exception {
-    commitsDespite(told, 1, request -> request.has("put", "version/"), Network.REQUEST_LOST);
+  public static void theRequestWithTheManifestIsLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 1, request -> request.has("put", "version/"), Network.REQUEST_LOST);
   }
 
-  public static void aManifestIsThrottledAndShed(JsonNode told) throws Exception {
+  public static void aManifestIsThrottledAndShed(JsonNode arguments) throws Exception {
     AtomicInteger count = new AtomicInteger();
     commitsDespite(
-        told,
+        arguments,
         2,
         request -> request.has("put", "version/"),
         (request, way) ->
@@ -44,8 +44,8 @@ final class FaultCases {
                 : Network.problem(503, "overloaded", false));
   }
 
-  public static void theAnswerToAManifestComesTooLate(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void theAnswerToAManifestComesTooLate(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("timeout_s", 0.4);
       commitsDespite(
@@ -61,17 +61,17 @@ final class FaultCases {
     }
   }
 
-  public static void anAnswerIsNoJson(JsonNode told) throws Exception {
+  public static void anAnswerIsNoJson(JsonNode arguments) throws Exception {
     commitsDespite(
-        told,
+        arguments,
         1,
         request -> request.has("put", "version/"),
         (request, way) -> new Network.Answer(502, "text/html", "<html>Bad gateway</html>".getBytes()));
   }
 
-  /** Of the first answer to each request nothing arrives, whatever it is about; what was asked has been done. */
-  public static void everyFirstAnswerIsLost(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** The first response to every request is lost, after the request was applied. */
+  public static void everyFirstAnswerIsLost(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       AtomicReference<JsonNode> lost = new AtomicReference<>();
       network.now((request, way) -> {
@@ -90,9 +90,9 @@ final class FaultCases {
     }
   }
 
-  /** One operation of a batch is not done, the others are: the service's own word for it is an error in its place. */
-  public static void oneChunkOfSeveralIsNotProcessed(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** One operation of a batch is not applied and the others are: the service reports an error for that operation. */
+  public static void oneChunkOfSeveralIsNotProcessed(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.setting("chunk_bytes_max", 1024);
     try (Network network = Network.before(query)) {
       AtomicInteger left = network.now(
@@ -110,8 +110,8 @@ final class FaultCases {
     }
   }
 
-  public static void aCommitFailsCleanlyWhenTheServiceStaysAway(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aCommitFailsCleanlyWhenTheServiceStaysAway(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("deadline_s", 2).setting("timeout_s", 1);
       try (Partition partition = query.open()) {
@@ -131,10 +131,10 @@ final class FaultCases {
     }
   }
 
-  /** Maintenance can wait: it does not fail, and is done when the service is back. */
-  public static void maintenanceIsPutOffWhileTheServiceIsAway(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
-    Stored stored = Stored.of(told, query.place(0));
+  /** Maintenance is postponed without an error, and done when the service is back. */
+  public static void maintenanceIsPutOffWhileTheServiceIsAway(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
       query.setting("deadline_s", 1).setting("timeout_s", 0.5);
       try (Partition partition = query.open()) {
@@ -154,9 +154,9 @@ final class FaultCases {
     }
   }
 
-  /** What cannot be read is an error: never a version that seems to be absent, and never an empty state. */
-  public static void loadingFailsCleanlyWhenTheServiceStaysAway(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** A version that cannot be read causes an error; it never seems absent or empty. */
+  public static void loadingFailsCleanlyWhenTheServiceStaysAway(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("deadline_s", 2).setting("timeout_s", 1);
       try (Partition partition = query.open()) {
@@ -174,11 +174,11 @@ final class FaultCases {
     }
   }
 
-  /** Chunks without a manifest are no version; another attempt makes it, and cleaning removes what was left. */
-  public static void aHalfWrittenVersionIsInvisible(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  /** Chunks without a manifest are not a version. Another attempt writes it, and cleanup removes the leftovers. */
+  public static void aHalfWrittenVersionIsInvisible(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.conf("minBatchesToRetain", 2);
-    Stored stored = Stored.of(told, query.place(0));
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 1);
@@ -210,8 +210,8 @@ final class FaultCases {
   }
 
   /** Spark ends a task by interrupting it. */
-  public static void anInterruptedCommitEndsAtOnce(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void anInterruptedCommitEndsAtOnce(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("timeout_s", 60).setting("deadline_s", 60);
       try (Partition partition = query.open()) {
@@ -236,10 +236,10 @@ final class FaultCases {
     }
   }
 
-  /** The service is killed when it has the chunks and is about to be given the manifest; somebody starts it again. */
-  public static void theServiceIsKilledInTheMiddleOfACommit(JsonNode told) throws Exception {
-    Query query = Query.of(told);
-    ProcessHandle service = ProcessHandle.of(told.get("pid").asLong()).orElseThrow();
+  /** The service is killed after it has the chunks and before it gets the manifest, and is then restarted. */
+  public static void theServiceIsKilledInTheMiddleOfACommit(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    ProcessHandle service = ProcessHandle.of(arguments.get("pid").asLong()).orElseThrow();
     try (Network network = Network.before(query)) {
       query.setting("deadline_s", 60);
       AtomicInteger left = network.now(1, request -> request.has("put", "version/"), (request, way) -> {
@@ -252,16 +252,16 @@ final class FaultCases {
       }
       Check.equal(left.get(), 0);
     }
-    try (Partition partition = query.restarted().setting("url", told.get("settings").get("url").asText()).open()) {
+    try (Partition partition = query.restarted().setting("url", arguments.get("settings").get("url").asText()).open()) {
       Check.equal(partition.content(1), Partition.expected(1));
       Check.equal(partition.content(2), Partition.expected(2));
     }
   }
 
   private static void commitsDespite(
-      JsonNode told, int times, java.util.function.Predicate<Network.Request> meant, Network.Trouble trouble)
+      JsonNode arguments, int times, java.util.function.Predicate<Network.Request> meant, Network.Trouble trouble)
       throws Exception {
-    Query query = Query.of(told);
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       commitsDespite(query, network, times, meant, trouble);
     }

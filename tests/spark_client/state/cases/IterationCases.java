@@ -15,8 +15,8 @@ final class IterationCases {
 
   private IterationCases() {}
 
-  public static void puttingWhileIterating(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void puttingWhileIterating(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, IterationCases::putMany);
       State state = partition.at(1);
       Map<String, Integer> seen = new TreeMap<>();
@@ -42,8 +42,8 @@ final class IterationCases {
     }
   }
 
-  public static void removingWhileIterating(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void removingWhileIterating(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, IterationCases::putMany);
       State state = partition.at(1);
@@ -67,8 +67,8 @@ final class IterationCases {
     }
   }
 
-  public static void anIteratorOpenedAfterAllWritesSeesThemAll(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void anIteratorOpenedAfterAllWritesSeesThemAll(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1).put("c", 1, 1));
       State state = partition.at(1);
       StateStoreIterator<UnsafeRowPair> early = state.iterator();
@@ -85,8 +85,8 @@ final class IterationCases {
   }
 
   /** In complete mode the answer is read from the store that has just committed. */
-  public static void aCommittedStoreCanStillBeIterated(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aCommittedStoreCanStillBeIterated(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1));
       State state = partition.commit(1, changed -> changed.put("a", 1, 2).put("c", 1, 1).remove("b", 1));
       Check.equal(state.content(), Map.of("a/1", 2, "c/1", 1));
@@ -96,8 +96,8 @@ final class IterationCases {
     }
   }
 
-  public static void rowsOfAnIteratorCanBeCopiedAndOutliveIt(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void rowsOfAnIteratorCanBeCopiedAndOutliveIt(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, IterationCases::putMany);
       Map<UnsafeRow, UnsafeRow> copies = new HashMap<>();
       StateStoreIterator<UnsafeRowPair> iterator = partition.at(1).iterator();
@@ -111,8 +111,8 @@ final class IterationCases {
     }
   }
 
-  public static void aRowThatWasGotStaysAsItIsWhenTheKeyIsPutAgain(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aRowThatWasGotStaysAsItIsWhenTheKeyIsPutAgain(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 2));
       State state = partition.at(1);
       UnsafeRow found = state.store.get(state.rows.key("a", 1), State.FAMILY);
@@ -123,8 +123,8 @@ final class IterationCases {
     }
   }
 
-  public static void closingTheProviderDoesNotBreakAnIterator(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void closingTheProviderDoesNotBreakAnIterator(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     Partition partition = query.open();
     partition.commit(0, IterationCases::putMany);
     if (query.isSparks("RocksDB")) {
@@ -137,8 +137,8 @@ final class IterationCases {
     Check.equal(State.content(iterator).size(), MANY - 1);
   }
 
-  public static void aScanGivesAllKeysWithAPrefixAndNoOthers(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aScanGivesAllKeysWithAPrefixAndNoOthers(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.prefixes = true;
     try (Partition partition = query.open()) {
       State state = partition.at(0).put("a", 1, 1).put("a", 2, 2).put("aa", 1, 3).put("b", 1, 4).put("", 1, 5);
@@ -160,8 +160,8 @@ final class IterationCases {
     }
   }
 
-  public static void aScanSeesPendingPutsAndRemovals(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aScanSeesPendingPutsAndRemovals(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.prefixes = true;
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("a", 2, 2).put("b", 1, 3).put("c", 1, 4));
@@ -192,20 +192,20 @@ final class IterationCases {
   }
 
   /** Such a prefix fills its row's buffer, which is used for the next one. */
-  public static void aScanByANumber(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aScanByANumber(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.keySchema = SparkRows.TWO_NUMBERS;
     scanned(query, "1", "2", "3");
   }
 
   /** As a number does, so does a text of as many characters as a new row has room for. */
-  public static void aScanByAText(JsonNode told) throws Exception {
+  public static void aScanByAText(JsonNode arguments) throws Exception {
     String most = "k".repeat(27);
-    scanned(Query.of(told), most + 1, most + 2, most + 3);
+    scanned(Query.of(arguments), most + 1, most + 2, most + 3);
   }
 
-  public static void changingWhatIsBeingScanned(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void changingWhatIsBeingScanned(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.prefixes = true;
     try (Partition partition = query.open()) {
       partition.commit(0, IterationCases::putMany);
@@ -227,8 +227,8 @@ final class IterationCases {
     }
   }
 
-  public static void aReadStoreScansToo(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aReadStoreScansToo(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.prefixes = true;
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("a", 2, 2).put("b", 1, 3));

@@ -21,8 +21,8 @@ import org.apache.spark.SparkConf;
 final class LocalDiskCases {
   private LocalDiskCases() {}
 
-  public static void whatIsPutComesBack(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void whatIsPutComesBack(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 20)) {
       for (int number = 1; number <= 50; number++) {
         disk.put(number, block(number, 100), 100);
@@ -39,8 +39,8 @@ final class LocalDiskCases {
   }
 
   /** Not even where the JVM is killed: so no file may have a name. */
-  public static void nothingIsLeftBehind(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void nothingIsLeftBehind(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 20)) {
       disk.put(1, block(1, 100), 100);
       Check.equal(named(directory), 0L);
@@ -49,8 +49,8 @@ final class LocalDiskCases {
     Check.equal(opened(directory).size(), 0);
   }
 
-  public static void theOldestGoWhereThereIsNoRoom(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void theOldestGoWhereThereIsNoRoom(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1_000)) {
       for (int number = 1; number <= 100; number++) {
         disk.put(number, block(number, 60), 60);
@@ -67,8 +67,8 @@ final class LocalDiskCases {
     }
   }
 
-  public static void whatIsForgottenGivesItsRoomBack(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void whatIsForgottenGivesItsRoomBack(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       for (int number = 1; number <= 30; number++) {
         disk.put(number, block(number, 100), 100);
@@ -91,8 +91,8 @@ final class LocalDiskCases {
   }
 
   /** What is put after something was forgotten does not hold on to its room. */
-  public static void aSmallStoreTakesLittleRoom(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void aSmallStoreTakesLittleRoom(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 30)) {
       for (int number = 1; number <= 1_000; number++) {
         disk.put(number, block(number, 1_000), 1_000);
@@ -104,8 +104,8 @@ final class LocalDiskCases {
     }
   }
 
-  public static void whatIsDamagedIsNotThere(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void whatIsDamagedIsNotThere(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       for (int number = 1; number <= 10; number++) {
         disk.put(number, block(number, 100), 100);
@@ -127,8 +127,8 @@ final class LocalDiskCases {
     }
   }
 
-  public static void whatWasCutOffIsNotThere(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void whatWasCutOffIsNotThere(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       disk.put(1, block(1, 100), 100);
       try (RandomAccessFile file = new RandomAccessFile(opened(directory).get(0).toFile(), "rw")) {
@@ -139,8 +139,8 @@ final class LocalDiskCases {
   }
 
   /** What was written before is still good, and some time later it is tried again. */
-  public static void aDiskThatCannotBeWrittenToIsLeftAloneForAWhile(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void aDiskThatCannotBeWrittenToIsLeftAloneForAWhile(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     List<LocalDisk.FileSource> failing =
         List.of(
             () -> LocalDisk.unlinkedFile(directory.resolve("missing")),
@@ -180,14 +180,14 @@ final class LocalDiskCases {
     }
   }
 
-  public static void aDiskThatIsNearlyFullIsNotUsed(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void aDiskThatIsNearlyFullIsNotUsed(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     Check.equal(LocalDisk.requireFreeSpace(0, directory), directory);
     Check.says(Check.fails(() -> LocalDisk.requireFreeSpace(Long.MAX_VALUE, directory)), "bytes free, and needs");
   }
 
-  public static void aDiskThatIsClosedIsNotUsed(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void aDiskThatIsClosedIsNotUsed(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     LocalDisk disk = disk(directory, 8_000);
     disk.put(1, block(1, 100), 100);
     disk.close();
@@ -198,8 +198,8 @@ final class LocalDiskCases {
   }
 
   /** A task and maintenance read and write at once. */
-  public static void manyThreadsMayUseIt(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void manyThreadsMayUseIt(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 200_000)) {
       List<CompletableFuture<Integer>> threads = new ArrayList<>();
       for (int thread = 0; thread < 4; thread++) {
@@ -226,8 +226,8 @@ final class LocalDiskCases {
   }
 
   /** Spark interrupts the tasks that it gives up; other tasks go on with the same store. */
-  public static void anInterruptedThreadSpoilsNothing(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void anInterruptedThreadSpoilsNothing(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       Thread.currentThread().interrupt();
       disk.put(1, block(1, 100), 100);
@@ -237,8 +237,8 @@ final class LocalDiskCases {
     }
   }
 
-  public static void whatIsToBeEncryptedIsNotWritten(JsonNode told) throws Exception {
-    Path directory = directory(told);
+  public static void whatIsToBeEncryptedIsNotWritten(JsonNode arguments) throws Exception {
+    Path directory = directory(arguments);
     SparkConf conf = new SparkConf(false).set("spark.local.dir", directory.toString());
     try (LocalDisk disk = LocalDisk.inSparkDirectory(conf.clone().set("spark.io.encryption.enabled", "true"), 8_000)) {
       disk.put(1, block(1, 100), 100);
@@ -278,8 +278,8 @@ final class LocalDiskCases {
     return new LocalDisk(() -> LocalDisk.unlinkedFile(directory), bytesMax, Duration.ofMinutes(1));
   }
 
-  private static Path directory(JsonNode told) {
-    return Path.of(told.get("directory").asText());
+  private static Path directory(JsonNode arguments) {
+    return Path.of(arguments.get("directory").asText());
   }
 
   private static long named(Path directory) throws IOException {

@@ -12,8 +12,8 @@ final class MaintenanceCases {
   private MaintenanceCases() {}
 
   /** Any provider: the retained versions stay loadable, whatever is snapshotted and removed. */
-  public static void theRetainedVersionsStayLoadable(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 3).conf("stateStore.minDeltasForSnapshot", 2);
+  public static void theRetainedVersionsStayLoadable(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 3).conf("stateStore.minDeltasForSnapshot", 2);
     try (Partition partition = query.open()) {
       for (long version = 1; version <= 12; version++) {
         partition.commitUpTo(version, version);
@@ -35,8 +35,8 @@ final class MaintenanceCases {
   }
 
   /** Any provider: a snapshot is the same state written in another way. */
-  public static void aSnapshotChangesNothing(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 1);
+  public static void aSnapshotChangesNothing(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 1);
     query.prefixes = true;
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("a", 2, 2).put("b", 1, 3));
@@ -55,8 +55,8 @@ final class MaintenanceCases {
   }
 
   /** Any provider: a store that was opened goes on, and an iterator too, whatever maintenance does meanwhile. */
-  public static void maintenanceDoesNotDisturbWhatIsOpen(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
+  public static void maintenanceDoesNotDisturbWhatIsOpen(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 6);
       State state = partition.at(6).put("x", 1, 1);
@@ -76,9 +76,9 @@ final class MaintenanceCases {
     }
   }
 
-  public static void nothingIsWrittenBeforeTheFirstUpdate(JsonNode told) throws Exception {
-    Query query = Query.of(told);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void nothingIsWrittenBeforeTheFirstUpdate(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
       State state = partition.at(0);
       Check.equal(state.get("a", 1), null);
@@ -89,9 +89,9 @@ final class MaintenanceCases {
     }
   }
 
-  public static void aVersionIsItsManifestItsDeltaAndItsAnnouncement(JsonNode told) throws Exception {
-    Query query = Query.of(told);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void aVersionIsItsManifestItsDeltaAndItsAnnouncement(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 1);
       JsonNode manifest = stored.value(stored.item("version/00000000000000000001"));
@@ -101,15 +101,15 @@ final class MaintenanceCases {
       String uid = manifest.get("uid").asText();
       Check.equal(stored.item("delta/"), "delta/00000000000000000001/" + uid + "/000000");
       Check.equal(stored.value("attempts/00000000000000000001").get("uids").get(0).asText(), uid);
-      Check.equal(Stored.of(told, query.name).items(""), query.format == 1 ? List.of("query", "runs") : List.of("query"));
+      Check.equal(Stored.of(arguments, query.name).items(""), query.format == 1 ? List.of("query", "runs") : List.of("query"));
       partition.at(1).put("x", 1, 1).abort();
       Check.equal(stored.items("version/").size(), 1);
     }
   }
 
-  public static void maintenanceMakesASnapshotWhenThereAreEnoughDeltas(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 3);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void maintenanceMakesASnapshotWhenThereAreEnoughDeltas(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 3);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 2);
       partition.provider.doSnapshotMaintenance();
@@ -125,9 +125,9 @@ final class MaintenanceCases {
     }
   }
 
-  public static void aCommitMakesASnapshotItselfWhenMaintenanceDoesNot(JsonNode told) throws Exception {
-    Query query = Query.of(told).setting("deltas_max", 4);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void aCommitMakesASnapshotItselfWhenMaintenanceDoesNot(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).setting("deltas_max", 4);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 11);
       Check.that(described(stored).size() >= 2, "there are snapshots: " + described(stored));
@@ -142,9 +142,9 @@ final class MaintenanceCases {
     }
   }
 
-  public static void aSnapshotThatIsForcedIsWrittenWithTheCommit(JsonNode told) throws Exception {
-    Query query = Query.of(told);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void aSnapshotThatIsForcedIsWrittenWithTheCommit(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 1);
       var uid = query.idOf(partition.id, 1);
@@ -154,9 +154,9 @@ final class MaintenanceCases {
     }
   }
 
-  public static void whatIsNoLongerRetainedIsRemoved(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void whatIsNoLongerRetainedIsRemoved(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
+    Stored stored = Stored.of(arguments, query.place(0));
     int most = 0;
     try (Partition partition = query.open()) {
       for (long version = 1; version <= 40; version++) {
@@ -171,9 +171,9 @@ final class MaintenanceCases {
   }
 
   /** Each batch may find its store unloaded after the one before; maintenance runs before that. */
-  public static void maintenanceBetweenProvidersThatDoOneBatchEach(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void maintenanceBetweenProvidersThatDoOneBatchEach(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
+    Stored stored = Stored.of(arguments, query.place(0));
     for (long version = 1; version <= 15; version++) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(version, version);
@@ -186,10 +186,10 @@ final class MaintenanceCases {
     }
   }
 
-  public static void maintenanceWhereNoVersionIsKeptInMemory(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
+  public static void maintenanceWhereNoVersionIsKeptInMemory(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
     query.conf("maxBatchesToRetainInMemory", 0);
-    Stored stored = Stored.of(told, query.place(0));
+    Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
       for (long version = 1; version <= 15; version++) {
         partition.commitUpTo(version, version);
@@ -201,9 +201,9 @@ final class MaintenanceCases {
   }
 
   /** Where a checkpoint's log was deleted, versions begin again far below the floor of before. */
-  public static void stateThatBeginsAnewIsCleanedToo(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
-    Stored stored = Stored.of(told, query.place(0));
+  public static void stateThatBeginsAnewIsCleanedToo(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
+    Stored stored = Stored.of(arguments, query.place(0));
     for (int last : List.of(20, 10, 30)) {
       query.ids.clear();
       Query again = query.restarted();
@@ -224,8 +224,8 @@ final class MaintenanceCases {
   }
 
   /** Spark does both at once, in two threads. */
-  public static void snapshotAndCleanupAtOnceWithCommits(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
+  public static void snapshotAndCleanupAtOnceWithCommits(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 1);
       var failed = new java.util.concurrent.ConcurrentLinkedQueue<Throwable>();
@@ -251,8 +251,8 @@ final class MaintenanceCases {
     }
   }
 
-  public static void theCodecMayChange(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void theCodecMayChange(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     int version = 0;
     for (String codec : List.of("lz4", "zstd", "snappy", "lzf")) {
       Query again = query.restarted().conf("stateStore.compression.codec", codec);
@@ -272,8 +272,8 @@ final class MaintenanceCases {
   }
 
   /** A checkpoint of format 1 goes on in format 2: the versions that have no identity are found without one. */
-  public static void identitiesMayBeginLater(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void identitiesMayBeginLater(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.restarted(1).open()) {
       partition.commitUpTo(1, 2);
     }

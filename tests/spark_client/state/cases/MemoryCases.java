@@ -16,8 +16,8 @@ final class MemoryCases {
 
   private MemoryCases() {}
 
-  public static void twoVersionsAreKeptInMemory(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("maxBatchesToRetainInMemory", 2);
+  public static void twoVersionsAreKeptInMemory(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", 2);
     try (Network network = Network.before(query); Partition partition = query.open()) {
       partition.commitUpTo(1, 4);
       network.forget();
@@ -29,8 +29,8 @@ final class MemoryCases {
     }
   }
 
-  public static void oneVersionIsKeptInMemory(JsonNode told) throws Exception {
-    keepsOneVersion(Query.of(told).conf("maxBatchesToRetainInMemory", 1));
+  public static void oneVersionIsKeptInMemory(JsonNode arguments) throws Exception {
+    keepsOneVersion(Query.of(arguments).conf("maxBatchesToRetainInMemory", 1));
   }
 
   private static void keepsOneVersion(Query query) throws Exception {
@@ -45,16 +45,16 @@ final class MemoryCases {
   }
 
   /** None, or fewer than that, is one: maintenance works on the newest. */
-  public static void oneVersionIsKeptInMemoryInAnyCase(JsonNode told) throws Exception {
+  public static void oneVersionIsKeptInMemoryInAnyCase(JsonNode arguments) throws Exception {
     for (int kept : List.of(0, -1)) {
-      Query query = Query.of(told).conf("maxBatchesToRetainInMemory", kept);
+      Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", kept);
       keepsOneVersion(query);
     }
   }
 
   /** Of what has been committed by others only the difference is read. */
-  public static void onlyTheDeltasThatAreNewAreRead(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void onlyTheDeltasThatAreNewAreRead(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition first = query.open(); Partition second = query.open()) {
       first.commitUpTo(1, 5);
       Check.equal(second.content(5), Partition.expected(5));
@@ -69,8 +69,8 @@ final class MemoryCases {
   }
 
   /** The store that is read and the one that is written, of one task, are loaded once. */
-  public static void theReadAndTheWriteHalfOfATaskLoadOnce(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void theReadAndTheWriteHalfOfATaskLoadOnce(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 3);
@@ -90,8 +90,8 @@ final class MemoryCases {
   }
 
   /** A snapshot and the deltas after it are read, not what came before. */
-  public static void aLoadBeginsWithTheSnapshot(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 3);
+  public static void aLoadBeginsWithTheSnapshot(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 3);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 4);
@@ -109,8 +109,8 @@ final class MemoryCases {
   }
 
   /** With bounded memory a value that is not there is fetched, and keys without a value never are. */
-  public static void absentKeysAreNotAskedFor(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void absentKeysAreNotAskedFor(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 20);
@@ -136,8 +136,8 @@ final class MemoryCases {
   }
 
   /** With bounded memory values are fetched while they are iterated; what is away then is an error, not a gap. */
-  public static void valuesThatCannotBeFetchedAreAnError(JsonNode told) throws Exception {
-    Query query = Query.of(told).setting("memory", "bounded").setting("memory_records_max", 1).setting("disk_bytes_max", 0);
+  public static void valuesThatCannotBeFetchedAreAnError(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).setting("memory", "bounded").setting("memory_records_max", 1).setting("disk_bytes_max", 0);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
         partition.commitUpTo(1, 8);
@@ -159,8 +159,8 @@ final class MemoryCases {
   }
 
   /** Snapshots move values; what is opened before that, of this version and the one before, stays the same. */
-  public static void valuesAreFoundWhereASnapshotHasPutThem(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 1).conf("minBatchesToRetain", 1);
+  public static void valuesAreFoundWhereASnapshotHasPutThem(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 1).conf("minBatchesToRetain", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 5);
       for (long version = 6; version <= 12; version++) {
@@ -186,8 +186,8 @@ final class MemoryCases {
   }
 
   /** A version that is about to be kept does not share memory with those whose values the snapshot moves. */
-  public static void aSnapshotIsTakenWhileACommitIsUnderWay(JsonNode told) throws Exception {
-    Query query = bounded(told);
+  public static void aSnapshotIsTakenWhileACommitIsUnderWay(JsonNode arguments) throws Exception {
+    Query query = bounded(arguments);
     try (Network network = Network.before(query)) {
       query.setting("timeout_s", 30);
       try (Partition partition = query.open()) {
@@ -221,8 +221,8 @@ final class MemoryCases {
   }
 
   /** Another executor has had the partition, has written a snapshot, and has removed what came before it. */
-  public static void aPartitionMovesAwayAndComesBack(JsonNode told) throws Exception {
-    Query query = bounded(told);
+  public static void aPartitionMovesAwayAndComesBack(JsonNode arguments) throws Exception {
+    Query query = bounded(arguments);
     try (Partition first = query.open(); Partition second = query.open()) {
       first.commit(0, state -> putMany(state, "k", LEFT));
       putOneEach(first, 1, 12);
@@ -241,8 +241,8 @@ final class MemoryCases {
   }
 
   /** Later versions build on the snapshot, which is newer than the manifest of the version that is loaded again. */
-  public static void aVersionThatIsLoadedAgainIsLoadedFromItsSnapshot(JsonNode told) throws Exception {
-    Query query = bounded(told).conf("stateStore.minDeltasForSnapshot", 5).conf("maxBatchesToRetainInMemory", 2);
+  public static void aVersionThatIsLoadedAgainIsLoadedFromItsSnapshot(JsonNode arguments) throws Exception {
+    Query query = bounded(arguments).conf("stateStore.minDeltasForSnapshot", 5).conf("maxBatchesToRetainInMemory", 2);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 5);
       partition.provider.doSnapshotMaintenance();
@@ -254,9 +254,9 @@ final class MemoryCases {
   }
 
   /** A version is loaded again if two snapshots came after it: the blocks that had its values are no longer known. */
-  public static void versionsOlderThanTwoSnapshotsAreStillRead(JsonNode told) throws Exception {
+  public static void versionsOlderThanTwoSnapshotsAreStillRead(JsonNode arguments) throws Exception {
     Query query =
-        bounded(told)
+        bounded(arguments)
             .conf("stateStore.minDeltasForSnapshot", 1)
             .conf("maxBatchesToRetainInMemory", 4)
             .conf("minBatchesToRetain", 4);
@@ -272,8 +272,8 @@ final class MemoryCases {
   }
 
   /** How values are kept in memory is nothing that the table knows of. */
-  public static void theWayOfKeepingValuesMayChange(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
+  public static void theWayOfKeepingValuesMayChange(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2);
     for (int version = 1; version <= 6; version++) {
       Query again = query.restarted().setting("memory", version % 2 == 0 ? "all" : "bounded");
       try (Partition partition = again.open()) {
@@ -285,8 +285,8 @@ final class MemoryCases {
   }
 
   /** With so few values in memory that nearly all of them are in the table. */
-  private static Query bounded(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 2);
+  private static Query bounded(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 2);
     return query.setting("memory", "bounded").setting("memory_records_max", 3).setting("disk_bytes_max", 0);
   }
 

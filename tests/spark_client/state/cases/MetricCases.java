@@ -12,8 +12,8 @@ import scala.jdk.javaapi.CollectionConverters;
 final class MetricCases {
   private MetricCases() {}
 
-  public static void keysAreCounted(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void keysAreCounted(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       Check.equal(partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1).put("b", 1, 2)).keys(), 2L);
       Check.equal(partition.commit(1, state -> state.put("c", 1, 1).remove("a", 1).remove("x", 9)).keys(), 2L);
@@ -25,8 +25,8 @@ final class MetricCases {
     }
   }
 
-  public static void memoryGrowsWithData(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void memoryGrowsWithData(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       long empty = partition.commit(0, state -> {}).store.metrics().memoryUsedBytes();
       State full =
           partition.commit(
@@ -42,8 +42,8 @@ final class MetricCases {
   }
 
   /** Spark looks up each custom metric of a store among those that the provider says it supports. */
-  public static void customMetricsAreThoseThatAreSupported(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void customMetricsAreThoseThatAreSupported(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       StateStoreMetrics metrics = partition.commit(0, state -> state.put("a", 1, 1)).store.metrics();
       List<StateStoreCustomMetric> supported =
           CollectionConverters.asJava(partition.provider.supportedCustomMetrics());
@@ -59,8 +59,8 @@ final class MetricCases {
     }
   }
 
-  public static void metricsOfStoresAreSummedUp(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void metricsOfStoresAreSummedUp(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition one = query.open(0); Partition two = query.open(1)) {
       StateStoreMetrics first = one.commit(0, state -> state.put("a", 1, 1)).store.metrics();
       StateStoreMetrics second = two.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1)).store.metrics();
@@ -81,8 +81,8 @@ final class MetricCases {
   }
 
   /** Ours: what a batch has cost is told with it, once. */
-  public static void whatACommitHasCostIsTold(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void whatACommitHasCostIsTold(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 0)).store.metrics();
       network.forget();

@@ -14,11 +14,11 @@ final class ModelCases {
 
   private ModelCases() {}
 
-  /** @param told has `seed` and `sequences` beside the rest */
-  public static void stepsDrawnByLot(JsonNode told) throws Exception {
-    for (int number = 0; number < told.get("sequences").asInt(); number++) {
-      long seed = told.get("seed").asLong() + number;
-      Model model = new Model(told, new Random(seed));
+  /** @param arguments has `seed` and `sequences` beside the rest */
+  public static void stepsDrawnByLot(JsonNode arguments) throws Exception {
+    for (int number = 0; number < arguments.get("sequences").asInt(); number++) {
+      long seed = arguments.get("seed").asLong() + number;
+      Model model = new Model(arguments, new Random(seed));
       try {
         model.run();
       } catch (Throwable error) {
@@ -36,9 +36,9 @@ final class ModelCases {
     private Partition elsewhere; // what another executor has opened, and may have been left behind with
     private int highest; // ever committed: what is retained counts from there
 
-    Model(JsonNode told, Random dice) throws Exception {
+    Model(JsonNode arguments, Random dice) throws Exception {
       this.dice = dice;
-      this.query = Query.of(told).conf("minBatchesToRetain", RETAINED);
+      this.query = Query.of(arguments).conf("minBatchesToRetain", RETAINED);
       query.conf("stateStore.minDeltasForSnapshot", 1 + dice.nextInt(4));
       query.conf("maxBatchesToRetainInMemory", dice.nextInt(4));
       if (query.ours()) {

@@ -49,14 +49,14 @@ final class Query {
   }
 
   /** A new query with a checkpoint of its own. */
-  static Query of(JsonNode told) throws IOException {
+  static Query of(JsonNode arguments) throws IOException {
     LocalSpark.context();
-    Path checkpoint = Files.createTempDirectory(Path.of(told.get("directory").asText()), "query-");
+    Path checkpoint = Files.createTempDirectory(Path.of(arguments.get("directory").asText()), "query-");
     String name = UUID.randomUUID().toString();
     Files.writeString(checkpoint.resolve("metadata"), "{\"id\":\"" + name + "\"}");
-    String provider = told.get("provider").asText();
-    Query query = new Query(provider, told.get("format").asInt(), checkpoint, name, new ConcurrentHashMap<>());
-    told.path("settings").properties().forEach(each -> query.settings.put(each.getKey(), each.getValue().asText()));
+    String provider = arguments.get("provider").asText();
+    Query query = new Query(provider, arguments.get("format").asInt(), checkpoint, name, new ConcurrentHashMap<>());
+    arguments.path("settings").properties().forEach(each -> query.settings.put(each.getKey(), each.getValue().asText()));
     query.conf("stateStore.maintenanceInterval", "1h").conf("stateStore.rocksdb.lockAcquireTimeoutMs", 500);
     return query;
   }

@@ -10,8 +10,8 @@ final class ReadWriteCases {
 
   private ReadWriteCases() {}
 
-  public static void versionZeroIsEmpty(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void versionZeroIsEmpty(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       State state = partition.at(0);
       Check.equal(state.store.version(), 0L);
       Check.equal(state.store.id(), partition.id);
@@ -22,8 +22,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aStoreSeesItsOwnWrites(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aStoreSeesItsOwnWrites(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       State state = partition.at(0).put("a", 1, 10).put("b", 2, 20).put("b", 3, 30).put("a", 1, 11);
       Check.equal(state.get("a", 1), 11);
       Check.equal(state.get("b", 2), 20);
@@ -36,8 +36,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void whatIsNotCommittedIsInvisible(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void whatIsNotCommittedIsInvisible(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
       State writing = partition.at(1).put("a", 1, 11).put("c", 3, 30).remove("b", 2);
       Check.equal(partition.content(1), Map.of("a/1", 10, "b/2", 20));
@@ -48,8 +48,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void anotherProviderGoesOn(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void anotherProviderGoesOn(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
     }
@@ -65,8 +65,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void abortLeavesTheCommittedVersion(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void abortLeavesTheCommittedVersion(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
       partition.at(1).put("a", 1, 99).put("b", 2, 99).abort();
       Check.equal(partition.content(1), Map.of("a/1", 10));
@@ -77,16 +77,16 @@ final class ReadWriteCases {
     }
   }
 
-  public static void anAbortedFirstVersionIsNoVersion(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void anAbortedFirstVersionIsNoVersion(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.at(0).put("a", 1, 10).abort();
       Check.equal(partition.content(0), Map.of());
       Check.fails(CANNOT_LOAD, () -> partition.at(1));
     }
   }
 
-  public static void putRemoveAndPutOfOneKey(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void putRemoveAndPutOfOneKey(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 1).remove("a", 1).put("a", 1, 2).put("b", 1, 1).remove("b", 1));
       Check.equal(partition.content(1), Map.of("a/1", 2));
@@ -101,8 +101,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void removingWhatIsNotThereChangesNothing(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void removingWhatIsNotThereChangesNothing(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.remove("x", 1).put("a", 1, 10).remove("x", 2));
       State state = partition.commit(1, changed -> changed.remove("x", 1));
@@ -113,8 +113,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aCommitWithoutUpdatesMakesAVersion(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aCommitWithoutUpdatesMakesAVersion(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> {});
       Check.equal(partition.content(1), Map.of());
@@ -130,8 +130,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void allKeysMayGo(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void allKeysMayGo(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
       State state = partition.commit(1, changed -> changed.remove("a", 1).remove("b", 2));
@@ -143,8 +143,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void noSuchVersionCannotBeLoaded(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void noSuchVersionCannotBeLoaded(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       Check.fails(CANNOT_LOAD, () -> partition.at(-1));
       Check.fails(CANNOT_LOAD, () -> partition.at(1));
@@ -162,8 +162,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aReadStoreIsOfItsVersionWhateverIsCommittedMeanwhile(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aReadStoreIsOfItsVersionWhateverIsCommittedMeanwhile(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
       ReadStateStore reading = partition.reading(1);
       Check.equal(reading.version(), 1L);
@@ -179,8 +179,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aReadStoreMayBeReleasedOrAbortedAndTheVersionOpenedAgain(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aReadStoreMayBeReleasedOrAbortedAndTheVersionOpenedAgain(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
       for (int round = 0; round < 3; round++) {
         partition.reading(1).release();
@@ -192,8 +192,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aStoreMayBeReleasedUnwritten(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aStoreMayBeReleasedUnwritten(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
       partition.at(1).store.release();
       State state = partition.at(1);
@@ -204,8 +204,8 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aReadStoreBecomesTheStoreThatIsWritten(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aReadStoreBecomesTheStoreThatIsWritten(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
       State state = upgraded(partition, 1);

@@ -15,8 +15,8 @@ import scala.jdk.javaapi.CollectionConverters;
 final class RefusalCases {
   private RefusalCases() {}
 
-  public static void aNullValueIsRefused(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aNullValueIsRefused(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       State state = partition.at(0).put("a", 1, 10);
       Check.fails(() -> state.store.put(state.rows.key("a", 1), null, State.FAMILY));
       Check.fails(() -> state.store.put(state.rows.key("b", 1), null, State.FAMILY));
@@ -27,8 +27,8 @@ final class RefusalCases {
   }
 
   /** A row with a null in it is a value as any other. */
-  public static void aRowOfNullIsAValue(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aRowOfNullIsAValue(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       State state = partition.at(0).put("a", 1, null);
       state.commit();
@@ -40,8 +40,8 @@ final class RefusalCases {
     }
   }
 
-  public static void anAbortedStoreRefusesUpdates(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void anAbortedStoreRefusesUpdates(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
       State state = partition.at(1).put("b", 1, 20);
       state.abort();
@@ -51,8 +51,8 @@ final class RefusalCases {
     }
   }
 
-  public static void aCommittedStoreRefusesUpdates(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void aCommittedStoreRefusesUpdates(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       State state = partition.commit(0, changed -> changed.put("a", 1, 10));
       refusesUpdates(state);
       Check.that(state.store.hasCommitted(), "it stays committed");
@@ -61,8 +61,8 @@ final class RefusalCases {
   }
 
   /** Spark itself does so when a task ends; nothing may be lost by it. */
-  public static void abortAfterCommitTakesNothingBack(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void abortAfterCommitTakesNothingBack(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       State state = partition.commit(0, changed -> changed.put("a", 1, 10));
       if (query.ours()) {
@@ -75,8 +75,8 @@ final class RefusalCases {
     }
   }
 
-  public static void otherColumnFamiliesAreRefused(JsonNode told) throws Exception {
-    try (Partition partition = Query.of(told).open()) {
+  public static void otherColumnFamiliesAreRefused(JsonNode arguments) throws Exception {
+    try (Partition partition = Query.of(arguments).open()) {
       State state = partition.at(0).put("a", 1, 10);
       Check.fails(() -> state.store.put(state.rows.key("a", 1), state.rows.number(1), "other"));
       Check.fails(() -> state.store.remove(state.rows.key("a", 1), "other"));
@@ -91,8 +91,8 @@ final class RefusalCases {
     }
   }
 
-  public static void severalValuesOfOneKeyAreRefused(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void severalValuesOfOneKeyAreRefused(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       State state = partition.at(0).put("a", 1, 10);
       Check.fails(() -> state.store.merge(state.rows.key("a", 1), state.rows.number(1), State.FAMILY));
@@ -104,8 +104,8 @@ final class RefusalCases {
     }
   }
 
-  public static void aScanByPrefixNeedsKeysWithAPrefix(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aScanByPrefixNeedsKeysWithAPrefix(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       State state = partition.at(0).put("a", 1, 10);
       if (query.isSparks("HDFS") || query.ours()) {
@@ -115,8 +115,8 @@ final class RefusalCases {
     }
   }
 
-  public static void whatItCannotDoIsRefusedWhenItIsOpened(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void whatItCannotDoIsRefusedWhenItIsOpened(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     if (query.isSparks("RocksDB")) {
       return; // which can
     }
@@ -128,8 +128,8 @@ final class RefusalCases {
   }
 
   /** What was written with one schema and is read with another is found out, unless that is switched off. */
-  public static void rowsOfAnotherFormatAreFoundOut(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void rowsOfAnotherFormatAreFoundOut(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
     }

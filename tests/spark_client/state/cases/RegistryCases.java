@@ -16,8 +16,8 @@ import scala.Option;
 final class RegistryCases {
   private RegistryCases() {}
 
-  public static void storesAreGotUnloadedAndGotAgain(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void storesAreGotUnloadedAndGotAgain(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
       Check.that(!StateStore.isLoaded(query.providerId(id)), "nothing is loaded yet");
@@ -42,8 +42,8 @@ final class RegistryCases {
   }
 
   /** The two halves of an aggregation: one reads, and hands on what it read from to the one that writes. */
-  public static void whatIsReadIsThenWritten(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void whatIsReadIsThenWritten(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
       got(query, id, 0).put("a", 1, 1).commit();
@@ -62,8 +62,8 @@ final class RegistryCases {
   }
 
   /** Another run of the query has provider objects of its own, of the same state. */
-  public static void anotherRunHasProvidersOfItsOwn(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void anotherRunHasProvidersOfItsOwn(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
       got(query, id, 0).put("a", 1, 1).commit();
@@ -78,8 +78,8 @@ final class RegistryCases {
     }
   }
 
-  public static void maintenanceRunsBeforeAStoreIsUnloaded(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2);
+  public static void maintenanceRunsBeforeAStoreIsUnloaded(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
       for (int version = 0; version < 4; version++) {
@@ -88,7 +88,7 @@ final class RegistryCases {
       StateStore.doMaintenanceAndUnload(query.providerId(id));
       Check.that(!StateStore.isLoaded(query.providerId(id)), "it is unloaded");
       if (query.ours()) {
-        Stored stored = Stored.of(told, query.place(0));
+        Stored stored = Stored.of(arguments, query.place(0));
         Check.that(!stored.items("snapshot/00000000000000000004/").isEmpty(), "a snapshot was written before that");
       }
       State state = got(query, id, 4);
@@ -100,8 +100,8 @@ final class RegistryCases {
   }
 
   /** Spark's timer maintains what is loaded; of two stores the one whose table is away for a while stays loaded too. */
-  public static void maintenanceThatIsPutOffUnloadsNoStore(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.maintenanceInterval", "100ms");
+  public static void maintenanceThatIsPutOffUnloadsNoStore(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.maintenanceInterval", "100ms");
     query.conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
     Query away = query.restarted();
     StateStoreId good = query.storeId(0, 0, "default");
@@ -118,13 +118,13 @@ final class RegistryCases {
         got(query, good, version).put("a", version, version).commit();
         got(away, bad, version).put("a", version, version).commit();
       }
-      hasSnapshot(Stored.of(told, query.place(0)));
+      hasSnapshot(Stored.of(arguments, query.place(0)));
       comesAbout(() -> refused.get() > 0, "maintenance of the one was tried");
       Check.that(StateStore.isLoaded(away.providerId(bad)), "the one whose table is away is not unloaded");
       Check.that(StateStore.isLoaded(query.providerId(good)), "nor is the other one");
-      Check.equal(Stored.of(told, query.place(1)).items("snapshot/"), List.of());
+      Check.equal(Stored.of(arguments, query.place(1)).items("snapshot/"), List.of());
       network.now(Network.NONE);
-      hasSnapshot(Stored.of(told, query.place(1)));
+      hasSnapshot(Stored.of(arguments, query.place(1)));
       State state = got(away, bad, 2);
       Check.equal(state.content(), Map.of("a/0", 0, "a/1", 1));
       state.abort();

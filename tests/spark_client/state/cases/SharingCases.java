@@ -16,9 +16,9 @@ final class SharingCases {
 
   private SharingCases() {}
 
-  public static void queriesWithEqualNumbersDoNotMeet(JsonNode told) throws Exception {
-    Query query = Query.of(told);
-    Query other = Query.of(told);
+  public static void queriesWithEqualNumbersDoNotMeet(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    Query other = Query.of(arguments);
     try (Partition one = query.open(); Partition two = other.open()) {
       one.commit(0, state -> state.put("a", 1, 1));
       Check.fails("CANNOT_LOAD_STATE_STORE", () -> two.at(1));
@@ -33,8 +33,8 @@ final class SharingCases {
   }
 
   /** As a join does, which has four stores in each partition. */
-  public static void operatorsPartitionsAndStoresDoNotMeet(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void operatorsPartitionsAndStoresDoNotMeet(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     List<Partition> all = new ArrayList<>();
     for (String store : List.of("default", "left-keyToNumValues", "right-keyWithIndexToValue")) {
       for (long operator = 0; operator < 2; operator++) {
@@ -55,16 +55,16 @@ final class SharingCases {
     }
   }
 
-  public static void manyPartitionsAtOnce(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 2);
+  public static void manyPartitionsAtOnce(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 2);
     inThreads(number -> versions(query, number, 1, 3));
     Query again = query.restarted();
     inThreads(number -> versions(again, number, 4, 5));
   }
 
   /** One partition's store is opened by several tasks at once, as when both halves of a plan read it. */
-  public static void oneProviderInManyThreads(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("maxBatchesToRetainInMemory", 1);
+  public static void oneProviderInManyThreads(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 6);
     }
@@ -78,8 +78,8 @@ final class SharingCases {
     }
   }
 
-  public static void valuesOfAnySize(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void valuesOfAnySize(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     query.valueSchema = SparkRows.BYTES;
     int[] sizes = {0, 1, 7, 1_000, 100_000, 262_144, 450_000, 1_500_000, 5_000_000};
     try (Partition partition = query.open()) {
@@ -104,8 +104,8 @@ final class SharingCases {
     }
   }
 
-  public static void keysOfAnyKind(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void keysOfAnyKind(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     List<String> names = List.of("", " ", "ü", "日本語", "a/b", "\"", "\u0000", "\uD83D\uDE00", "x".repeat(100_000));
     try (Partition partition = query.open()) {
       partition.commit(0, state -> names.forEach(name -> state.put(name, Integer.MIN_VALUE, 1).put(name, -1, 2)));

@@ -28,8 +28,8 @@ final class Stored {
   }
 
   /** The records of a query's partition, whatever network its provider sees the service through. */
-  static Stored of(JsonNode told, String place) {
-    JsonNode settings = told.get("settings");
+  static Stored of(JsonNode arguments, String place) {
+    JsonNode settings = arguments.get("settings");
     return new Stored(settings.get("url").asText() + "/v1/tables/" + settings.get("table").asText(), place);
   }
 

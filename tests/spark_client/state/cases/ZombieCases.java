@@ -9,8 +9,8 @@ final class ZombieCases {
   private ZombieCases() {}
 
   /** The older attempt of a task goes on where it was forgotten, and commits when the newer one has. */
-  public static void anEarlierAttemptOfATaskComesLate(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void anEarlierAttemptOfATaskComesLate(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition first = query.open(); Partition second = query.open()) {
       LocalSpark.inTask(1, () -> first.commit(0, state -> state.put("a", 1, 1)));
       State zombie = LocalSpark.inTask(2, () -> first.at(1).put("zombie", 1, 666).put("a", 1, 666));
@@ -25,8 +25,8 @@ final class ZombieCases {
     }
   }
 
-  public static void aTaskOfAnEarlierRunComesLate(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aTaskOfAnEarlierRunComesLate(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     Query later = query.restarted();
     try (Partition first = query.open(); Partition second = later.open()) {
       LocalSpark.inTask(5, () -> first.commit(0, state -> state.put("a", 1, 1)));
@@ -41,8 +41,8 @@ final class ZombieCases {
   }
 
   /** As before, but the earlier run had got no further than to read the state when the later one was started. */
-  public static void aTaskOfAnEarlierRunThatHadCommittedNothingComesLate(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aTaskOfAnEarlierRunThatHadCommittedNothingComesLate(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       LocalSpark.inTask(5, () -> partition.commit(0, state -> state.put("a", 1, 1)));
     }
@@ -65,8 +65,8 @@ final class ZombieCases {
    * A speculative copy commits late, in format 1, from where a newer snapshot is known: what was made after it by others
    * builds on their own past, which stays.
    */
-  public static void aSpeculativeCopyThatKnowsANewerSnapshotComesLate(JsonNode told) throws Exception {
-    Query query = Query.of(told).conf("minBatchesToRetain", 2);
+  public static void aSpeculativeCopyThatKnowsANewerSnapshotComesLate(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments).conf("minBatchesToRetain", 2);
     if (query.format == 2) {
       return;
     }
@@ -86,8 +86,8 @@ final class ZombieCases {
   }
 
   /** A batch was committed in some partitions only. It is run again, perhaps with other data: that counts. */
-  public static void aBatchIsRunAgainAfterItWasCommittedInPart(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void aBatchIsRunAgainAfterItWasCommittedInPart(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition one = query.open(0); Partition two = query.open(1)) {
       one.commit(0, state -> state.put("a", 1, 1));
       two.commit(0, state -> state.put("b", 1, 1));
@@ -112,8 +112,8 @@ final class ZombieCases {
   }
 
   /** The same, with the same provider object: what it has in memory of the abandoned version does not count. */
-  public static void anAbandonedVersionIsReplacedInMemoryToo(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void anAbandonedVersionIsReplacedInMemoryToo(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 1));
       partition.at(1).put("abandoned", 1, 1).put("a", 1, 5).commitQuietly();
@@ -129,8 +129,8 @@ final class ZombieCases {
   }
 
   /** Two actions on one frame run its plan twice: two tasks make one version, of the same data. */
-  public static void oneVersionIsMadeTwiceInOneRun(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void oneVersionIsMadeTwiceInOneRun(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       for (long version = 0; version < 3; version++) {
         for (int action = 0; action < 2; action++) {
@@ -147,8 +147,8 @@ final class ZombieCases {
   }
 
   /** A version by each of its identities is what was committed under it; only in checkpoints of format 2. */
-  public static void attemptsWithIdentitiesLiveSideBySide(JsonNode told) throws Exception {
-    Query query = Query.of(told);
+  public static void attemptsWithIdentitiesLiveSideBySide(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
     if (query.format == 1) {
       return;
     }
