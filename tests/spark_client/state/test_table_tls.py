@@ -169,7 +169,9 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(java: Java, site: Sit
     settings = files(site, site.client) | {name: str(bad)}
     assert f"the {name} {bad} cannot be read: no such file" in refused(java, site.url, "tls_file_unusable", **settings)
     bad.write_text("no certificate\n")
-    assert f"the {name} {bad} cannot be used: it contains no" in refused(java, site.url, "tls_file_unusable", **settings)
+    assert f"the {name} {bad} cannot be used: it contains no" in refused(
+        java, site.url, "tls_file_unusable", **settings
+    )
     bad.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     assert f"the {name} {bad} cannot be used: it contains" in refused(java, site.url, "tls_file_unusable", **settings)
 
@@ -204,7 +206,9 @@ def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, s
         return tried(java, site.asking, looks_again="yes", **files(site, held))
 
     assert "may close connections this way" in copy(stranger, stranger)["failure"]
-    assert "may close connections this way" in copy(site.client, stranger)["failure"]  # Only half of the pair was renewed.
+    assert (
+        "may close connections this way" in copy(site.client, stranger)["failure"]
+    )  # Half renewed
     assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
 
 
