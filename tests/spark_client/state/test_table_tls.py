@@ -206,9 +206,7 @@ def test_new_connections_have_the_certificates_as_they_are_by_then(java: Java, s
         return tried(java, site.asking, looks_again="yes", **files(site, held))
 
     assert "may close connections this way" in copy(stranger, stranger)["failure"]
-    assert (
-        "may close connections this way" in copy(site.client, stranger)["failure"]
-    )  # Half renewed
+    assert "may close connections this way" in copy(site.client, stranger)["failure"]  # Half renewed
     assert copy(site.client, site.client)["outcomes"][0]["status"] == 204
 
 
