@@ -127,7 +127,7 @@ def test_the_sides_of_a_join_are_read(spark: SparkSession, client: TableClient, 
 
 
 def test_a_side_and_a_store_are_not_named_both(spark: SparkSession) -> None:
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         export(spark, "/checkpoint", join_side="left", store_name=f"{uuid.uuid4()}")
 
 
