@@ -95,7 +95,7 @@ def streams(spark: SparkSession, url: str, directory: Path) -> None:
         writer = events.writeStream.foreachBatch(write).option("checkpointLocation", str(directory / name))
         assert writer.trigger(availableNow=True).start().awaitTermination(120)
 
-    with pytest.raises(StreamingQueryException, match="foreachBatch does not say which query it is in"):
+    with pytest.raises(StreamingQueryException, match="does not provide the query's id in foreachBatch"):
         run("without", without_a_token)
     run("with", with_a_token)
     assert found.agg(F.sum("n")).collect()[0][0] == 2_000
