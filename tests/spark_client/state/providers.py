@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.kafka_sessions import end_jvm
-from spark_client.sessions import session
+from spark_client.sessions import session, set_environment
 from spark_client.state.suite import BOUNDED, COPIED, OURS, SPARKS
 
 Settings = Mapping[str, str]
@@ -69,6 +69,7 @@ def state_session(master: str, more: Settings | None = None) -> Iterator[SparkSe
     settings = {**SESSION, "spark.jars": str(ensure_jar(ensure_javac()))}
     if SparkContext._gateway is None or SparkContext._gateway is not _with_jar:
         end_jvm()
+        set_environment()
         # without `more`, which is for this session only: all sessions of a JVM share its start settings
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
         _with_jar = SparkContext._gateway
