@@ -85,7 +85,8 @@ class Scans(Opens):
         found = await pages(store, Scan(1000, bytes_max=5000))
         assert len(found) >= 6
         assert all(sum(len(one_found.value) for _, one_found in page.records) <= 5000 + 1100 for page in found)
-        assert sorted(str(key) for page in found for key, _ in page.records) == [f"{index:02}" for index in range(40)]
+        # A scan may return a record twice, as Redis does while it grows its hash table.
+        assert {str(key) for page in found for key, _ in page.records} == {f"{index:02}" for index in range(40)}
 
     async def test_a_record_that_stays_is_met_while_others_come_and_go(self, open_store: Open) -> None:
         staying = [f"{index:03}" for index in range(0, 100, 2)]
