@@ -1,5 +1,6 @@
 """Contract tests: scans in pages, and splits of a table."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -86,7 +87,9 @@ class Scans(Opens):
         assert len(found) >= 6
         assert all(sum(len(one_found.value) for _, one_found in page.records) <= 5000 + 1100 for page in found)
         # A scan may return a record twice, as Redis does while it grows its hash table.
-        assert {str(key) for page in found for key, _ in page.records} == {f"{index:02}" for index in range(40)}
+        times = Counter(str(key) for page in found for key, _ in page.records)
+        assert times.keys() == {f"{index:02}" for index in range(40)}
+        assert max(times.values()) <= 2
 
     async def test_a_record_that_stays_is_met_while_others_come_and_go(self, open_store: Open) -> None:
         staying = [f"{index:03}" for index in range(0, 100, 2)]

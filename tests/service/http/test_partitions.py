@@ -115,6 +115,14 @@ def test_created_says_that_every_partition_made_it(shards: Asking) -> None:
     assert shards.update("t", fresh(), default, params=everywhere).status_code == 201
 
 
+def test_a_record_that_the_client_has_is_not_modified(shards: Asking) -> None:
+    key = fresh()
+    shards.put("t", key, {"n": 1}, params={"partitions": "1"})
+    found = shards.get("t", key, params={"partitions": "1"})
+    again = shards.get("t", key, params={"partitions": "1"}, headers={"If-None-Match": found.headers["ETag"]})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", found.headers["ETag"])
+
+
 def test_a_failure_says_what_became_of_it_in_each_partition(shards: Asking) -> None:
     key = fresh()
     shards.put("t", key, {"n": 0}, params={"partitions": "1"})
