@@ -82,15 +82,24 @@ def scan(
     partition: Annotated[str | None, typer.Option(help="Only composite keys with this first part.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The maximum number of records.")] = None,
 ) -> None:
-    """Print the records of a table, one JSON object per line."""
+    """Print the records of a table, one JSON object per line.
+
+    The records of a partitioned table have the index of their partition.
+    """
     remaining = limit
     for page in client.scan(table, prefix=prefix, partition=partition, limit=limit and min(limit, 10_000)):
         for row in page.slice(0, remaining).to_pylist():
-            key = list(row["key"].values()) if isinstance(row["key"], dict) else row["key"]
-            _print_json({"key": key, "value": orjson.loads(row["value"]), "etag": row["etag"]})
+            _print_json(_scanned(row))
         remaining = None if remaining is None else remaining - page.num_rows
         if remaining is not None and remaining <= 0:
             return
+
+
+def _scanned(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the printed members of a scanned record, with the partition if the table is partitioned."""
+    key = list(row["key"].values()) if isinstance(row["key"], dict) else row["key"]
+    partition = {"partition": row["partition"]} if "partition" in row else {}
+    return {"key": key, **partition, "value": orjson.loads(row["value"]), "etag": row["etag"]}
 
 
 def parse_key(client: TableClient, table: str, text: str) -> Any:

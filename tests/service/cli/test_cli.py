@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from support.running import Service
+from support.running import Service, running
 from tableside.cli.main import app
 
 pytestmark = pytest.mark.server
@@ -102,6 +103,21 @@ def test_a_json_lines_file_is_loaded_exactly_and_its_bad_row_named(tableside: Co
     assert json.loads(tableside("get", "lines", "x").stdout) == {"v": 9007199254740993, "e": {}}
     scanned = [json.loads(line) for line in tableside("scan", "lines").stdout.splitlines()]
     assert [record["key"] for record in scanned] == ["x", "y"]
+
+
+def test_a_scan_shows_the_partition_of_each_record_of_a_partitioned_table(tableside: Command, tmp_path: Path) -> None:
+    stores: dict[str, dict[str, object]] = {name: {"kind": "memory"} for name in ("a", "b")}
+    stores["copies"] = {"kind": "partitioned", "partitions": ["a", "b"]}
+    tables = {"copied": {"store": "copies"}, "pairs": {"store": "copies", "key": {"who": "string", "at": "integer"}}}
+    config = tmp_path / "partitioned.yaml"
+    config.write_text(json.dumps({"stores": stores, "tables": tables}))
+    with running(tmp_path, config) as service:
+        for table, key in (("copied", "k"), ("pairs", ["k", 1])):
+            operation = {"op": "put", "key": key, "value": {"n": 1}, "partitions": "all"}
+            httpx.post(f"{service.url}/v1/tables/{table}/batch", json={"operations": [operation]}).raise_for_status()
+            lines = tableside("scan", table, url=service.url).stdout.splitlines()
+            found = [(record["key"], record["partition"]) for record in map(json.loads, lines)]
+            assert sorted(found) == [(key, 0), (key, 1)]
 
 
 def test_a_parquet_file_is_loaded(tableside: Command, tmp_path: Path) -> None:
