@@ -92,6 +92,7 @@ def test_an_update_counts_once_over_repeated_micro_batches_and_restarts(
     table = Table(f"stream_update_{fold}", service.url)
     counting = table.update(reading(spark, events), "k", counted(), default=ZERO, fold=fold)
     checkpoint = tmp_path / "checkpoint"
+    assert repr(counting).startswith(f"<update of table {table.name} by k; not started: call start(")
     query = finished(counting.start(str(checkpoint), availableNow=True))
     assert stored(service, table.name) == sums()
     done = progress(query)

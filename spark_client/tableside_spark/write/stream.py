@@ -26,9 +26,14 @@ OutputMode = Literal["append", "update"]
 class StreamWrite:
     """A write of a streaming DataFrame that has not started. `Table.put`, `update` and `delete` return it."""
 
-    rows: DataFrame = field(repr=False)
-    grouping: Grouping = field(repr=False)
-    write: WriteJob = field(repr=False)
+    rows: DataFrame
+    grouping: Grouping
+    write: WriteJob
+
+    def __repr__(self) -> str:
+        spec = self.write.spec
+        keys = ", ".join(self.write.keys)
+        return f"<{spec.op} of table {spec.table} by {keys}; not started: call start(checkpoint)>"
 
     def start(
         self, checkpoint: str, *, output_mode: OutputMode = "append", query_name: str | None = None, **trigger: Any
