@@ -66,7 +66,7 @@ def _frame(spark: SparkSession, rows: int, number: Column) -> DataFrame:
 
 def _joins(name: str, spark: SparkSession, table: Table, url: str, frame: DataFrame, rows: int) -> list[Result]:
     def service() -> DataFrame:
-        return table.join(frame, on="tailnum", schema=SCHEMA, how="inner")
+        return table.enrich(frame, on="tailnum", schema=SCHEMA, how="inner")
 
     def source() -> DataFrame:
         read = spark.read.format("tableside").option("url", url).option("table", records.TABLE)

@@ -31,7 +31,7 @@ def run(rows: int = ROWS) -> dict[str, float]:
             frame = spark.range(0, rows, 1, 1).select(
                 f.format_string("N%06d", f.col("id") % KEYS).alias("tailnum"), "id"
             )
-            joined = Table(records.TABLE, url=service.url).join(frame, on="tailnum", schema="seats int")
+            joined = Table(records.TABLE, url=service.url).enrich(frame, on="tailnum", schema="seats int")
             sizes, done = [0.0], threading.Event()
             watcher = threading.Thread(target=_watch, args=(sizes, done))
             watcher.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import col
 
 from tableside_spark import Table
 
@@ -64,22 +64,24 @@ def load(spark: SparkSession, folder: Path, service: Reach) -> int:
 def enrich(flights: DataFrame, service: Reach) -> DataFrame:
     """Join flights with plane, destination and airline, all from the service."""
     flights = flights.select("departed_at", "carrier", "flight", "tailnum", "origin", "dest", "distance")
-    flights = service.table("planes").join(flights, on="tailnum", schema="manufacturer string, model string, seats int")
-    flights = service.table("airports").join(flights, on="dest", schema="name string, lat double, lon double")
+    flights = service.table("planes").enrich(
+        flights, on="tailnum", schema="manufacturer string, model string, seats int"
+    )
+    flights = service.table("airports").enrich(flights, on="dest", schema="name string, lat double, lon double")
     flights = flights.withColumnRenamed("name", "destination")
-    flights = service.table("airlines").join(flights, on="carrier", schema="name string")
+    flights = service.table("airlines").enrich(flights, on="carrier", schema="name string")
     return flights.withColumnRenamed("name", "airline")
 
 
 def keep_count(flights: Flights, service: Reach) -> int:
     """Update the record of each flight's aircraft, starting from a default; return the number of flights."""
     aircraft = service.table("aircraft")
-    nothing_yet = {"flights": lit(0), "miles": lit(0), "cancelled": lit(0), "destinations": sql.array()}
+    nothing_yet = {"flights": 0, "miles": 0, "cancelled": 0, "destinations": sql.array()}
     departed = aircraft.update(
         flights.departed,
         key="tailnum",
         update={
-            "$inc": {"flights": lit(1), "miles": col("distance")},
+            "$inc": {"flights": 1, "miles": col("distance")},
             "$min": {"first_departure": col("departed_at")},
             "$max": {"last_departure": col("departed_at"), "worst_delay_min": col("dep_delay")},
             "$addToSet": {"destinations": col("dest")},
@@ -87,7 +89,7 @@ def keep_count(flights: Flights, service: Reach) -> int:
         default=nothing_yet,
     )
     cancelled = aircraft.update(
-        flights.cancelled, key="tailnum", update={"$inc": {"cancelled": lit(1)}}, default=nothing_yet
+        flights.cancelled, key="tailnum", update={"$inc": {"cancelled": 1}}, default=nothing_yet
     )
     return int(departed.applied + cancelled.applied)
 
@@ -103,5 +105,5 @@ def read_aircraft(spark: SparkSession, service: Reach) -> DataFrame:
 def busiest(aircraft: DataFrame, service: Reach, count: int = 10) -> list[Row]:
     """Return the aircraft with the most flights, joined with the table of planes."""
     most = aircraft.orderBy(sql.desc("flights"), "tailnum").limit(count)
-    named = service.table("planes").join(most, on="tailnum", schema="manufacturer string, model string, seats int")
+    named = service.table("planes").enrich(most, on="tailnum", schema="manufacturer string, model string, seats int")
     return sorted(named.collect(), key=lambda row: (-row.flights, row.tailnum))

@@ -56,7 +56,7 @@ class Table:
         ```python
         users = Table("users", "http://tableside:8080")
         users.put(frame, "user_id")
-        users.join(events, on="user_id", schema="name string, country string")
+        users.enrich(events, on="user_id", schema="name string, country string")
         ```
     """
 
@@ -79,7 +79,7 @@ class Table:
         if self.in_flight_max < 1:
             raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
 
-    def join(
+    def enrich(
         self,
         frame: "DataFrame",
         on: str | Sequence[str],
@@ -90,7 +90,9 @@ class Table:
         fields: Sequence[str] | None = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
     ) -> "DataFrame":
-        """Look up each row's key, and add the members of its record as columns.
+        """Look up the key of each row of `frame`, and add the members of the record as columns.
+
+        The result has rows of `frame` only, also with `how="left"`: it is Spark's `frame.join(table, on, how)`.
 
         The lookups run when the result is used, and again each time it is used. A global sort or range partitioning of
         the result uses it twice. Cache a result that is used more than once.
@@ -100,7 +102,8 @@ class Table:
             on: The key columns.
             schema: The members to add and their types, as DDL or a `StructType`. Without a schema, the value is added
                 as JSON text in the column `value`.
-            how: `left`, `inner`, `left_semi` or `left_anti`. The last two add no columns.
+            how: `left` (or `left_outer`) keeps every row of `frame`. `inner` and `left_semi` (or `semi`) keep the rows
+                that have a record, `left_anti` (or `anti`) those that have none. The last two kinds add no columns.
             on_mismatch: If a value does not fit the schema, `"fail"` fails the query, and `"null"` returns null.
             fields: The members that the service sends. Useful for large values. Default: all.
             partitions: For a partitioned table, the partition in which each row is looked up, as in `put`. A row with
@@ -110,12 +113,16 @@ class Table:
             The DataFrame with the added columns. A null key matches no record and is not looked up.
 
         Raises:
-            ValueError: A column is missing, has an invalid type, or would exist twice.
+            ValueError: A column is missing, has an invalid type, or would exist twice; or `how` is another kind of
+                join, which would need all records of the table.
         """
         from tableside_spark.plan.join import JoinRequest, join
 
         joining = JoinRequest(on, schema, how, on_mismatch, fields, partitions)
         return join(self._connection(), self.name, frame, joining, self.in_flight_max, self.chunk)
+
+    join = enrich
+    """Another name of `enrich`. `table.join(frame, …)` also returns rows of `frame`, not of the table."""
 
     def put(
         self,

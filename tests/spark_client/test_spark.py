@@ -50,7 +50,9 @@ def test_what_is_put_is_joined(spark: SparkSession, service: Service) -> None:
     matching = asked.where(known).count()
     assert table.join(asked, "k", "n long", "inner").where(col("n") == col("id") % 7_000).count() == matching
     assert table.join(asked, "k", how="left_semi").count() == matching
-    anti = table.join(asked, "k", how="left_anti")
+    assert table.enrich(asked, "k", how="semi").count() == matching
+    assert table.enrich(asked, "k", "n long", "leftouter").count() == 10_000
+    anti = table.enrich(asked, "k", how="anti")
     assert (anti.columns, anti.count()) == (["k", "id"], 10_000 - matching)
     assert json.loads(table.join(asked.where("id = 1"), "k").collect()[0].value) == {"n": 1}
 
@@ -71,7 +73,7 @@ def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkS
         (lambda: table.join(frame, "k", "N long"), "two columns are named"),
         (lambda: table.join(frame, "x"), "no column 'x'"),
         (lambda: table.join(frame.withColumn("k", col("n") * 0.5), "k"), "a string or an integer"),
-        (lambda: table.join(frame, "k", how="outer"), "how is one of"),
+        (lambda: table.enrich(frame, "k", how="outer"), "read the whole table"),
         (lambda: table.put(frame.withColumn("b", col("k").cast("binary")), "k"), "column b is binary"),
         (lambda: table.put(frame.withColumn("m", F.create_map("n", "n")), "k"), "a JSON member's name is a string"),
         (lambda: table.put(frame.withColumn("d", col("n").cast("decimal(20,2)")), "k"), "decimals="),

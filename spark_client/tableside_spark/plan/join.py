@@ -15,7 +15,18 @@ from tableside_spark.plan.frames import check_key_columns, divide_in_flight, map
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
 
-HOW = ("left", "inner", "left_semi", "left_anti")
+HOW = {
+    "left": "left",
+    "leftouter": "left",
+    "inner": "inner",
+    "leftsemi": "left_semi",
+    "semi": "left_semi",
+    "leftanti": "left_anti",
+    "anti": "left_anti",
+}
+"""The kind of join by its names in Spark, in lower case and without underscores."""
+
+_NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross")
 _MODES = {"fail": "FAILFAST", "null": "PERMISSIVE"}
 
 Schema = str | StructType | None
@@ -37,8 +48,7 @@ def join(
     connection: Connection, table: str, frame: DataFrame, request: JoinRequest, in_flight_max: int, size: ChunkSize
 ) -> DataFrame:
     """Return the DataFrame with the members of each row's value; for semi and anti joins, the rows that `how` keeps."""
-    if request.how not in HOW:
-        raise ValueError(f"how is one of {', '.join(HOW)}, not {request.how!r}")
+    how = join_type(request.how)
     if request.on_mismatch not in _MODES:
         raise ValueError(f"on_mismatch is fail or null, not {request.on_mismatch!r}")
     require_unique_names(frame.columns, frame)
@@ -51,12 +61,28 @@ def join(
         routed = TableRouting(table, table_schema, columns, request.partitions).with_one_partition(frame)
     source, window = divide_in_flight(routed, in_flight_max)
     fields = None if request.fields is None else tuple(request.fields)
-    lookup = LookupTask(connection, table, ordered, names, request.how, fields, size, window)
-    if request.how in ("left_semi", "left_anti"):
+    lookup = LookupTask(connection, table, ordered, names, how, fields, size, window)
+    if how in ("left_semi", "left_anti"):
         return map_arrow(source, lookup, frame.schema)
     value = StructField(VALUE_COLUMN, StringType())
     found = map_arrow(source, lookup, StructType([*frame.schema.fields, value]))
     return _with_members(found, frame.columns, request)
+
+
+def join_type(how: str) -> str:
+    """Return `left`, `inner`, `left_semi` or `left_anti` for any of its names in Spark.
+
+    Raises `ValueError` for the other kinds of join: they need all records of the table.
+    """
+    name = how.lower().replace("_", "")
+    if name in HOW:
+        return HOW[name]
+    if name in _NEED_ALL_RECORDS:
+        raise ValueError(
+            f"how={how!r} returns records whose key is in no row of the frame, but a lookup reads only the keys of "
+            'the frame: read the whole table with spark.read.format("tableside"), and join it with DataFrame.join'
+        )
+    raise ValueError(f"how is left, inner, left_semi or left_anti (also left_outer, semi or anti), not {how!r}")
 
 
 def _with_members(found: DataFrame, columns: Sequence[str], request: JoinRequest) -> DataFrame:
