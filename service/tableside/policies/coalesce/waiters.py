@@ -135,11 +135,12 @@ class WaiterDeadlines:
         self._expire = expire
         self._waiters: set[Waiter] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._expires_at = math.inf  # uvloop has timers without `when`: those that are due within a millisecond.
 
     def add(self, waiter: Waiter) -> None:
         """Register a waiter."""
         self._waiters.add(waiter)
-        if self._timer is None or waiter.until < self._timer.when():
+        if waiter.until < self._expires_at:
             self._set_timer(waiter.until)
 
     def remove(self, waiter: Waiter) -> None:
@@ -156,9 +157,10 @@ class WaiterDeadlines:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(until, self._expire_due) if until < math.inf else None
+        self._expires_at = until
 
     def _expire_due(self) -> None:
-        self._timer = None
+        self._timer, self._expires_at = None, math.inf
         now = asyncio.get_running_loop().time()
         for waiter in [each for each in self._waiters if each.until <= now + TIMER_RESOLUTION_S]:
             self._waiters.discard(waiter)
