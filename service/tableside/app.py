@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from fastapi import FastAPI
@@ -61,7 +62,7 @@ def create_app(
     hosts = AllowedHosts(settings.hosts, local=local)
     access_log = AccessLog(settings.logs)
     pages = Console(exposition.collect) if settings.console.enabled else None
-    environment = Environment(StackMetrics(exposition.registry), workers, in_flight.operations)
+    environment = Environment(StackMetrics(exposition.registry), workers, in_flight)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -136,11 +137,12 @@ async def _run_every(seconds: float, work: Callable[[], None]) -> None:
         await asyncio.sleep(seconds)
 
 
-def _bounds(limits: LimitSettings) -> dict[str, int]:
+def _bounds(limits: LimitSettings) -> dict[str, Any]:
     return {
         "requests_max": limits.in_flight_max,
         "operations_max": limits.operations_in_flight_max,
         "bytes_max": limits.bytes_in_flight_max,
+        "store_share_max": limits.store_share_max,
     }
 
 

@@ -15,7 +15,8 @@ Fault = TableError | None
 class Scripted(Policy):
     """Records its calls with their times; a fault with applied "unknown" happens after the write was applied.
 
-    A call takes `takes_s`. It ends at its deadline without an effect, unless the store is `deaf`.
+    A call waits for `gate` and then takes `takes_s`. It ends at its deadline without an effect, unless the store is
+    `deaf`.
     """
 
     def __init__(self, inner: Store | None = None) -> None:
@@ -24,6 +25,7 @@ class Scripted(Policy):
         self.called_at: list[float] = []
         self.untils: list[float] = []
         self.fault: Callable[[Operation, int], Fault] = lambda operation, call: None
+        self.gate: asyncio.Event | None = None
         self.takes_s: Callable[[Sequence[Operation]], float] = lambda operations: 0.0
         self.deaf = False
         self.under_way = 0
@@ -60,6 +62,8 @@ class Scripted(Policy):
         self.under_way_max = max(self.under_way_max, self.under_way)
         left_s = math.inf if self.deaf else until - asyncio.get_running_loop().time()
         try:
+            if self.gate is not None:
+                await self.gate.wait()
             if takes_s > 0:
                 await asyncio.sleep(min(takes_s, left_s))
         except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -80,11 +80,14 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    table: Mapping[str, Any] | None = None, auth: Mapping[str, Any] | None = None, **limits: float
+    table: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    others: Sequence[str] = (),
+    **limits: float,
 ) -> AsyncIterator[Served]:
-    """Run the service."""
-    given = {"deadline_s": 30, **(table or {})}
-    data = {"stores": {"s": {"kind": "memory"}}, "tables": {"t": {"store": "s", **given}}, "limits": limits}
+    """Run the service; `others` are stores in memory, each with a table that is called like the store."""
+    tables = {"t": {"store": "s", "deadline_s": 30, **(table or {})}, **{name: {"store": name} for name in others}}
+    data = {"stores": {name: {"kind": "memory"} for name in ("s", *others)}, "tables": tables, "limits": limits}
     # Compiling the console's templates takes most of the startup time.
     settings = validate(data | ({"console": {"enabled": False}} if auth is None else {"auth": auth}))
     app, store = create_app(settings), Scripted()

@@ -19,6 +19,13 @@ class AdmissionMetrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.in_store = Gauge(
+            "tableside_store_in_flight",
+            "The same for each store, if there are several.",
+            ("store", "what"),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.shed = Counter(
             "tableside_shed",
             "Requests that were shed, by the limit that they exceeded.",
@@ -28,10 +35,11 @@ class AdmissionMetrics:
 
 
 class InFlightLimit:
-    """The amount in flight of one resource (`in_flight`), and its limit (`maximum`)."""
+    """The amount in flight of one resource, and its limit (`maximum`). `in_stores` of it has reached a store."""
 
     def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
         self.maximum = most
+        self.in_stores = 0
         self.what = what
         self._shed = metrics.shed.labels(what)
         self.in_flight = 0
@@ -117,15 +125,29 @@ class Reservation:
 
 
 class InFlight:
-    """The limits on the work in flight in one process."""
+    """The limits on the work in flight in one process.
 
-    def __init__(self, metrics: AdmissionMetrics, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
+    One store may have `store_share_max` of the work that the limits leave for it besides the other stores.
+    """
+
+    def __init__(
+        self,
+        metrics: AdmissionMetrics,
+        *,
+        requests_max: int,
+        operations_max: int,
+        bytes_max: int,
+        store_share_max: float = 1.0,
+    ) -> None:
+        self.metrics = metrics
+        self.store_share_max = store_share_max
         self.requests = InFlightLimit("requests", requests_max, metrics)
         self.operations = InFlightLimit("operations", operations_max, metrics)
         self.bytes = InFlightLimit("bytes", bytes_max, metrics)
 
-    def change(self, *, requests_max: int, operations_max: int, bytes_max: int) -> None:
+    def change(self, *, requests_max: int, operations_max: int, bytes_max: int, store_share_max: float = 1.0) -> None:
         """Change the limits."""
+        self.store_share_max = store_share_max
         self.requests.maximum, self.operations.maximum, self.bytes.maximum = requests_max, operations_max, bytes_max
 
     def sample(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 
 import msgspec
 
@@ -13,11 +14,12 @@ from ..policies import RetryBudget
 from ..settings import Settings, TableLocation, TableSettings
 from ..stores.partitioned import PartitionedBackend, PartitionedSettings
 from ..telemetry import Traces
-from .admission import InFlightLimit
+from .admission import InFlight
 from .open_table import CatalogEntry
 from .opening import open_all_or_none, open_or_defer
 from .replica_links import ReplicaLinks
 from .stack import StackContext, StackMetrics
+from .store_in_flight import StoreInFlight
 from .table import Table
 
 log = logging.getLogger(__name__)
@@ -31,13 +33,13 @@ CONCURRENT_OPENS_MAX = 8
 class Environment(msgspec.Struct, frozen=True):
     """The parts of a process that a catalog uses; unlike the settings, they never change.
 
-    `workers` is the number of processes that share a table's limits. `operations` limits the operations in flight in
-    this process.
+    `workers` is the number of processes that share a table's limits. `in_flight` limits the work in flight in this
+    process.
     """
 
     metrics: StackMetrics
     workers: int = 1
-    operations: InFlightLimit | None = None
+    in_flight: InFlight | None = None
     traces: Traces | None = None
 
 
@@ -55,6 +57,7 @@ class Catalog:
             for name, backend in backends.items()
             if not isinstance(backend, PartitionedBackend)
         }
+        self._in_flight = self._share_limits()
         self._contexts = {name: self._stack_context(name) for name in backends}
         self._entries: dict[str, CatalogEntry] = {}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
@@ -84,11 +87,14 @@ class Catalog:
         return catalog
 
     async def table(self, name: str) -> Table:
-        """Return a table. Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now."""
+        """Return a table. Raise TableNotFound if there is none, StoreUnavailable if it cannot be opened now.
+
+        Raise Overloaded if too many calls wait for the table's store.
+        """
         entry = self.entry(name)
         if entry.table is not None:
             return entry.table
-        table = await entry.opened()
+        table = await self._opened(entry)
         # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
         return table if self._entries.setdefault(name, entry) is entry else await self.table(name)
 
@@ -111,11 +117,17 @@ class Catalog:
             raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
         entry = self._add_automatic(name)
         try:
-            return await entry.opened()
+            return await self._opened(entry)
         except BaseException:
             if entry.table is None and self._entries.get(name) is entry:
                 del self._entries[name]
             raise
+
+    def check_admission(self, name: str) -> None:
+        """Raise Overloaded if the store of a table cannot take another operation now."""
+        entry = self._entries.get(name)
+        if entry is not None and (in_flight := self._in_flight.get(entry.store)) is not None:
+            in_flight.check()
 
     def entries(self) -> list[CatalogEntry]:
         """Return the entries of all tables, sorted by name."""
@@ -157,7 +169,9 @@ class Catalog:
                 self._entries[name].change(settings.tables[name])
 
     def sample(self) -> None:
-        """Update the gauges of each store's connections and retry budget."""
+        """Update the gauges of each store's connections, retry budget and work in flight."""
+        for in_flight in self._in_flight.values():
+            in_flight.sample()
         now, metrics = asyncio.get_running_loop().time(), self._environment.metrics
         for name, backend in self._backends.items():
             if name in self._budgets:
@@ -171,6 +185,12 @@ class Catalog:
         await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
         await self._replicas.close()
         await _close(self._backends.values())
+
+    async def _opened(self, entry: CatalogEntry) -> Table:
+        """Return the table of an entry. The wait for its store counts as work in flight in the store."""
+        in_flight = self._in_flight.get(entry.store)
+        with nullcontext() if in_flight is None else in_flight.entered():
+            return await entry.opened()
 
     async def _open_tables(self) -> None:
         await gather_bounded([open_or_defer(entry) for entry in self.entries()], CONCURRENT_OPENS_MAX)
@@ -226,7 +246,8 @@ class Catalog:
     def _new_entry(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
         store = settings.store
         locations = self._settings.locations(store, spec.name_in_store)
-        operations = self._environment.operations
+        in_flight = self._environment.in_flight
+        operations = None if in_flight is None else in_flight.operations
         return CatalogEntry(spec, settings, self._backends[store], self._contexts[store], operations, locations)
 
     def _close_later(self, entry: CatalogEntry) -> None:
@@ -241,6 +262,12 @@ class Catalog:
 
         task.add_done_callback(on_closed)
 
+    def _share_limits(self) -> dict[str, StoreInFlight]:
+        """Return the limits on the work in flight in each store; none if there is only one store."""
+        limits = self._environment.in_flight
+        count = sum(not isinstance(backend, PartitionedBackend) for backend in self._backends.values())
+        return {} if limits is None or count < 2 else {name: StoreInFlight(limits, name) for name in self._backends}
+
     def _stack_context(self, store: str) -> StackContext:
         """Return the context that the tables of one store share."""
         environment, options = self._environment, self._settings.stores[store].options
@@ -253,6 +280,7 @@ class Catalog:
             share=1 / environment.workers,
             traces=environment.traces,
             budget=self._budgets.get(store),
+            in_flight=self._in_flight.get(store),
             partitions=tuple(self._stack_context(part) for part in parts),
         )
 

@@ -120,6 +120,7 @@ class CatalogEntry:
             deadline_s=self.settings.deadline_s,
             metrics=TableMetrics(self._context.metrics.operations, self.spec.name),
             operations=self._operations,
+            in_store=None if self.spec.partitions else self._context.in_flight,
         )
         return self._stack
 

@@ -14,6 +14,7 @@ from ..stores.partitioned import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
 from .replica_links import ReplicaLinks
+from .store_in_flight import PartitionLimit, StoreInFlight
 
 
 class StackMetrics:
@@ -43,7 +44,8 @@ class StackContext(msgspec.Struct, frozen=True):
 
     `kind` is the kind of the store. `remote` tells that the store runs outside this process; a local store has retries
     and a bulkhead only if its settings ask for them. `share` is this process's fraction of the limits that the workers
-    of a replica share. `partitions` are the contexts of the stores that a partitioned store consists of.
+    of a replica share. `in_flight` limits the work in flight in the store. `partitions` are the contexts of the stores
+    that a partitioned store consists of.
     """
 
     metrics: StackMetrics
@@ -53,6 +55,7 @@ class StackContext(msgspec.Struct, frozen=True):
     traces: Traces | None = None
     budget: retry.RetryBudget | None = None
     replicas: ReplicaLinks | None = None
+    in_flight: StoreInFlight | None = None
     partitions: "tuple[StackContext, ...]" = ()
 
 
@@ -86,8 +89,14 @@ def build_stack(store: Store, settings: TableSettings, context: StackContext) ->
     if not isinstance(store, PartitionedStore):
         return _wrap(store, settings, context)
     parts = [_wrap(part, settings, one) for part, one in zip(store.partitions, context.partitions, strict=True)]
-    policies = tuple(policy for part in parts for policy in part.policies)
+    policies = tuple(_limit(part, one) for part, one in zip(parts, context.partitions, strict=True))
     return Stack(store.with_policies(policies), policies, tuple(one for part in parts for one in part.caches))
+
+
+def _limit(part: Stack, context: StackContext) -> Policy:
+    """Limit the work in flight in the store of a partition. `Table` does this for tables without partitions."""
+    [outermost] = part.policies
+    return outermost if context.in_flight is None else PartitionLimit(outermost, context.in_flight)
 
 
 def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack:

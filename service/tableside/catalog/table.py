@@ -22,6 +22,7 @@ from ..core import (
 from ..core.directions import applied_if_unanswered
 from .admission import InFlightLimit
 from .combining import set_outcomes, steps_by_key
+from .store_in_flight import StoreInFlight
 from .table_metrics import TableMetrics
 
 Result = TypeVar("Result")
@@ -33,8 +34,9 @@ GRACE_S = 0.1
 class Table:
     """A named set of records.
 
-    `operations` limits the operations in flight in the whole process. A call above the limit raises Overloaded before
-    any of its operations is attempted. An operation counts once for each partition that it names.
+    `operations` limits the operations in flight in the whole process, and `in_store` the work in flight in the table's
+    store. A call above a limit raises Overloaded before any of its operations is attempted. An operation counts once
+    for each partition that it names. `body_bytes` is the size of the request that a call is for.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class Table:
         deadline_s: float = 10.0,
         metrics: TableMetrics | None = None,
         operations: InFlightLimit | None = None,
+        in_store: StoreInFlight | None = None,
     ) -> None:
         self.spec: TableSpec = store.spec
         self.deadline_s = deadline_s
         self._store = store
         self._metrics = metrics
         self._operations = operations
+        self._in_store = in_store
         self._in_flight = 0
         self._idle: asyncio.Future[None] | None = None
 
@@ -58,20 +62,22 @@ class Table:
         """Return the features of the store beyond the four operations."""
         return self._store.capabilities
 
-    async def one(self, operation: Operation, deadline_s: float | None = None) -> Outcome:
+    async def one(self, operation: Operation, deadline_s: float | None = None, body_bytes: int = 0) -> Outcome:
         """Do one operation. An expected failure is returned as the outcome, not raised."""
         started = time.perf_counter()
         count = _partition_count(operation) if self.spec.partitions else 1
-        self._enter(count)
+        self._enter(count, body_bytes)
         try:
             [outcome] = await self._apply([operation], self._until(deadline_s))
         finally:
-            self._leave(count)
+            self._leave(count, body_bytes)
         if self._metrics is not None:
             self._metrics.one(operation, outcome, time.perf_counter() - started)
         return outcome
 
-    async def batch(self, operations: Sequence[Operation], deadline_s: float | None = None) -> list[Outcome]:
+    async def batch(
+        self, operations: Sequence[Operation], deadline_s: float | None = None, body_bytes: int = 0
+    ) -> list[Outcome]:
         """Do many operations and return their outcomes in the same order.
 
         Operations on one key take effect in their order; operations on different keys are independent. `deadline_s`
@@ -81,13 +87,13 @@ class Table:
             return []
         started = time.perf_counter()
         count = self._count(operations) if self.spec.partitions else len(operations)
-        self._enter(count)
+        self._enter(count, body_bytes)
         try:
             keys_differ = len({operation.key for operation in operations}) == len(operations)
             apply = self._apply if keys_differ else self._apply_in_rounds
             outcomes = await apply(operations, self._until(deadline_s))
         finally:
-            self._leave(count)
+            self._leave(count, body_bytes)
         if self._metrics is not None:
             self._metrics.many(operations, outcomes, time.perf_counter() - started)
         return outcomes
@@ -119,12 +125,18 @@ class Table:
             raise TooLarge(f"a batch may have {limit}, each counted once for each partition")
         return count
 
-    def _enter(self, count: int) -> None:
+    def _enter(self, count: int, body_bytes: int = 0) -> None:
+        if self._in_store is not None:
+            self._in_store.check(count, body_bytes)
         if self._operations is not None:
             self._operations.enter(count)
+        if self._in_store is not None:
+            self._in_store.add(count, body_bytes)
         self._in_flight += 1
 
-    def _leave(self, count: int) -> None:
+    def _leave(self, count: int, body_bytes: int = 0) -> None:
+        if self._in_store is not None:
+            self._in_store.leave(count, body_bytes)
         if self._operations is not None:
             self._operations.leave(count)
         self._in_flight -= 1

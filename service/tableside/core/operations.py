@@ -93,6 +93,15 @@ Write: TypeAlias = Put | Update | Delete
 Operation: TypeAlias = Get | Put | Update | Delete
 
 
+def size_bytes(operation: Operation) -> int:
+    """Return how many bytes of values and updates an operation sends."""
+    if isinstance(operation, Put):
+        return len(operation.value)
+    if isinstance(operation, Update):
+        return len(msgspec.json.encode(operation.changes)) + len(operation.default or b"")
+    return 0
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A record that was found: canonical JSON text, its version, and when it expires (Unix ms; 0 is never).
 

@@ -16,7 +16,8 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
 
     Sizes are counted after decompression. The service immediately rejects a request that exceeds a limit on requests in
     flight. `in_flight_max` limits the number of requests; `operations_in_flight_max` limits the number of their
-    operations; `bytes_in_flight_max` limits the bytes of their bodies. After SIGTERM the service continues for
+    operations; `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may have at most
+    `store_share_max` of what the other stores leave of these three limits. After SIGTERM the service continues for
     `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next response. Then it accepts
     no more connections. The process ends at most `shutdown_s` seconds after the signal.
     """
@@ -27,6 +28,7 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
     in_flight_max: int = Field(default=1024, ge=1)
     operations_in_flight_max: int = Field(default=100_000, ge=1)
     bytes_in_flight_max: int = Field(default=256 * 2**20, ge=1024)
+    store_share_max: float = Field(default=0.75, gt=0, le=1)
     drain_s: float = Field(default=0.5, ge=0, le=600)
     shutdown_s: float = Field(default=30.0, ge=1, le=3600)
 

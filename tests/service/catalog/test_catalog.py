@@ -1,7 +1,7 @@
 """The open tables: lookup, tables created by writes, and that everything is closed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from contract import put
 from tableside.catalog import catalog as catalog_module
+from tableside.catalog.admission import AdmissionMetrics, InFlight
 from tableside.catalog.catalog import Catalog, Environment
 from tableside.catalog.stack import StackMetrics
-from tableside.core.errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
+from tableside.core.backend import Backend
+from tableside.core.errors import Overloaded, StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import Capabilities, Store, TableSpec
 from tableside.settings import validate
@@ -173,9 +175,17 @@ class UnavailableBackend(MemoryBackend):
         return await super().store(spec)
 
 
-async def sleeping(backend: UnavailableBackend, **top: Any) -> Catalog:
-    settings = validate({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}, **top})
-    catalog = Catalog(settings, {"fast": backend}, Environment(StackMetrics(CollectorRegistry())))
+async def sleeping(
+    backend: UnavailableBackend,
+    others: Mapping[str, Backend] | None = None,
+    in_flight: InFlight | None = None,
+    **top: Any,
+) -> Catalog:
+    stores = {**MEMORY, **{name: {"kind": "memory"} for name in others or {}}}
+    tables = {"t": {"store": "fast", "deadline_s": 0.2}, **{name: {"store": name} for name in others or {}}}
+    settings = validate({"stores": stores, "tables": tables, **top})
+    environment = Environment(StackMetrics(CollectorRegistry()), in_flight=in_flight)
+    catalog = Catalog(settings, {"fast": backend, **(others or {})}, environment)
     await catalog._open_tables()
     return catalog
 
@@ -199,6 +209,24 @@ async def test_many_who_ask_at_once_open_a_table_once() -> None:
     found = await asyncio.gather(*(catalog.table("t") for _ in range(20)))
     assert len(set(map(id, found))) == 1
     assert backend.asked == 1
+
+
+@pytest.mark.parametrize(("others", "waiting"), [(["other"], 3), ([], 6)])
+async def test_callers_that_wait_for_a_table_to_open_take_only_the_share_of_its_store(
+    others: list[str], waiting: int
+) -> None:
+    """A single store has no share: it may use the whole limit."""
+    in_flight = InFlight(
+        AdmissionMetrics(CollectorRegistry()), requests_max=4, operations_max=9, bytes_max=9, store_share_max=0.75
+    )
+    backend = UnavailableBackend()
+    catalog = await sleeping(backend, {name: MemoryBackend() for name in others}, in_flight)
+    backend.answers_after_s = 60
+    found = await asyncio.gather(*(catalog.table("t") for _ in range(6)), return_exceptions=True)
+    assert [type(error) for error in found] == [StoreUnavailable] * waiting + [Overloaded] * (6 - waiting)
+    for name in others:
+        assert await (await catalog.table(name)).one(Get("a")) is None
+    catalog.check_admission("t")
 
 
 async def test_opening_takes_no_longer_than_an_operation_may() -> None:

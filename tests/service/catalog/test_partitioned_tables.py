@@ -42,8 +42,7 @@ RATE = {"rate_per_s": 0.001, "burst": 2}
 async def opened(
     data: dict[str, Any], registry: CollectorRegistry | None = None, in_flight: InFlight | None = None
 ) -> AsyncIterator[Catalog]:
-    operations = None if in_flight is None else in_flight.operations
-    environment = Environment(StackMetrics(registry or CollectorRegistry()), operations=operations)
+    environment = Environment(StackMetrics(registry or CollectorRegistry()), in_flight=in_flight)
     catalog = await Catalog.open(validate(data), environment)
     try:
         yield catalog

@@ -34,7 +34,8 @@ async def apply_batch(request: TableRequest) -> Response:
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
-    outcomes: Sequence[Outcome] = await (await _table_for(request, operations)).batch(operations, wait_s)
+    table = await _table_for(request, operations)
+    outcomes: Sequence[Outcome] = await table.batch(operations, wait_s, len(body))
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
     bytes_max = request.limits.response_bytes_max

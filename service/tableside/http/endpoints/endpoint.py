@@ -76,6 +76,11 @@ class TableRequest(ServiceRequest):
         self.table_name = name
         self.key_segments: list[bytes] = [] if match[2] is None else match[2].split(b"/")
 
+    async def read_body(self) -> bytes:
+        """Read the whole body. Raise Overloaded, without reading it, if the table's store takes no operation now."""
+        self.catalog.check_admission(self.table_name)
+        return await super().read_body()
+
 
 ServiceHandler: TypeAlias = Callable[[ServiceRequest], Awaitable[Response]]
 TableHandler: TypeAlias = Callable[[TableRequest], Awaitable[Response]]

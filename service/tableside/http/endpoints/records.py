@@ -100,7 +100,9 @@ async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
     if members.get("return") and len(partitions) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
     table = await request.catalog.table_to_write(request.table_name)
-    response = record_response(answer(await table.one(operation, preferences.wait_s)), partitions)
+    response = record_response(
+        answer(await table.one(operation, preferences.wait_s, request.context.bytes_in)), partitions
+    )
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response

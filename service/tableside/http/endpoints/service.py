@@ -40,8 +40,8 @@ async def describe_table(request: TableRequest) -> Response:
     """Describe one table."""
     request_headers.query_parameters(request, ())
     request_headers.check_accepts(request, JSON)
+    await request.catalog.table(request.table_name)
     entry = request.catalog.entry(request.table_name)
-    await entry.opened()
     return json_response(describe(entry, request.limits))
 
 

@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 
 from ...core import Operation, Outcome, Store, chunks_of, gather_bounded
+from ...core.operations import size_bytes
 from ...core.store import Policy
 from ...telemetry import Traces
 from .key_order import DirectCall, KeyOrder
 from .metrics import CoalesceMetrics, TableCoalesceMetrics
-from .shared_call import CallLimits, SharedCalls, call_store, has_writes, size_bytes
+from .shared_call import CallLimits, SharedCalls, call_store, has_writes
 
 DIRECT_SHARE = 4
 """A call with at least this fraction of `operations_max` (a quarter), and two operations, is sent without waiting."""

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Put, Store, Update
+from ...core import Applied, DeadlineExceeded, Get, Internal, Operation, Outcome, Store
 from ...core.directions import applied_if_unanswered, count_reads
+from ...core.operations import size_bytes
 from ...telemetry import Traces
 from .key_order import KeyOrder
 from .metrics import TableCoalesceMetrics
@@ -43,15 +44,6 @@ def deadline_exceeded(store: Store, applied: Applied) -> DeadlineExceeded:
 def has_writes(operations: Sequence[Operation]) -> bool:
     """Return whether any of the operations is a write."""
     return count_reads(operations) != len(operations)
-
-
-def size_bytes(operation: Operation) -> int:
-    """Return how many bytes of values and updates an operation sends."""
-    if isinstance(operation, Put):
-        return len(operation.value)
-    if isinstance(operation, Update):
-        return len(msgspec.json.encode(operation.changes)) + len(operation.default or b"")
-    return 0
 
 
 NEXT_ITERATION = -math.inf
