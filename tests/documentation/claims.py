@@ -145,6 +145,8 @@ CLAIMS = [
     Claim("docs/spark-deployment.md", "sh", SUBMITTED, "TABLESIDE_CA_FILE", not_run="the path is of your hosts"),
     Claim("docs/spark-deployment.md", "sh", SUBMITTED, "k8s://", not_run="there is no cluster of Kubernetes"),
     Claim("docs/spark-deployment.md", "yaml", VALIDATED, "kind: Pod", not_run="there is no cluster of Kubernetes"),
+    # A request.
+    Claim("docs/http.md", "http", "service/http/test_tokens.py::test_the_request_of_the_documentation_is_applied_once"),
     # What is shown, and is nothing to run.
     Claim("docs/multicast.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "core < telemetry"),

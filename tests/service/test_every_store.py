@@ -106,6 +106,32 @@ async def test_first_updates_that_race_in_batches_use_one_default_and_all_count(
         assert [result["value"] for result in found.json()["results"]] == [{"n": 48}] * len(keys)
 
 
+async def test_an_idempotency_key_applies_an_update_once_in_replicas_and_workers(replicas: list[Service]) -> None:
+    async with contextlib.AsyncExitStack() as opened:
+        clients = [await opened.enter_async_context(client(service)) for service in replicas]
+        repeated = (
+            clients[index % len(clients)].patch("/records/keyed", json=FIRST, headers={"Idempotency-Key": "order-17"})
+            for index in range(RACERS)
+        )
+        answers = await asyncio.gather(*repeated)
+        assert sum("Tableside-Replayed" in answer.headers for answer in answers) == RACERS - 1
+        for http in clients:
+            assert (await http.get("/records/keyed")).json()["n"] == 1
+
+
+async def test_a_table_without_tokens_refuses_an_idempotency_key(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    used = kind("dynamodb", request, tmp_path)
+    config = tmp_path / "tableside.yaml"
+    config.write_text(json.dumps(used.configuration(tokens=False)))
+    with running(tmp_path, config, environment=used.environment) as service:
+        async with client(service) as http:
+            answer = await http.patch("/records/a", json=FIRST, headers={"Idempotency-Key": "order-17"})
+            assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")
+            assert (await http.get("/records/a")).status_code == 404
+
+
 # The same updates on every store
 
 

@@ -1,8 +1,11 @@
 """Tokens of single writes: a write is applied once, whatever the rest of the request."""
 
+import json
+
 import pytest
 
-from service.http.asking import ON_EVERY_STORE, Asking, check_refused, fresh
+from documentation.blocks import blocks
+from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, path_of, stream
 
 T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
@@ -125,3 +128,110 @@ def test_what_is_no_token_is_refused(asking: Asking, token: str) -> None:
         asking.delete(T, key, headers={"Tableside-Token": token}),
     ):
         check_refused(response, 422, "invalid_operation")
+
+
+# Idempotency-Key
+
+
+@ON_EVERY_STORE
+def test_an_idempotency_key_applies_a_write_once(asking: Asking) -> None:
+    key, headers = fresh(), {"Idempotency-Key": "order-17"}
+    body = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
+    first, again = (asking.update(T, key, body, headers=headers) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 204)
+    assert "Tableside-Replayed" not in first.headers
+    assert again.headers["Tableside-Replayed"] == "true"
+    assert again.headers["ETag"] == first.headers["ETag"]
+    assert asking.value(T, key) == {"n": 1}
+
+
+@ON_EVERY_STORE
+def test_an_idempotency_key_is_the_first_sequence_of_a_writer(asking: Asking) -> None:
+    key = fresh()
+    assert "Tableside-Replayed" not in asking.put(T, key, {"n": 1}, headers={"Idempotency-Key": "w"}).headers
+    assert asking.merge(T, key, {"n": 2}, headers={"Tableside-Token": "w/1"}).headers["Tableside-Replayed"] == "true"
+    assert asking.delete(T, key, headers={"Idempotency-Key": "w"}).headers["Tableside-Replayed"] == "true"
+    assert "Tableside-Replayed" not in asking.delete(T, key, headers={"Idempotency-Key": "v"}).headers
+    check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+@ON_EVERY_STORE
+def test_a_record_remembers_eight_idempotency_keys(asking: Asking) -> None:
+    key = fresh()
+    for number in range(9):
+        asking.put(T, key, {}, headers={"Idempotency-Key": f"k{number}"})
+    for remembered in ("k8", "k1"):
+        again = asking.put(T, key, {}, headers={"Idempotency-Key": remembered})
+        assert again.headers["Tableside-Replayed"] == "true"
+    assert "Tableside-Replayed" not in asking.put(T, key, {}, headers={"Idempotency-Key": "k0"}).headers
+
+
+@pytest.mark.parametrize(
+    ("text", "writer"),
+    [
+        ("a/b", "a/b"),
+        ("ü", "ü"),
+        ("x" * 128, "x" * 128),
+        ('"order-17"', "order-17"),
+        ('"' + "ü" * 128 + '"', "ü" * 128),
+        (r'"say \"hi\" \\o/"', r'say "hi" \o/'),
+        ('o"17"', 'o"17"'),
+    ],
+)
+def test_quotes_around_an_idempotency_key_are_not_part_of_it(asking: Asking, text: str, writer: str) -> None:
+    key = fresh()
+    for replayed in (None, "true"):
+        response = asking.put(T, key, {}, headers={"Idempotency-Key": text.encode()})
+        assert response.status_code == 204
+        assert response.headers.get("Tableside-Replayed") == replayed
+    token = {"writer": writer, "sequence": 1}
+    assert asking.batch(T, {"op": "delete", "key": key, "token": token})[0]["replayed"] is True
+
+
+@pytest.mark.parametrize("text", ["", '""', "x" * 129, '"' + "x" * 129 + '"', '"', '"a', '"a"b', r'"a\b"', '"a"; p=1'])
+def test_an_invalid_idempotency_key_is_refused(asking: Asking, text: str) -> None:
+    key, headers = fresh(), {"Idempotency-Key": text}
+    for response in (
+        asking.put(T, key, {}, headers=headers),
+        asking.merge(T, key, {}, headers=headers),
+        asking.delete(T, key, headers=headers),
+    ):
+        assert "Idempotency-Key" in check_refused(response, 422, "invalid_operation")["detail"]
+    check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+@pytest.mark.parametrize("other", [("Tableside-Token", "w/1"), ("Idempotency-Key", "b"), ("Idempotency-Key", "a")])
+def test_a_write_has_one_token(asking: Asking, other: tuple[str, str]) -> None:
+    key, headers = fresh(), [("Idempotency-Key", "a"), other]
+    for method, body in (("PUT", "{}"), ("DELETE", None)):
+        response = asking.client.request(method, path_of(T, key), content=body, headers=headers)
+        check_refused(response, 400, "malformed_request")
+    check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+def test_reads_ignore_an_idempotency_key(asking: Asking) -> None:
+    key, headers = fresh(), {"Idempotency-Key": "a"}
+    asking.put(T, key, {"n": 1}, headers=headers)
+    assert asking.get(T, key, headers=headers).json() == {"n": 1}
+    assert asking.client.get(f"/v1/tables/{T}/records", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(("name", "text"), [("Idempotency-Key", "a"), ("Tableside-Token", "w/1")])
+@pytest.mark.parametrize("media", [JSON, ARROW])
+def test_a_batch_refuses_the_tokens_of_single_writes(asking: Asking, name: str, text: str, media: str) -> None:
+    key = fresh()
+    put = {"op": "put", "key": key, "value": {}}
+    body = json.dumps({"operations": [put]}).encode() if media == JSON else stream({"key": [key], "value": ["{}"]})
+    problem = check_refused(asking.post(T, body, media, headers={name: text}), 400, "malformed_request")
+    assert name in problem["detail"]
+    check_refused(asking.get(T, key), 404, "record_not_found")
+
+
+def test_the_request_of_the_documentation_is_applied_once(asking: Asking) -> None:
+    [block] = [block for block in blocks("docs/http.md") if block.language == "http"]
+    head, _, body = block.text.partition("\n\n")
+    (method, path, _), *lines = (line.split(" ") for line in head.splitlines())
+    headers = {name.rstrip(":"): text for name, text in lines}
+    answers = [asking.client.request(method, path, headers=headers, content=body) for _ in range(2)]
+    assert [answer.headers.get("Tableside-Replayed") for answer in answers] == [None, "true"]
+    assert asking.client.get(path).json() == {"balance": 10}

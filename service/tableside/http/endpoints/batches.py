@@ -27,6 +27,7 @@ async def apply_batch(request: TableRequest) -> Response:
     spec = await request.catalog.spec(name)
     media = request_headers.media_type(request, (JSON, ARROW), default=_default_media(request))
     request_headers.check_accepts(request, media)
+    request_headers.refuse_tokens(request)
     query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()

@@ -29,6 +29,8 @@ def _parameter(name: str, where: str, description: str, schema: Fragment, exampl
     return found
 
 
+_IDEMPOTENCY_KEY = rf'^([!#-~]{{1,{WRITER_CHARACTERS_MAX}}}|"[!#-[\]-~]{{1,{WRITER_CHARACTERS_MAX}}}")$'
+
 _TTL = {"anyOf": [{"const": -1}, {"exclusiveMinimum": 0}], "type": "number"}
 
 PARAMETERS: Fragment = {
@@ -105,6 +107,15 @@ PARAMETERS: Fragment = {
         "sends its sequences for one key in rising order.",
         {"type": "string", "pattern": f"^[!-~]{{1,{WRITER_CHARACTERS_MAX}}}/[0-9]{{1,18}}$"},
         "etl-3/42",
+    ),
+    "Idempotency-Key": _parameter(
+        "Idempotency-Key",
+        "header",
+        "Marks this write as a single one: repeating the request with the same key does not apply the write again. The "
+        "same as the token `<key>/1`. Quotes around the key are not part of it. Cannot be combined with "
+        "`Tableside-Token`.",
+        {"type": "string", "pattern": _IDEMPOTENCY_KEY},
+        '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
     ),
     "X-Request-Id": _parameter(
         "X-Request-Id",

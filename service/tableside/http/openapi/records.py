@@ -69,11 +69,15 @@ def _read_errors(content: Fragment | None, *codes: str) -> Fragment:
 _GET = _read("get_record", "Get a record's value", _VALUE)
 _HEAD = _read("head_record", "Get a record's version and expiry", None)
 
+_TOKENS = ("Tableside-Token", "Idempotency-Key")
+
 _PUT: Fragment = {
     "operationId": "put_record",
     "summary": "Make a record's value exactly the body",
+    "description": "Creates the record or replaces its value; a plain PUT answers 204 in both cases. To learn whether "
+    "the record is new, send `If-None-Match: *`: the response is 201 if it was created, and 412 if it existed.",
     "tags": ["records"],
-    "parameters": parameters("ttl_s", "partitions", "If-Match", "If-Absent", "Prefer", "Tableside-Token"),
+    "parameters": parameters("ttl_s", "partitions", "If-Match", "If-Absent", "Prefer", *_TOKENS),
     "requestBody": {
         "required": True,
         "content": {JSON: {"schema": schema("Value"), "example": {"name": "Ada", "visits": 1}}},
@@ -97,7 +101,7 @@ _PUT: Fragment = {
             "Preference-Applied",
             links=_AFTER_A_WRITE,
         ),
-        "204": response("Written.", "ETag-If-Present", *_WRITE_HEADERS, links=_AFTER_A_WRITE),
+        "204": response("Created or replaced.", "ETag-If-Present", *_WRITE_HEADERS, links=_AFTER_A_WRITE),
         **error_responses(*_WRITE_ERRORS, "unsupported_media_type"),
     },
 }
@@ -132,7 +136,7 @@ _PATCH: Fragment = {
     "description": f"As `{MERGE_PATCH}` the body is a merge patch, and there is no default. As `{JSON}` it is an "
     "object with the update, and if wanted the default and `ttl_s`.",
     "tags": ["records"],
-    "parameters": parameters("ttl_s", "partitions", "If-Match", "Prefer", "Tableside-Token"),
+    "parameters": parameters("ttl_s", "partitions", "If-Match", "Prefer", *_TOKENS),
     "requestBody": {
         "required": True,
         "content": {
@@ -150,7 +154,7 @@ _DELETE: Fragment = {
     "operationId": "delete_record",
     "summary": "Make a record absent",
     "tags": ["records"],
-    "parameters": parameters("partitions", "If-Match", "Prefer", "Tableside-Token"),
+    "parameters": parameters("partitions", "If-Match", "Prefer", *_TOKENS),
     "responses": {
         "204": response(
             "It is absent. The etag is there only where a replay found a later record.",

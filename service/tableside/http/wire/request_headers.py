@@ -14,6 +14,7 @@ from .answers import Fields
 from .problems import NotAcceptable, UnsupportedMediaType
 
 _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\xff]|\\["\\])*)"')
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
 _SCOPE_KEY = "tableside.headers"
@@ -131,14 +132,41 @@ def matches_etag(text: str, etag: str) -> bool:
 
 
 def token(request: Request) -> Token | None:
-    """Return the token of `Tableside-Token: <writer>/<sequence>`."""
-    text = header(request, "tableside-token")
+    """Return the token of `Tableside-Token: <writer>/<sequence>`, or of `Idempotency-Key`."""
+    text, idempotency_key = header(request, "tableside-token"), header(request, "idempotency-key")
+    if idempotency_key is not None:
+        if text is not None:
+            raise MalformedRequest("Idempotency-Key and Tableside-Token cannot be combined")
+        if sum(name == b"idempotency-key" for name, _ in request.scope["headers"]) > 1:
+            raise MalformedRequest("Idempotency-Key occurs twice")
+        return _single_use_token(idempotency_key)
     if text is None:
         return None
     writer, slash, sequence = text.rpartition("/")
     if not slash or not re.fullmatch("[0-9]{1,19}", sequence):
         raise InvalidOperation("Tableside-Token must be <writer>/<sequence>")
     return operation_members.token(_utf8(writer), int(sequence))
+
+
+def refuse_tokens(request: Request) -> None:
+    """Raise MalformedRequest if a batch has a token in a header. Ignoring it could apply the batch twice."""
+    for name in ("Idempotency-Key", "Tableside-Token"):
+        if header(request, name.lower()) is not None:
+            raise MalformedRequest(f"{name} does not apply to a batch: give each operation a token")
+
+
+def _single_use_token(text: str) -> Token:
+    """Return the token of an `Idempotency-Key`: a string in quotes, as its Internet-Draft has it, or bare text."""
+    if text.startswith('"'):
+        quoted = _QUOTED.fullmatch(text)
+        if quoted is None:
+            raise InvalidOperation("an Idempotency-Key that begins with a quote must be one quoted string")
+        text = re.sub(r"\\(.)", r"\1", quoted[1])
+    try:
+        return operation_members.token(_utf8(text), 1)
+    except InvalidOperation:
+        reason = f"Idempotency-Key must have 1 to {operation_members.WRITER_CHARACTERS_MAX} characters"
+        raise InvalidOperation(reason) from None
 
 
 def media_type(request: Request, known: Collection[str], default: str | None = None) -> str:
