@@ -140,7 +140,7 @@ class TableClient:
         token: tuple[str, int] | None = None,
         return_: bool = False,
     ) -> Written:
-        """Store a value, replacing any existing one.
+        """Create a record or replace its value. The result reports which one only if `if_absent` is set.
 
         Args:
             table: The name of the table.

@@ -38,7 +38,8 @@ class Written:
 
     Attributes:
         etag: The version of the new value, or None.
-        created: True if there was no record before.
+        created: True if a put with `if_absent` or an update's default created the record. Always False for a plain
+            put, which does not report whether there was a record.
         replayed: True if the write had already been applied with the same token; it changed nothing now.
         value: The new value if `return_` was set, else None.
     """
