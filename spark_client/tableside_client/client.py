@@ -96,7 +96,7 @@ class TableClient:
         return self._transport.retried
 
     def tables(self) -> list[dict[str, Any]]:
-        """Describe every table that the caller may see, as `describe` does for one."""
+        """Describe every table that the caller may see, as `describe` does but without policies that are defaults."""
         document = self._transport.send_with_retries("GET", "/v1/tables").json()
         return list(document["tables"] if isinstance(document, dict) else document)
 

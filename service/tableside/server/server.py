@@ -68,6 +68,7 @@ class ServerConfig(uvicorn.Config):
             ws="none",
             access_log=False,
             log_config=None,
+            server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(limits.shutdown_s),
             # The server replaces the TLS context that uvicorn creates from these.

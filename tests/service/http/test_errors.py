@@ -51,7 +51,6 @@ T = "errors"
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/"),
         ("GET", "/v1"),
         ("GET", "/v2/tables"),
         ("GET", "/v1/tables/"),
@@ -212,7 +211,10 @@ def test_tables_are_described(asking: Asking) -> None:
     tables = {table["name"]: table for table in asking.client.get("/v1/tables").json()["tables"]}
     assert list(tables) == sorted(tables)
     visits = tables["visits"]
-    assert visits == asking.client.get("/v1/tables/visits").json()
+    described = asking.client.get("/v1/tables/visits").json()
+    assert {**visits, "policies": None} == {**described, "policies": None}
+    assert visits["policies"] == {}
+    assert described["policies"].items() >= {"deadline_s": 10.0, "ttl_s": None, "consistency": "strong"}.items()
     assert visits["key"] == [{"name": "user", "type": "string"}, {"name": "day", "type": "string"}]
     assert visits["store"]["kind"] in ("memory", "rocksdb", "partitioned")
     assert visits["capabilities"]["partitions"] == asking.partitioned
@@ -220,8 +222,25 @@ def test_tables_are_described(asking: Asking) -> None:
     assert set(visits["capabilities"]) >= {"if_match", "ttl", "tokens", "prefix_scan", "sorted_scan", "splits"}
     assert all(value in (True, False) for value in visits["capabilities"].values())
     assert visits["limits"]["operations_max"] == 200
-    assert tables["hour"]["policies"]["ttl_s"] == 3600
+    assert tables["hour"]["policies"] == {"ttl_s": 3600}
     check_refused(asking.client.get(f"/v1/tables/{fresh('none')}"), 404, "table_not_found")
+
+
+def test_the_address_of_the_service_leads_to_a_page(asking: Asking) -> None:
+    answer = asking.client.get("/")
+    assert (answer.status_code, answer.headers["Location"]) == (307, "/console")
+    check_refused(asking.client.post("/"), 405, "method_not_allowed")
+
+
+async def test_without_a_console_the_address_of_the_service_leads_to_the_documentation() -> None:
+    app = create_app(validate({"stores": {"local": {"kind": "memory"}}, "console": {"enabled": False}}))
+    async with app.router.lifespan_context(app), AsyncClient(transport=ASGITransport(app), base_url="http://t") as http:
+        assert (await http.get("/")).headers["Location"] == "/docs"
+
+
+def test_no_answer_names_the_server(asking: Asking) -> None:
+    for path in ("/livez", "/v1/tables", "/v1/tables/none", "/docs"):
+        assert "Server" not in asking.client.get(path).headers
 
 
 def counted(asking: Asking, table: str, operation: str, outcome: str) -> float:

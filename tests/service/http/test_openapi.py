@@ -36,8 +36,8 @@ tables:
   spread: {store: shards}
 """
 
-NOT_DESCRIBED = {"/docs/oauth2-redirect"}
-"""A route that only the documentation page uses."""
+NOT_DESCRIBED = {"/", "/docs/oauth2-redirect"}
+"""Routes for browsers: the redirect to a page, and a route that only the documentation page uses."""
 
 DOCUMENT: dict[str, Any] = openapi.document("1.2.3")
 

@@ -1,7 +1,7 @@
 """The endpoints that describe tables and the service itself: table descriptions, probes and metrics."""
 
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ...core import StoreUnavailable
@@ -21,6 +21,7 @@ def routes() -> list[Route]:
     return [
         table_route("/v1/tables/{table}", check_any, GET=describe_table),
         get_route("/v1/tables", list_tables),
+        get_route("/", redirect_to_page),
         get_route("/livez", livez),
         get_route("/readyz", readyz),
         get_route("/metrics", metrics),
@@ -28,12 +29,12 @@ def routes() -> list[Route]:
 
 
 async def list_tables(request: ServiceRequest) -> Response:
-    """Describe every table on which the caller has a permission."""
+    """Describe every table on which the caller has a permission, without the policies that are defaults."""
     request_headers.query_parameters(request, ())
     request_headers.check_accepts(request, JSON)
     limits, may_any = request.limits, caller_of(request.scope).may_any
     entries = [entry for entry in request.catalog.entries() if may_any(entry.spec.name)]
-    return json_response({"tables": [describe(entry, limits) for entry in entries]})
+    return json_response({"tables": [describe(entry, limits, defaults=False) for entry in entries]})
 
 
 async def describe_table(request: TableRequest) -> Response:
@@ -43,6 +44,12 @@ async def describe_table(request: TableRequest) -> Response:
     await request.catalog.table(request.table_name)
     entry = request.catalog.entry(request.table_name)
     return json_response(describe(entry, request.limits))
+
+
+async def redirect_to_page(request: ServiceRequest) -> Response:
+    """Redirect a browser that opens the service's address: to the console, or to /docs if the console is disabled."""
+    page = "/console" if request.app.state.settings.console.enabled else "/docs"
+    return RedirectResponse(request.scope.get("root_path", "") + page)
 
 
 async def livez(request: ServiceRequest) -> Response:

@@ -19,7 +19,10 @@ _TABLES = _get(
     "tables",
     "tables",
     "Describe every table",
-    {**_json("The tables, by name.", schema("Tables")), **error_responses(*_DESCRIPTION_ERRORS)},
+    {
+        **_json("The tables, by name. `policies` has only those that differ from their defaults.", schema("Tables")),
+        **error_responses(*_DESCRIPTION_ERRORS),
+    },
 )
 _TABLE = _get(
     "table",

@@ -7,11 +7,17 @@ from ...core import JsonObject
 from ...core.transitions import VALUE_BYTES_MAX
 from ...settings import LimitSettings
 
-_POLICIES = {"deadline_s", "read", "write", "cost", "limiter", "batch", "cache", "concurrency_max"}
+_POLICIES = {
+    *("ttl_s", "consistency", "deadline_s", "read", "write"),
+    *("cost", "limiter", "batch", "cache", "concurrency_max"),
+}
 
 
-def describe(entry: CatalogEntry, limits: LimitSettings) -> JsonObject:
-    """Return a table's description; `capabilities` is empty until the table was opened for the first time."""
+def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = True) -> JsonObject:
+    """Return a table's description, with all its policies or, without `defaults`, only those that differ from them.
+
+    `capabilities` is empty until the table was opened for the first time.
+    """
     spec, table = entry.spec, entry.table
     return {
         **({"partitions": spec.partitions} if spec.partitions else {}),
@@ -25,9 +31,5 @@ def describe(entry: CatalogEntry, limits: LimitSettings) -> JsonObject:
             "response_bytes_max": limits.response_bytes_max,
             "value_bytes_max": VALUE_BYTES_MAX,
         },
-        "policies": {
-            "ttl_s": spec.ttl_s,
-            "consistency": spec.consistency,
-            **entry.settings.model_dump(include=_POLICIES),
-        },
+        "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
     }
