@@ -61,7 +61,7 @@ def create_app(
     auth = Auth(settings.auth, exposition.registry)
     hosts = AllowedHosts(settings.hosts, local=local)
     access_log = AccessLog(settings.logs)
-    pages = Console(exposition.collect) if settings.console.enabled else None
+    pages = Console(exposition.collect, workers) if settings.console.enabled else None
     environment = Environment(StackMetrics(exposition.registry), workers, in_flight)
 
     @asynccontextmanager

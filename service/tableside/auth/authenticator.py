@@ -24,7 +24,7 @@ from .settings import AuthSettings, TokenSettings
 from .token_cache import TokenCache
 
 _METRICS = "/metrics"
-_PUBLIC = frozenset({"/", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
+_PUBLIC = frozenset({"/", "/favicon.ico", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
 _PUBLIC_UNDER = "/static-offline-docs/"
 
 _CONSOLE = "/console"

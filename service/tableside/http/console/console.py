@@ -6,9 +6,10 @@ from .sampler import Families, Sampler, read_timed
 
 
 class Console:
-    """The console of one process. `families` returns the metrics, as a registry's `collect` does."""
+    """The console of one of `workers` processes. `families` returns the metrics, as a registry's `collect` does."""
 
-    def __init__(self, families: Families) -> None:
+    def __init__(self, families: Families, workers: int = 1) -> None:
+        self.workers = workers
         self.history = History()
         self.health = Health()
         self._sampler = Sampler(self.history, lambda: read_timed(families))

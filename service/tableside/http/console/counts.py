@@ -8,7 +8,7 @@ import msgspec
 
 from ...catalog import BUCKETS_S
 
-SUCCESSES = ("found", "absent", "written", "created", "replayed")
+SUCCESSES = ("found", "absent", "written", "created", "replayed", "dropped")
 
 FAILURES = (
     "throttled",
@@ -26,10 +26,13 @@ REFUSED = "refused"
 
 BOUNDS_S = (*BUCKETS_S, float("inf"))
 
+SHED = "shed"
+"""Requests that were shed. Only the counters of all tables together have it, because such requests name no table."""
+
 _BUCKETS = tuple(f"le {bound}" for bound in BOUNDS_S)
 
 NAMES = (
-    *("reads", "writes", *SUCCESSES, *FAILURES, REFUSED),
+    *("reads", "writes", *SUCCESSES, *FAILURES, REFUSED, SHED),
     *("cache hit", "cache miss", "cache coalesced", "cache bypassed"),
     *("calls", "calls failed", "calls seconds"),
     *("read limit", "write limit", "retries", "given up", "waited", "crowded out", "timeouts"),

@@ -1,13 +1,15 @@
-"""Decodes the input of forms: keys, expiries, and form bodies."""
+"""Decodes the input of forms: addresses of records, expiries, and form bodies."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
 
+import msgspec
 from starlette.requests import Request
 
-from ...core import InvalidOperation, Key, KeySchema, MalformedRequest, Part, PartType, TooLarge, part_from_text
+from ...core import InvalidOperation, Key, MalformedRequest, Part, PartType, TableSpec, TooLarge, part_from_text
 from ...core.transitions import checked_ttl_s
 from ..wire import request_headers
+from ..wire.partitions import choose_partitions, parse_query
 from ..wire.problems import UnsupportedMediaType
 
 MEDIA_TYPE = "application/x-www-form-urlencoded"
@@ -16,13 +18,46 @@ FORM_BYTES_MAX = 1 << 20
 FIELDS_MAX = 20
 
 
-def key(schema: KeySchema, given: Mapping[str, str]) -> Key | None:
-    """Return the key from the parameters k0, k1 and so on; None if there are none."""
-    texts = [given.get(f"k{index}") for index in range(len(schema.fields))]
+class Address(msgspec.Struct, frozen=True):
+    """Where a record is: its key and, in a partitioned table, its partition or None for the partition of the key."""
+
+    key: Key
+    partition: int | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts of the key."""
+        return tuple(map(str, self._parts))
+
+    @property
+    def query(self) -> str:
+        """Return the address as a query string, which `address` can decode."""
+        parts = {f"k{index}": part for index, part in enumerate(self._parts)}
+        return urlencode(parts if self.partition is None else {**parts, "partitions": self.partition})
+
+    @property
+    def partitions(self) -> tuple[int, ...] | None:
+        """Return the partitions of an operation on the record."""
+        return None if self.partition is None else (self.partition,)
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        return self.key if isinstance(self.key, tuple) else (self.key,)
+
+
+def address(spec: TableSpec, given: Mapping[str, str]) -> Address:
+    """Return the address from the parameters k0, k1 and so on, and `partitions`. Raise InvalidOperation if invalid."""
+    texts = [given.get(f"k{index}") for index in range(len(spec.key.fields))]
     if not any(text is not None for text in texts):
-        return None
-    parts = tuple(part(text or "", field.type) for text, field in zip(texts, schema.fields, strict=True))
-    return parts if schema.composite else parts[0]
+        raise InvalidOperation("the request has no key")
+    parts = tuple(part(text or "", field.type) for text, field in zip(texts, spec.key.fields, strict=True))
+    key = parts if spec.key.composite else parts[0]
+    if not (text := given.get("partitions")):
+        return Address(key)
+    partitions = choose_partitions(spec, parse_query(text))
+    if partitions is None or len(partitions) != 1:
+        raise InvalidOperation("partitions must be the index of one partition")
+    return Address(key, partitions[0])
 
 
 def part(text: str, kind: PartType) -> Part:
@@ -33,16 +68,10 @@ def part(text: str, kind: PartType) -> Part:
         raise InvalidOperation("a key contains a lone surrogate") from None
 
 
-def key_query(key: Key) -> str:
-    """Return a key as a query string, which `key` can decode."""
-    parts = key if isinstance(key, tuple) else (key,)
-    return urlencode({f"k{index}": part for index, part in enumerate(parts)})
-
-
 def ttl_s(text: str) -> float | None:
     """Return the seconds to live; None for the table's default. Raise InvalidOperation if the text is invalid."""
     try:
-        return checked_ttl_s(request_headers.number(text.strip(), "seconds to live")) if text.strip() else None
+        return checked_ttl_s(request_headers.number(text.strip(), "TTL")) if text.strip() else None
     except MalformedRequest as error:
         raise InvalidOperation(error.detail) from None
 

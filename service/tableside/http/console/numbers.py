@@ -17,6 +17,11 @@ def count(number: float | None) -> str:
     return _digits(number)
 
 
+def rate(number: float | None) -> str:
+    """Format a rate per second: 0/s, 7.5/s, 12.3k/s."""
+    return NONE if number is None else f"{count(number)}/s"
+
+
 def seconds(number: float | None) -> str:
     """Format a duration: 850 µs, 1.25 ms, 3.5 s, 2 min, 24 h."""
     if number is None:

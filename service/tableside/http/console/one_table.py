@@ -1,8 +1,9 @@
-"""The page of one table except for its records: its state, the activity of its policies, and its settings."""
+"""The page of one table except for its records: its health, the activity of its policies, and its settings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry
@@ -12,7 +13,9 @@ from . import numbers
 from .console import Console
 from .counts import FAILURES, REFUSED, SUCCESSES, Change
 from .drawn import build_plots
-from .overview import verdict_of
+from .error_messages import SUMMARIES
+from .overview import health_of
+from .table_health import load_shedding
 
 
 async def live(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
@@ -22,12 +25,34 @@ async def live(console: Console, request: Request, entry: CatalogEntry) -> Mappi
     name = entry.spec.name
     now = console.history.now(name)
     return {
-        "verdict": verdict_of(entry, now, stores),
+        "health": health_of(entry, now, stores),
+        "shedding": load_shedding(console.history.now()),
         "plots_shown": build_plots(console.history, name),
         "seconds": None if now is None else now.seconds,
         "policies": [] if now is None else list(_policies(now, entry)),
-        "outcomes": [] if now is None else [(code, now.per_s(code)) for code in _outcomes(now)],
+        "outcomes": [] if now is None else list(_outcomes(now)),
     }
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a table of numbers: its name, the number with its unit, a remark, and an explanation of the number."""
+
+    name: str
+    number: str
+    remark: str
+    explanation: str
+
+
+_OUTCOMES = {
+    "found": "Gets that found a record",
+    "absent": "Gets that found no record",
+    "written": "Writes that were applied",
+    "created": "Writes that created a record by if_absent or by a default",
+    "replayed": "Repeated writes, recognized by their token and not applied again",
+    "dropped": "Writes to no partition",
+    REFUSED: "Operations that were rejected because of the request, for example 412 or 422",
+    **SUMMARIES,
+}
 
 
 def settings(request: Request, entry: CatalogEntry) -> list[tuple[str, str]]:
@@ -37,34 +62,42 @@ def settings(request: Request, entry: CatalogEntry) -> list[tuple[str, str]]:
     return [(path.removeprefix("policies."), text) for path, text in shown]
 
 
-def _policies(now: Change, entry: CatalogEntry) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows on policies: a name, a number, and a remark."""
-    calls = now["calls"]
-    called_s = now["calls seconds"] / calls if calls else None
-    yield "Store calls", f"{numbers.count(now.per_s('calls'))} /s", f"{numbers.seconds(called_s)} each"
-    yield "Calls under way", numbers.count(now.per_s("calls seconds")), f"mean, of {entry.settings.concurrency_max}"
-    yield "Calls that failed", f"{numbers.count(now.per_s('calls failed'))} /s", ""
-    yield "Tried again", f"{numbers.count(now.per_s('retries'))} /s", f"{_rate(now, 'given up')} given up"
-    limited = now.per_s("read limit", "write limit")
-    yield "Throttled here", f"{numbers.count(limited)} /s", _limits(entry)
-    waited = f"{_rate(now, 'crowded out')} turned away"
-    yield "Calls that waited their turn", f"{numbers.count(now.per_s('waited'))} /s", waited
-    yield "Attempts out of time", f"{numbers.count(now.per_s('timeouts'))} /s", ""
+def _policies(now: Change, entry: CatalogEntry) -> Iterator[Row]:
+    """Yield the rows on store calls and policies."""
+    calls, concurrency_max = now["calls"], entry.settings.concurrency_max
+    mean_s = now["calls seconds"] / calls if calls else None
+    yield Row("Store calls", _rate(now, "calls"), f"mean {numbers.seconds(mean_s)}", "Calls to the store")
+    yield Row(
+        "Concurrent store calls",
+        numbers.count(now.per_s("calls seconds")),
+        f"of {concurrency_max}",
+        "Mean number of store calls in progress, and the limit concurrency_max",
+    )
+    yield Row("Failed store calls", _rate(now, "calls failed"), "", "Store calls with at least one failed operation")
+    exhausted = f"{_rate(now, 'given up')} exhausted"
+    yield Row("Retries", _rate(now, "retries"), exhausted, "Retries of operations, and operations out of retries")
+    throttled = _rate(now, "read limit", "write limit")
+    yield Row("Throttled operations", throttled, _limits(entry), "Operations that exceeded a rate limit of the table")
+    rejected = f"{_rate(now, 'crowded out')} rejected"
+    yield Row("Queued store calls", _rate(now, "waited"), rejected, "Store calls that exceeded concurrency_max")
+    yield Row("Attempt timeouts", _rate(now, "timeouts"), "", "Operations whose attempt exceeded timeout_s")
 
 
-def _rate(now: Change, name: str) -> str:
-    return f"{numbers.count(now.per_s(name))} /s"
+def _rate(now: Change, *names: str) -> str:
+    return numbers.rate(now.per_s(*names))
 
 
 def _limits(entry: CatalogEntry) -> str:
     read, write = entry.settings.read.rate_per_s, entry.settings.write.rate_per_s
     if read is None and write is None:
         return "no rate limit"
-    return f"limits: {numbers.count(read)} reads, {numbers.count(write)} writes /s"
+    return f"limits: {numbers.rate(read)} reads, {numbers.rate(write)} writes"
 
 
-def _outcomes(now: Change) -> Iterator[str]:
-    return (code for code in (*FAILURES, REFUSED, *SUCCESSES) if now[code])
+def _outcomes(now: Change) -> Iterator[Row]:
+    for code in (*FAILURES, REFUSED, *SUCCESSES):
+        if now[code]:
+            yield Row(code, _rate(now, code), "", _OUTCOMES[code])
 
 
 def _flat(described: JsonObject, path: str = "") -> Iterator[tuple[str, str]]:

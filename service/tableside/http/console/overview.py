@@ -1,4 +1,4 @@
-"""The first page: all tables with their state, worst first, and the service as a whole."""
+"""The overview: all tables with their health, worst first, and the service as a whole."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ import msgspec
 from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry
+from ...settings import LimitSettings
 from . import plots
 from .console import Console
 from .counts import Change
@@ -14,7 +15,8 @@ from .drawn import build_plots
 from .guard import allowed
 from .health import Stores
 from .history import History
-from .verdicts import Verdict, verdict
+from .plots import Spark
+from .table_health import Health, load_shedding, table_health
 
 TABLES_SHOWN_MAX = 50
 SPARK_STEP_S = 20.0
@@ -26,9 +28,9 @@ class Row(msgspec.Struct, frozen=True):
     name: str
     store: str
     kind: str
-    verdict: Verdict
+    health: Health
     now: Change | None
-    spark: str = ""
+    spark: Spark | None = None
 
 
 async def live(console: Console, request: Request, name: str) -> Mapping[str, Any]:
@@ -38,36 +40,50 @@ async def live(console: Console, request: Request, name: str) -> Mapping[str, An
     entries = [entry for entry in catalog.entries() if allowed(request, entry.spec.name, "read")]
     rows = sorted((_row(entry, console.history, stores) for entry in entries), key=_worst_first)
     found = [row for row in rows if name.lower() in row.name.lower()]
-    latest = console.history.latest
+    now = console.history.now()
     return {
         "stores": [
             {"name": store, "known": store in stores, "error": stores.get(store)}
             for store in sorted({entry.store for entry in entries} | set(stores))
         ],
         "tables": len(entries),
-        "ill": [row for row in rows if row.verdict.level == "ill"],
-        "strained": [row for row in rows if row.verdict.level == "strained"],
+        "hidden": len(catalog.entries()) - len(entries),
+        "alerts": [row for row in rows if row.health.level != "ok"],
+        "shedding": load_shedding(now),
         "rows": [_with_spark(row, console.history) for row in found[:TABLES_SHOWN_MAX]],
         "left_out": max(0, len(found) - TABLES_SHOWN_MAX),
         "plots_shown": build_plots(console.history),
-        "seconds": None if (now := console.history.now()) is None else now.seconds,
-        "in_flight": {} if latest is None else latest.reading.in_flight,
+        "seconds": None if now is None else now.seconds,
+        "in_flight": _in_flight(console, request.app.state.settings.limits),
     }
 
 
-def verdict_of(entry: CatalogEntry, now: Change | None, stores: Stores) -> Verdict:
-    """Return the verdict on a table."""
-    return verdict(now, stores.get(entry.store), entry.settings.deadline_s)
+def health_of(entry: CatalogEntry, now: Change | None, stores: Stores) -> Health:
+    """Return the health of a table."""
+    return table_health(now, stores.get(entry.store), entry.settings.deadline_s)
+
+
+def _in_flight(console: Console, limits: LimitSettings) -> list[tuple[str, float, int]]:
+    """Return the name, amount and limit of each resource in flight. Each worker process has limits of its own."""
+    if (latest := console.history.latest) is None:
+        return []
+    limit_of = {
+        "requests": limits.in_flight_max,
+        "operations": limits.operations_in_flight_max,
+        "bytes": limits.bytes_in_flight_max,
+    }
+    amounts = latest.reading.in_flight
+    return [(what, amounts.get(what, 0), limit * console.workers) for what, limit in limit_of.items()]
 
 
 def _row(entry: CatalogEntry, history: History, stores: Stores) -> Row:
     name = entry.spec.name
     now = history.now(name)
-    return Row(name, entry.store, entry.kind, verdict_of(entry, now, stores), now)
+    return Row(name, entry.store, entry.kind, health_of(entry, now, stores), now)
 
 
 def _worst_first(row: Row) -> tuple[int, float, str]:
-    return row.verdict.rank, 0.0 if row.now is None else -row.now.operations, row.name
+    return row.health.rank, 0.0 if row.now is None else -row.now.operations, row.name
 
 
 def _with_spark(row: Row, history: History) -> Row:

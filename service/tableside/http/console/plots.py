@@ -11,7 +11,7 @@ import msgspec
 from .history import SPAN_S
 
 WIDTH, HEIGHT = 320.0, 132.0
-LEFT, RIGHT, TOP, BOTTOM = 44.0, 8.0, 8.0, 20.0
+LEFT, RIGHT, TOP, BOTTOM = 56.0, 8.0, 8.0, 20.0
 
 SPARK_WIDTH, SPARK_HEIGHT = 120.0, 24.0
 
@@ -23,7 +23,10 @@ Points = Sequence[tuple[float, float | None]]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a plot: its name, CSS class, SVG path, and formatted current value."""
+    """One line of a plot: its name, CSS class, SVG path, and formatted current value.
+
+    The legend shows only lines with a name.
+    """
 
     name: str
     css_class: str
@@ -38,10 +41,18 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
 
 
+class Spark(msgspec.Struct, frozen=True):
+    """A sparkline: its SVG path, and the value at the top of its scale, which differs between sparklines."""
+
+    path: str
+    top: float
+
+
 class Plot(msgspec.Struct, frozen=True):
     """A plot, ready for the template."""
 
     title: str
+    description: str
     lines: list[Line]
     rows: list[Mark]
     columns: list[Mark]
@@ -51,6 +62,7 @@ class Plot(msgspec.Struct, frozen=True):
 
 def plot(
     title: str,
+    description: str,
     lines: Iterable[tuple[str, str, Points, float | None]],
     format_value: Callable[[float | None], str],
     *,
@@ -67,6 +79,7 @@ def plot(
     top = min(top_max, round_up(max([*values, top_min]) or 1.0))
     return Plot(
         title,
+        description,
         [Line(name, css_class, _path(points, top), format_value(now)) for name, css_class, points, now in lines],
         [Mark(_y(part, 1.0), format_value(top * part) if part else "0") for part in (0.0, 0.5, 1.0)],
         [Mark(_x(minutes * 60), f"\N{MINUS SIGN}{minutes} min" if minutes else "now") for minutes in _MARKS_AT_MIN],
@@ -75,14 +88,23 @@ def plot(
     )
 
 
-def spark(points: Points) -> str:
-    """Return the path of a sparkline: a line without axes that fills the height."""
-    top = max((value for _, value in points if value is not None), default=0.0) or 1.0
+def spark(points: Points) -> Spark:
+    """Return a sparkline: a line without axes that fills the height."""
+    highest = max((value for _, value in points if value is not None), default=0.0)
+    top = highest or 1.0
     coordinates = [
         None if value is None else ((1 - ago_s / SPAN_S) * SPARK_WIDTH, 1 + (1 - value / top) * (SPARK_HEIGHT - 2))
         for ago_s, value in points
     ]
-    return _svg_path(coordinates)
+    return Spark(_svg_path(coordinates), highest)
+
+
+def above_zero(points: Points) -> Points:
+    """Return the points above zero and their neighbors; the values of others become None."""
+    values = [0.0, *(value or 0.0 for _, value in points), 0.0]
+    return [
+        (ago_s, value if max(values[index : index + 3]) > 0 else None) for index, (ago_s, value) in enumerate(points)
+    ]
 
 
 def round_up(value: float) -> float:

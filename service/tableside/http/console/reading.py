@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from prometheus_client import Metric
 
-from .counts import FAILURES, REFUSED, SUCCESSES, Counts, bucket
+from .counts import FAILURES, REFUSED, SHED, SUCCESSES, Counts, bucket
 
 Labels = Mapping[str, str]
 
@@ -27,6 +27,8 @@ def read(families: Iterable[Metric]) -> Reading:
     for family in families:
         if family.name == "tableside_in_flight":
             reading.in_flight.update({sample.labels["what"]: sample.value for sample in family.samples})
+        elif family.name == "tableside_shed":
+            reading.total.add(SHED, sum(one.value for one in family.samples if one.name.endswith("_total")))
         elif family.name in FAMILIES:
             _add(family, reading)
     return reading

@@ -3,19 +3,21 @@
 import difflib
 import time
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Any
 
 import msgspec
 import orjson
 
 from ...catalog import Catalog, CatalogEntry, Table
-from ...core import Delete, Get, Key, Operation, Outcome, Record, Scan, TableError, values
+from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, values
 from ...core.errors import PreconditionFailed
 from ..wire import operation_members as members
 from ..wire.answers import rfc3339
 from ..wire.cursors import open_sealed, seal
 from . import forms
-from .sentences import ErrorMessage, describe_error
+from .error_messages import ErrorMessage, describe_error
+from .forms import Address
 
 SHOWN_CHARACTERS_MAX = 200_000
 """The maximum length of a displayed value. The console cannot edit longer values."""
@@ -46,43 +48,35 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """The display of one key: its record, and the result of the last action.
+    """The display of one record, and the result of the last action.
 
     `message` reports success and `error` a failure. If a change failed, `typed` goes back into the form. If the record
     changed in the store before that, `versions` compares the typed value with the stored one.
     """
 
-    key: Key | None
+    address: Address | None
     record: DisplayedRecord | None = None
     message: str = ""
     error: ErrorMessage | None = None
     typed: str | None = None
     versions: tuple[Version, Version] | None = None
 
-    @property
-    def query(self) -> str:
-        """Return the key as a query string."""
-        return "" if self.key is None else forms.key_query(self.key)
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Return the parts of the key."""
-        return tuple(map(str, self.key if isinstance(self.key, tuple) else (self.key,)))
-
-
-async def look_up(catalog: Catalog, entry: CatalogEntry, key: Key, *, fresh: bool = False, message: str = "") -> View:
+async def look_up(
+    catalog: Catalog, entry: CatalogEntry, address: Address, *, fresh: bool = False, message: str = ""
+) -> View:
     """Read one record; `fresh` bypasses the cache."""
     try:
         table = await catalog.table(entry.spec.name)
-        outcome = await table.one(Get(key, 0.0 if fresh else None))
+        outcome = await table.one(Get(address.key, 0.0 if fresh else None, address.partitions))
     except TableError as error:
         outcome = error
     if isinstance(outcome, TableError):
-        return View(key, message=message, error=describe_error(outcome))
-    return View(key, _display(outcome), message)
+        return View(address, message=message, error=describe_error(outcome))
+    return View(address, _display(outcome), message)
 
 
-async def put(catalog: Catalog, entry: CatalogEntry, key: Key, fields: Mapping[str, str]) -> View:
+async def put(catalog: Catalog, entry: CatalogEntry, address: Address, fields: Mapping[str, str]) -> View:
     """Replace the version with the form's etag, or create the record if the form has no etag."""
     etag, text = fields.get("etag"), fields.get("value", "")
     message = "The record was created." if etag is None else "Saved."
@@ -90,14 +84,17 @@ async def put(catalog: Catalog, entry: CatalogEntry, key: Key, fields: Mapping[s
     def build(table: Table) -> Operation:
         condition: dict[str, Any] = {"if_absent": True} if etag is None else {"if_match": etag}
         condition["ttl_s"] = forms.ttl_s(fields.get("ttl_s", ""))
-        return members.build(table.spec, "put", key, {"value": values.parse(text), **condition})
+        if address.partition is not None:
+            condition["partitions"] = [address.partition]
+        return members.build(table.spec, "put", address.key, {"value": values.parse(text), **condition})
 
-    return await _change(catalog, entry, key, build, message, text)
+    return await _change(catalog, entry, address, build, message, text)
 
 
-async def delete(catalog: Catalog, entry: CatalogEntry, key: Key, etag: str) -> View:
+async def delete(catalog: Catalog, entry: CatalogEntry, address: Address, etag: str) -> View:
     """Delete the record if it still has the version `etag`."""
-    return await _change(catalog, entry, key, lambda table: Delete(key, (etag,)), "The record was deleted.", None)
+    operation = Delete(address.key, (etag,), None, address.partitions)
+    return await _change(catalog, entry, address, lambda table: operation, "The record was deleted.", None)
 
 
 async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -113,12 +110,17 @@ async def scan(catalog: Catalog, entry: CatalogEntry, fields: Mapping[str, str])
         return {"error": describe_error(error), "records": [], "next": None}
     return {
         "error": None,
-        "records": [(View(key), _preview(record), record.etag) for key, record in page.records],
+        "records": [
+            (Address(key, partition), _preview(record))
+            for (key, record), partition in zip(page.records, page.partitions or repeat(None), strict=False)
+        ],
         "next": None if page.position is None else seal(page.position, *scope),
     }
 
 
-async def _change(catalog: Catalog, entry: CatalogEntry, key: Key, build: Any, message: str, typed: str | None) -> View:
+async def _change(
+    catalog: Catalog, entry: CatalogEntry, address: Address, build: Any, message: str, typed: str | None
+) -> View:
     outcome: Outcome
     try:
         table = await catalog.table(entry.spec.name)
@@ -128,20 +130,20 @@ async def _change(catalog: Catalog, entry: CatalogEntry, key: Key, build: Any, m
     match outcome:
         case PreconditionFailed():
             return _compare_with_current(
-                await look_up(catalog, entry, key, fresh=True), describe_error(outcome, write=True), typed
+                await look_up(catalog, entry, address, fresh=True), describe_error(outcome, write=True), typed
             )
         case TableError():
-            current = await look_up(catalog, entry, key, fresh=True)
-            return View(key, current.record, error=describe_error(outcome, write=True), typed=typed)
-    return await look_up(catalog, entry, key, fresh=True, message=message)
+            current = await look_up(catalog, entry, address, fresh=True)
+            return View(address, current.record, error=describe_error(outcome, write=True), typed=typed)
+    return await look_up(catalog, entry, address, fresh=True, message=message)
 
 
 def _compare_with_current(current: View, error: ErrorMessage, typed: str | None) -> View:
     """Show the typed value next to the current record."""
     if typed is None or current.error is not None:
-        return View(current.key, current.record, error=error, typed=typed)
+        return View(current.address, current.record, error=error, typed=typed)
     stored, etag = ("", None) if current.record is None else (current.record.text, current.record.etag)
-    return View(current.key, current.record, error=error, typed=typed, versions=_compare(typed, stored, etag))
+    return View(current.address, current.record, error=error, typed=typed, versions=_compare(typed, stored, etag))
 
 
 def _compare(typed: str, stored: str, etag: str | None) -> tuple[Version, Version]:

@@ -16,7 +16,7 @@ from .guard import HEADERS, PAGE_HEADERS
 
 HERE = Path(__file__).parent
 
-_TYPES = {".js": "text/javascript", ".css": "text/css"}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class File(msgspec.Struct, frozen=True):
@@ -52,6 +52,7 @@ class Rendering:
         )
         self._templates.filters |= {
             "count": numbers.count,
+            "rate": numbers.rate,
             "seconds": numbers.seconds,
             "share": numbers.share,
             "size": numbers.size_bytes,
@@ -62,7 +63,8 @@ class Rendering:
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> Response:
         """Render a page, or a fragment of one."""
+        root = request.scope.get("root_path", "")
         text = self._templates.get_template(template).render(
-            base=f"{request.scope.get('root_path', '')}/console", digest=self._digest, **values
+            root=root, base=f"{root}/console", url=str(request.base_url).rstrip("/"), digest=self._digest, **values
         )
         return Response(text, status, PAGE_HEADERS, media_type="text/html")

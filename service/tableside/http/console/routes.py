@@ -11,16 +11,17 @@ from starlette.types import Receive, Scope, Send
 
 from ... import __version__
 from ...catalog import Catalog, CatalogEntry
-from ...core import InvalidOperation, Key, MalformedRequest, TableError
+from ...core import MalformedRequest, TableError
 from ..request_context import context_of
 from ..responses import problem_response
 from ..wire import problems
 from ..wire.problems import NotFound
 from . import forms, guard, one_table, overview, records
 from .console import Console
+from .error_messages import describe_error
+from .forms import Address
 from .records import View
 from .rendering import Rendering
-from .sentences import describe_error
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -33,6 +34,7 @@ def routes(console: Console) -> list[Route]:
         _route(pages, "/console/", pages.overview),
         _route(pages, "/console/live", pages.overview_live),
         _route(pages, "/console/static/{file}", pages.file),
+        _route(pages, "/favicon.ico", pages.icon),
         _route(pages, "/console/tables/{table}", pages.table),
         _route(pages, "/console/tables/{table}/live", pages.table_live),
         _route(pages, "/console/tables/{table}/records", pages.scan),
@@ -63,6 +65,10 @@ class _Pages:
             raise NotFound("no such file")
         return found.response()
 
+    async def icon(self, request: Request) -> Response:
+        """Return the icon that browsers request for responses that are not pages."""
+        return self._rendering.files["icon.svg"].response()
+
     async def table(self, request: Request) -> Response:
         """Show one table."""
         return await self._table(request, _entry(request))
@@ -83,14 +89,14 @@ class _Pages:
     async def look_up(self, request: Request) -> Response:
         """Show one record."""
         entry = _entry(request)
-        view = await _at_key(entry, request, lambda key: _looked_up(request, entry, key))
+        view = await _at_address(entry, request, lambda address: _looked_up(request, entry, address))
         return await self._table(request, entry, view=view, part="record.html")
 
     async def put(self, request: Request) -> Response:
         """Replace or create one record."""
         entry = _entry_to_change(request)
         given = await forms.form(request)
-        view = await _at_key(entry, request, lambda key: records.put(_catalog(request), entry, key, given))
+        view = await _at_address(entry, request, lambda address: records.put(_catalog(request), entry, address, given))
         return await self._table(request, entry, view=view, part="record.html")
 
     async def delete(self, request: Request) -> Response:
@@ -98,7 +104,9 @@ class _Pages:
         entry = _entry_to_change(request)
         if not (etag := request.query_params.get("etag")):
             raise MalformedRequest("a delete needs an etag")
-        view = await _at_key(entry, request, lambda key: records.delete(_catalog(request), entry, key, etag))
+        view = await _at_address(
+            entry, request, lambda address: records.delete(_catalog(request), entry, address, etag)
+        )
         return await self._table(request, entry, view=view, part="record.html")
 
     def error(self, request: Request, error: TableError) -> Response:
@@ -137,8 +145,12 @@ class _Pages:
         return self._page(request, "table.html", {**given, **live})
 
     def _page(self, request: Request, template: str, given: Mapping[str, Any], status: int = 200) -> Response:
+        settings = _settings(request)
         common = {
             "version": __version__,
+            "auth": settings.auth is not None,
+            "metrics": settings.auth is None or settings.auth.metrics != "admin",
+            "auto_create": settings.auto_create,
             "paused": request.query_params.get("paused") == "1",
             "time": datetime.now(UTC).strftime("%H:%M:%S UTC"),
         }
@@ -168,20 +180,18 @@ def _route(pages: _Pages, path: str, handler: Handler, *methods: str) -> Route:
     )
 
 
-async def _at_key(entry: CatalogEntry, request: Request, work: Callable[[Key], Awaitable[View]]) -> View:
-    """Call `work` with the key of the request, or return the view of an invalid key."""
+async def _at_address(entry: CatalogEntry, request: Request, work: Callable[[Address], Awaitable[View]]) -> View:
+    """Call `work` with the address of the request's record, or return the view of an invalid address."""
     context_of(request.scope).operations = 1
     try:
-        key = forms.key(entry.spec.key, request.query_params)
-        if key is None:
-            raise InvalidOperation("the request has no key")
+        address = forms.address(entry.spec, request.query_params)
     except TableError as error:
         return View(None, error=describe_error(error))
-    return await work(key)
+    return await work(address)
 
 
-async def _looked_up(request: Request, entry: CatalogEntry, key: Key) -> View:
-    return await records.look_up(_catalog(request), entry, key, fresh="fresh" in request.query_params)
+async def _looked_up(request: Request, entry: CatalogEntry, address: Address) -> View:
+    return await records.look_up(_catalog(request), entry, address, fresh="fresh" in request.query_params)
 
 
 def _entry(request: Request) -> CatalogEntry:

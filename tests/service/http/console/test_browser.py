@@ -35,7 +35,7 @@ async def text(page: Page, row: str) -> str:
 
 def per_s(row: str) -> float:
     """Return the operations per second in a row of the list of tables."""
-    return float(row.split("\t")[4])
+    return float(row.split("\t")[4].removesuffix("/s"))
 
 
 async def test_the_first_page_shows_by_itself_what_is_asked_and_which_table_is_ill(
@@ -56,13 +56,13 @@ async def test_the_first_page_shows_by_itself_what_is_asked_and_which_table_is_i
         shown = per_s(await text(page, "cached"))
         assert GETS / (took + 15) * 0.8 < shown < GETS
         assert "0 %" in await text(page, "cached")
-        await expect(page.get_by_role("row", name=re.compile("^failing limited"))).to_be_visible()
-        await expect(page.locator("tr.why", has_text="most of them throttled")).to_be_visible()
+        await expect(page.get_by_role("row", name=re.compile("^high error rate limited"))).to_be_visible()
+        await expect(page.locator("tr.why", has_text="most frequent error: throttled")).to_be_visible()
         await expect(page.get_by_role("row", name=re.compile("^store unreachable sessions"))).to_be_visible()
-        await expect(page.locator(".verdict")).to_contain_text("2 of 7 tables need attention")
+        await expect(page.locator(".health")).to_contain_text("2 of 11 tables degraded")
         states = await page.locator("tbody .state").all_inner_texts()
-        assert set(states[:2]) == {"store unreachable", "failing"}
-        await expect(page.get_by_role("img", name=re.compile("^Operations per second of the last"))).to_be_visible()
+        assert set(states[:2]) == {"store unreachable", "high error rate"}
+        await expect(page.get_by_role("img", name=re.compile("^Operations, last 10 minutes"))).to_be_visible()
 
 
 async def test_a_page_that_is_paused_stays_as_it_is(browser: Browser, service: Service) -> None:
@@ -92,7 +92,7 @@ async def test_a_record_is_looked_up_by_its_key(browser: Browser, service: Servi
         await expect(record).to_contain_text(etag)
         await page.get_by_label("day").fill("-4")
         await page.get_by_role("button", name="Look up").click()
-        await expect(record).to_contain_text("There is no record with this key.")
+        await expect(record).to_contain_text("Record not found.")
 
 
 async def test_a_cached_record_shows_its_age_unless_the_store_is_asked(
@@ -103,10 +103,10 @@ async def test_a_cached_record_shows_its_age_unless_the_store_is_asked(
     await asyncio.sleep(1.1)
     async with looking(browser) as page:
         await page.goto(f"{service.url}/console/tables/cached/record?k0=aged")
-        await expect(page.locator("#record")).to_contain_text(re.compile(r"[1-9]\d*(\.\d+)? s ago, from the cache"))
-        await page.get_by_label("Not from the cache").check()
+        await expect(page.locator("#record")).to_contain_text(re.compile(r"the cache, [1-9]\d*(\.\d+)? s old"))
+        await page.get_by_label("Bypass the cache").check()
         await page.get_by_role("button", name="Look up").click()
-        await expect(page.locator("#record")).to_contain_text("just now")
+        await expect(page.locator("#record")).to_contain_text("the store")
 
 
 async def test_a_record_is_made_changed_and_deleted(
@@ -116,12 +116,12 @@ async def test_a_record_is_made_changed_and_deleted(
         page.on("dialog", lambda dialog: dialog.accept())
         record = page.locator("#record")
         await page.goto(f"{service.url}/console/tables/numbers/record?k0=42")
-        await record.get_by_label("Value of a new record").fill('{"n": 1}')
-        await record.get_by_role("button", name="Make it").click()
+        await record.get_by_label("Value of the new record").fill('{"n": 1}')
+        await record.get_by_role("button", name="Create").click()
         await expect(record).to_contain_text("The record was created.")
         assert (await http.get("/numbers/records/42")).json() == {"n": 1}
         await record.get_by_label("Value").fill('{"n": 2, "text": "ü & <b>"}')
-        await record.get_by_label("Seconds to live").fill("300")
+        await record.get_by_label("TTL in seconds").fill("300")
         await record.get_by_role("button", name="Save").click()
         await expect(record).to_contain_text("Saved.")
         await expect(record).to_contain_text("in 5 min")
@@ -141,11 +141,11 @@ async def test_who_was_slower_sees_both_versions_and_loses_neither(
         await record.get_by_label("Value").fill('{"same": 0, "n": 2}')
         theirs = await put(http, "quiet", "raced", {"same": 0, "n": 3})
         await record.get_by_role("button", name="Save").click()
-        await expect(record.get_by_role("alert")).to_contain_text("The record is not what it was")
-        await expect(record.get_by_role("alert")).to_contain_text("Nothing was changed.")
+        await expect(record.get_by_role("alert")).to_contain_text("The record was changed after it was loaded.")
+        await expect(record.get_by_role("alert")).to_contain_text("The record is unchanged.")
         await expect(record.get_by_role("alert")).to_contain_text("precondition_failed")
         assert await record.locator("figure mark").all_inner_texts() == ['  "n": 2', '  "n": 3']
-        await expect(record.locator("figure", has_text="What is there now")).to_contain_text(theirs)
+        await expect(record.locator("figure", has_text="Current version")).to_contain_text(theirs)
         assert (await http.get("/quiet/records/raced")).json() == {"same": 0, "n": 3}
         await expect(record.get_by_label("Value")).to_have_value('{"same": 0, "n": 2}')
         await record.get_by_role("button", name="Save").click()
@@ -162,7 +162,7 @@ async def test_who_deletes_what_has_changed_sees_what_is_there(
         await page.goto(f"{service.url}/console/tables/quiet/record?k0=kept")
         await put(http, "quiet", "kept", {"n": 2})
         await page.get_by_role("button", name="Delete").click()
-        await expect(page.locator("#record").get_by_role("alert")).to_contain_text("Nothing was changed.")
+        await expect(page.locator("#record").get_by_role("alert")).to_contain_text("The record is unchanged.")
         await expect(page.locator("#record").get_by_label("Value")).to_have_value('{\n  "n": 2\n}')
         assert (await http.get("/quiet/records/kept")).json() == {"n": 2}
 
@@ -198,10 +198,10 @@ async def test_a_console_that_only_shows_has_nothing_to_change_with(browser: Bro
     async with looking(browser) as page:
         await page.goto(f"{watched.url}/console/tables/quiet/record?k0=shown")
         await expect(page.locator("#record pre")).to_have_text('{\n  "n": 1\n}')
-        for name in ("Save", "Delete", "Make it"):
+        for name in ("Save", "Delete", "Create"):
             await expect(page.get_by_role("button", name=name)).to_have_count(0)
         await page.goto(f"{watched.url}/console/tables/quiet/record?k0=absent")
-        await expect(page.locator("#record")).to_contain_text("There is no record with this key.")
+        await expect(page.locator("#record")).to_contain_text("Record not found.")
         await expect(page.locator("textarea")).to_have_count(0)
 
 
@@ -237,14 +237,14 @@ async def test_dark_is_dark_and_both_can_be_read(browser: Browser, service: Serv
     for dark in (False, True):
         async with looking(browser, dark=dark) as page:
             await page.goto(f"{service.url}/console")
-            await expect(page.locator(".state.ill").first).to_be_visible()
+            await expect(page.locator(".state.critical").first).to_be_visible()
             ground = await luminance(page, "body", "backgroundColor")
             assert (ground < 0.05) == dark
             assert contrast(await luminance(page, "body", "color"), ground) > 7
             assert contrast(await luminance(page, "header .quiet", "color"), ground) > 4.5
-            behind = await luminance(page, "tr.ill > td", "backgroundColor")
-            assert contrast(await luminance(page, ".state.ill", "color"), behind) > 4.5
-            assert (await luminance(page, ".verdict", "backgroundColor") < 0.2) == dark
+            behind = await luminance(page, "tr.critical > td", "backgroundColor")
+            assert contrast(await luminance(page, ".state.critical", "color"), behind) > 4.5
+            assert (await luminance(page, ".health", "backgroundColor") < 0.2) == dark
 
 
 async def test_a_narrow_window_shows_all_without_scrolling_sideways(browser: Browser, service: Service) -> None:
@@ -263,7 +263,7 @@ async def test_a_service_that_is_gone_is_said(browser: Browser, service: Service
         page.set_default_timeout(WITHIN_MS)
         await page.goto(f"{service.url}/console")
         await page.route("**/live", fail)
-        await expect(page.get_by_role("alert")).to_have_text("The service does not answer: what you see is old.")
+        await expect(page.get_by_role("alert")).to_have_text("Connection lost: the page shows old data.")
         await page.unroute("**/live")
         await expect(page.get_by_role("alert")).to_be_hidden()
 
@@ -274,7 +274,7 @@ async def test_plots_are_drawn(browser: Browser, service: Service) -> None:
             await page.goto(f"{service.url}{path}")
             reads = page.locator(".plots .line.first").first
             await expect(reads).to_have_attribute("d", re.compile("M.*L"))
-            latency = page.get_by_role("img", name=re.compile("^Latency of the last 10 minutes: p50 .* now, p99"))
+            latency = page.get_by_role("img", name=re.compile("^Latency, last 10 minutes: p50 .* now, p99"))
             await expect(latency.locator("text.row").last).to_have_text(re.compile("s$"))
 
 

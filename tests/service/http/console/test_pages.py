@@ -1,19 +1,24 @@
 """Pages without a browser: response headers, rejected requests, and that content of records is escaped."""
 
+import html
 import re
+import socket
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
 
 from support.running import Service, running
+from support.waiting import until
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("browser")]  # the group shares the services
 
 FROM_A_PAGE = {"HX-Request": "true", "Sec-Fetch-Site": "same-origin"}
+TOKEN = f'{{name: all, sha256: "{sha256(b"all").hexdigest()}", read: ["*"], write: ["*"]}}'
 RECORD = "/console/tables/quiet/record?k0="
 
 
@@ -45,12 +50,12 @@ def test_a_page_is_kept_by_nobody_and_runs_only_its_own_scripts(client: httpx.Cl
 
 def test_the_files_of_a_page_are_there(client: httpx.Client) -> None:
     paths = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', client.get("/console").text)
-    assert len(paths) == 3
+    assert len(paths) == 4
     for path in paths:
         answer = client.get(path)
         assert answer.status_code == 200
         assert answer.headers["Cache-Control"] == "public, max-age=86400"
-        assert answer.headers["Content-Type"].startswith("text/")
+        assert answer.headers["Content-Type"].startswith(("text/", "image/svg+xml"))
     assert client.get("/console/static/htmx.LICENSE").status_code == 404
 
 
@@ -58,7 +63,7 @@ def test_a_table_that_is_not_there_is_a_page_too(client: httpx.Client) -> None:
     answer = client.get("/console/tables/nothing")
     assert answer.status_code == 404
     assert answer.headers["Content-Type"].startswith("text/html")
-    assert "There is no such table." in answer.text
+    assert "Table not found." in answer.text
     part = client.get("/console/tables/nothing/live", headers={"HX-Request": "true"})
     assert (part.status_code, part.json()["code"]) == (404, "table_not_found")
 
@@ -71,7 +76,7 @@ def test_what_a_record_holds_stays_text(client: httpx.Client) -> None:
         assert "<script>alert" not in page
         assert "&lt;script&gt;alert(1)" in page
         assert "<i>" not in page
-    assert "There is no record" not in client.get(f"{RECORD}{quote(key)}").text
+    assert "Record not found" not in client.get(f"{RECORD}{quote(key)}").text
     link = re.search(r'<a href="(/console/tables/quiet/record[^"]+)"', page)
     assert link is not None
     assert "ETag" in client.get(link[1].replace("&amp;", "&")).text
@@ -142,11 +147,11 @@ def test_a_form_has_a_bound_and_one_media_type(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("members", "saying"),
     [
-        ({"value": "{"}, "This cannot be read."),
-        ({"value": "[]"}, "This is not allowed for a record of this table."),
-        ({"value": '{"_ts": 1}'}, "This is not allowed for a record of this table."),
-        ({"value": "{}", "ttl_s": "soon"}, "This is not allowed for a record of this table."),
-        ({"value": "{}", "ttl_s": "0"}, "This is not allowed for a record of this table."),
+        ({"value": "{"}, "The request cannot be parsed."),
+        ({"value": "[]"}, "Invalid key, value or operation."),
+        ({"value": '{"_ts": 1}'}, "Invalid key, value or operation."),
+        ({"value": "{}", "ttl_s": "soon"}, "Invalid key, value or operation."),
+        ({"value": "{}", "ttl_s": "0"}, "Invalid key, value or operation."),
     ],
 )
 def test_a_value_that_is_none_is_given_back_with_the_reason(
@@ -155,7 +160,7 @@ def test_a_value_that_is_none_is_given_back_with_the_reason(
     answer = form(client, "faulty", members)
     assert answer.status_code == 200
     assert saying in answer.text
-    assert "Nothing was changed." in answer.text
+    assert "The record is unchanged." in answer.text
     assert members["value"].replace('"', "&#34;") in answer.text
     assert client.get("/v1/tables/quiet/records/faulty").status_code == 404
 
@@ -180,12 +185,151 @@ def test_a_key_is_of_the_parts_and_types_that_the_table_has(client: httpx.Client
     assert "k0=u%2F1&amp;k1=-7" in page
 
 
+def test_a_listed_record_opens_in_its_partition(client: httpx.Client) -> None:
+    for number in range(8):
+        path = f"/v1/tables/spread/records/s{number}"
+        for partition in (0, 1):
+            value = {"partition": partition}
+            assert client.put(path, json=value, params={"partitions": partition}).status_code == 204
+    page = client.get("/console/tables/spread/records").text
+    links = re.findall(r'<a href="(/console/tables/spread/record[^"]+)"', page)
+    assert len(links) == 16
+    opened = [client.get(link.replace("&amp;", "&")).text for link in links]
+    assert [("&#34;partition&#34;: 0" in one, "&#34;partition&#34;: 1" in one) for one in opened] == [
+        ("partitions=0" in link, "partitions=1" in link) for link in links
+    ]
+
+
+def test_a_record_is_changed_and_deleted_in_its_partition(client: httpx.Client) -> None:
+    def values() -> list[int]:
+        found = [client.get("/v1/tables/spread/records/both", params={"partitions": index}) for index in (0, 1)]
+        return [answer.json()["n"] if answer.status_code == 200 else answer.status_code for answer in found]
+
+    for index in (0, 1):
+        client.put("/v1/tables/spread/records/both", json={"n": 1}, params={"partitions": index})
+    path = "/console/tables/spread/record?k0=both&partitions="
+    for index, expected in ((0, [2, 1]), (1, [2, 2])):
+        [etag] = re.findall(r'name="etag" value="([^"]+)"', client.get(f"{path}{index}").text)
+        saved = client.put(f"{path}{index}", data={"value": '{"n": 2}', "etag": etag}, headers=FROM_A_PAGE)
+        assert "Saved." in saved.text
+        assert values() == expected
+        [etag] = re.findall(r'name="etag" value="([^"]+)"', saved.text)
+    deleted = client.delete(f"{path}1&etag={etag}", headers=FROM_A_PAGE)
+    assert "The record was deleted." in deleted.text
+    assert values() == [2, 404]
+    assert "The record was created." in client.put(f"{path}1", data={"value": '{"n": 3}'}, headers=FROM_A_PAGE).text
+    assert values() == [2, 3]
+
+
+@pytest.mark.parametrize("partitions", ["2", "-1", "all", "0,1", "x"])
+def test_a_record_is_looked_up_in_one_partition(client: httpx.Client, partitions: str) -> None:
+    page = client.get("/console/tables/spread/record", params={"k0": "a", "partitions": partitions}).text
+    assert "<code>invalid_operation</code>" in page
+
+
+@pytest.mark.parametrize(
+    ("table", "label"),
+    [
+        ("quiet", "Key begins with"),
+        ("numbers", None),
+        ("visits", "user begins with"),
+        ("days", 'note begins with <span class="quiet">within one day</span>'),
+        ("notes", 'user begins with <span class="quiet">or note, if user is given</span>'),
+        ("points", None),
+    ],
+)
+def test_a_prefix_is_offered_for_strings(client: httpx.Client, table: str, label: str | None) -> None:
+    labels = re.findall(r'<label for="prefix">(.*?)</label>', client.get(f"/console/tables/{table}").text)
+    assert labels == ([] if label is None else [label])
+
+
+def test_every_figure_has_an_explanation(client: httpx.Client) -> None:
+    put(client, "quiet", "explained", {"n": 1})
+    for path in ("/console", "/console/tables/quiet", f"{RECORD}explained"):
+        page = client.get(path).text
+        figures = re.findall(r'<tr[^>]*>.*?</tr>|<dl class="facts">.*?</dl>|<figure[^>]*>', page, re.DOTALL)
+        assert figures
+        for figure in figures:
+            for cell in re.findall(r'<td class="number"[^>]*>', figure):
+                assert "title=" in cell or figure.startswith("<tr title="), figure
+            assert not figure.startswith(("<figure>", '<figure class="plot">')), figure
+            assert "<div>" not in figure or "facts" not in figure, figure
+
+
+def test_the_amounts_in_flight_have_their_limits(client: httpx.Client) -> None:
+    until(lambda: "In flight" in client.get("/console").text)
+    text = " ".join(re.sub("<[^>]*>", "", client.get("/console").text).split())
+    assert re.search(r"In flight: \S+ of 1,024 requests, \S+ of 100,000 operations, \S+ \S+ of 256 MiB", text)
+
+
+def test_pages_link_the_http_api_and_the_metrics(client: httpx.Client) -> None:
+    page = client.get("/console").text
+    for path in ("/docs", "/metrics"):
+        assert f'<a href="{path}">' in page
+        assert client.get(path).status_code == 200
+
+
+def test_responses_that_are_not_pages_have_an_icon(client: httpx.Client) -> None:
+    answer = client.get("/favicon.ico")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "image/svg+xml")
+
+
+def test_an_empty_table_shows_how_to_write_a_record(client: httpx.Client) -> None:
+    page = client.get("/console/tables/points/records").text
+    assert f"curl -X PUT {client.base_url}".rstrip("/") + "/v1/tables/points/records/1/1" in page
+    assert "No matching records." in client.get("/console/tables/points/records?partition=7").text
+
+
+def test_an_empty_service_shows_how_to_write_the_first_record(tmp_path: Path) -> None:
+    with running(tmp_path) as started, httpx.Client(base_url=started.url) as client:
+        page = html.unescape(client.get("/console").text)
+        [command] = re.findall(r"<pre[^>]*>(curl .*?)</pre>", page, re.DOTALL)
+        url, body = re.search(r"PUT (\S+) ", command), re.search(r"-d '(.*)'", command)
+        assert url is not None
+        assert body is not None
+        assert client.put(url[1], content=body[1], headers={"Content-Type": "application/json"}).status_code == 204
+        assert "curl" not in client.get("/console").text
+
+
+def test_a_configuration_without_tables_shows_how_to_add_one(tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text(f"stores: {{local: {{kind: memory}}}}\nauth: {{tokens: [{TOKEN}], metrics: admin}}\n")
+    with running(tmp_path, config) as started:
+        page = httpx.get(f"{started.url}/console", headers={"Authorization": "Bearer all"}).text
+    assert "profiles: {store: local}" in page
+    assert "Authorization: Bearer $TABLESIDE_TOKEN" in page
+    assert 'href="/docs"' in page
+    assert 'href="/metrics"' not in page
+
+
+def test_shed_requests_are_shown(tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    config.write_text("stores: {local: {kind: memory}}\ntables: {t: {store: local}}\nlimits: {in_flight_max: 1}\n")
+    with running(tmp_path, config) as started, httpx.Client(base_url=started.url) as client:
+        until(lambda: "In flight" in client.get("/console").text)
+        assert "Load shedding" not in client.get("/console").text
+        until(lambda: shed_some(started.url, client) > 0)
+        for path in ("/console", "/console/tables/t"):
+            until(lambda path=path: "<b>Load shedding:</b>" in client.get(path).text)  # type: ignore[misc]
+            page = client.get(path).text
+            assert '<p class="health warning">' in page
+            assert "All tables OK" not in page
+
+
+def shed_some(url: str, client: httpx.Client) -> int:
+    """Occupy the only slot with a request without a body, and return how many other requests were rejected."""
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname, place.port)) as connection:
+        connection.sendall(b"PUT /v1/tables/t/records/a HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 2\r\n\r\n")
+        return sum(client.get("/v1/tables/t/records/a").status_code == 503 for _ in range(100))
+
+
 def test_a_store_that_is_gone_is_said_in_a_sentence(client: httpx.Client) -> None:
     for path in ("record?k0=a", "records"):
         page = client.get(f"/console/tables/sessions/{path}").text
-        assert "The store cannot be reached." in page
+        assert "The store is unreachable." in page
         assert "<code>store_unavailable</code>" in page
-        assert "Trying again may help." in page
+        assert "A retry may succeed." in page
 
 
 def test_a_cursor_that_is_none_is_said_in_a_sentence(client: httpx.Client) -> None:

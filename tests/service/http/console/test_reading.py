@@ -9,9 +9,9 @@ from tableside.catalog.admission import InFlight
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.catalog.table_metrics import TableMetrics
-from tableside.core.operations import Get
+from tableside.core.operations import Get, Written
 from tableside.core.store import TableSpec
-from tableside.http.console.counts import Change, Counts
+from tableside.http.console.counts import SHED, Change, Counts
 from tableside.http.console.reading import FAMILIES, read
 from tableside.settings import TableSettings
 from tableside.stores.memory import MemoryStore
@@ -51,6 +51,23 @@ async def test_the_total_is_of_all_tables() -> None:
     assert reading.total["reads"] == 2
 
 
+def test_shed_requests_count_in_the_total() -> None:
+    registry = CollectorRegistry()
+    metrics = InFlightMetrics(registry)
+    for reason in ("requests", "operations", "operations"):
+        metrics.shed.labels(reason).inc()
+    reading = read(registry.collect())
+    assert reading.total[SHED] == 3
+    assert reading.tables == {}
+
+
+async def test_a_write_to_no_partition_is_not_refused() -> None:
+    registry = CollectorRegistry()
+    TableMetrics(StackMetrics(registry).operations, "t").one(put("a"), Written(None, partitions=()), 0.001)
+    row = read(registry.collect()).tables["t"]
+    assert (row["writes"], row["dropped"], row["refused"]) == (1, 1, 0)
+
+
 async def test_what_the_policies_do_is_found() -> None:
     registry = CollectorRegistry()
     asked = table(StackMetrics(registry), read={"rate_per_s": 0.001, "burst": 1, "attempts_max": 1}, deadline_s=1)
@@ -62,7 +79,7 @@ async def test_what_the_policies_do_is_found() -> None:
     assert row["write limit"] == 0
 
 
-def test_what_is_under_way_is_found() -> None:
+def test_amounts_in_flight_are_found() -> None:
     registry = CollectorRegistry()
     in_flight = InFlight(InFlightMetrics(registry), requests_max=9, operations_max=9, bytes_max=9)
     in_flight.operations.enter(3)

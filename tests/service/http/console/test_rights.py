@@ -47,7 +47,7 @@ def test_only_what_may_be_read_is_shown(client: httpx.Client) -> None:
     page = client.get("/console").text
     assert re.findall(r'<th scope="row"><a id="to-([^"]+)"', page) == ["mine", "shown"]
     assert "secret" not in page
-    assert "<b>All well.</b>" in page
+    assert "<b>All tables OK</b>" in page
 
 
 @pytest.mark.parametrize("path", ["", "/live", "/records", "/record?k0=a"])

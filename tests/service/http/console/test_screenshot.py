@@ -81,7 +81,7 @@ async def looked_at(client: httpx.AsyncClient) -> None:
 async def pictures(browser: Browser, url: str, folder: Path) -> None:
     async with looking(browser) as page:
         await page.goto(f"{url}/console")
-        await expect(page.get_by_role("heading", name="All tables together")).to_be_visible()
+        await expect(page.get_by_role("heading", name="All tables", exact=True)).to_be_visible()
         await page.wait_for_timeout(2500)
         await page.screenshot(path=folder / "console.png", full_page=True)
     async with looking(browser, dark=True) as page:

@@ -1,4 +1,4 @@
-"""The text of numbers, plots and verdicts on pages."""
+"""The text of numbers, plots and table health on pages."""
 
 import math
 import re
@@ -8,7 +8,7 @@ import pytest
 from tableside.core.errors import StoreUnavailable
 from tableside.http.console import numbers, plots
 from tableside.http.console.counts import BOUNDS_S, Change, Counts
-from tableside.http.console.verdicts import verdict
+from tableside.http.console.table_health import load_shedding, table_health
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -67,6 +67,10 @@ def test_shares(number: float | None, expected: str) -> None:
     assert numbers.share(number) == expected
 
 
+def test_rates_have_a_unit() -> None:
+    assert [numbers.rate(number) for number in (None, 0, 7.5, 12_345)] == [numbers.NONE, "0/s", "7.5/s", "12.3k/s"]
+
+
 def test_sizes() -> None:
     assert [numbers.size_bytes(size) for size in (0, 1023, 3482, 2**24)] == ["0 B", "1023 B", "3.4 KiB", "16 MiB"]
 
@@ -79,7 +83,9 @@ def test_an_axis_ends_at_a_round_number(value: float, expected: float) -> None:
 
 
 def test_a_line_goes_where_its_points_are_and_breaks_where_there_are_none() -> None:
-    drawn = plots.plot("t", [("a", "first", [(600, 0), (300, 50), (200, None), (0, 100)], 100)], numbers.count)
+    drawn = plots.plot(
+        "t", "about t", [("a", "first", [(600, 0), (300, 50), (200, None), (0, 100)], 100)], numbers.count
+    )
     moves = re.findall(r"([ML])([\d.]+) ([\d.]+)", drawn.lines[0].path)
     right, bottom = plots.WIDTH - plots.RIGHT, plots.HEIGHT - plots.BOTTOM
     assert moves == [
@@ -93,10 +99,30 @@ def test_a_line_goes_where_its_points_are_and_breaks_where_there_are_none() -> N
 
 
 def test_a_plot_of_nothing_says_so() -> None:
-    drawn = plots.plot("t", [("a", "first", [(0, None)], None)], numbers.share, top_min=1, top_max=1)
+    drawn = plots.plot("t", "about t", [("a", "first", [(0, None)], None)], numbers.share, top_min=1, top_max=1)
     assert drawn.empty
     assert [mark.text for mark in drawn.rows] == ["0", "50 %", "100 %"]
     assert drawn.lines[0].now == numbers.NONE
+
+
+def test_labels_of_an_axis_fit_between_its_line_and_the_edge() -> None:
+    character = 6.2  # the widest digit at the font size of labels, in units of the plot
+    for top in (0.0125, 0.025, 0.25, 2.5e3, 25e3, 2.5):
+        for write in (numbers.seconds, numbers.rate, numbers.share):
+            drawn = plots.plot("t", "about t", [("a", "first", [(0, top)], top)], write)
+            if write is not numbers.share or top <= 1:
+                assert max(len(mark.text) for mark in drawn.rows) * character <= plots.LEFT - 6
+
+
+def test_a_sparkline_states_its_scale() -> None:
+    assert plots.spark([(20, 3.0), (0, 12.0)]).top == 12.0
+    assert plots.spark([]).top == 0.0
+
+
+def test_only_errors_above_zero_are_drawn_as_alerts() -> None:
+    points = [(50, 0.0), (40, 0.0), (30, 0.2), (20, 0.0), (10, 0.0), (0, None)]
+    assert plots.above_zero(points) == [(50, None), (40, 0.0), (30, 0.2), (20, 0.0), (10, None), (0, None)]
+    assert {value for _, value in plots.above_zero([(10, 0.0), (0, 0.0)])} == {None}
 
 
 def happened(operations: float, slow_s: float = 0.001, **failed: float) -> Change:
@@ -110,27 +136,38 @@ def happened(operations: float, slow_s: float = 0.001, **failed: float) -> Chang
 
 
 @pytest.mark.parametrize(
-    ("change", "level", "word"),
+    ("change", "level", "label"),
     [
-        (None, "well", "idle"),
-        (happened(0), "well", "idle"),
-        (happened(1000), "well", "well"),
-        (happened(10_000, throttled=9), "well", "well"),
-        (happened(1000, throttled=2, contended=1), "strained", "some fail"),
-        (happened(1000, store_unavailable=50), "ill", "failing"),
-        (happened(1000, refused=500), "well", "well"),
-        (happened(1000, slow_s=10), "strained", "slow"),
+        (None, "ok", "idle"),
+        (happened(0), "ok", "idle"),
+        (happened(1000), "ok", "OK"),
+        (happened(10_000, throttled=9), "ok", "OK"),
+        (happened(1000, throttled=2, contended=1), "warning", "errors"),
+        (happened(1000, store_unavailable=50), "critical", "high error rate"),
+        (happened(1000, refused=500), "ok", "OK"),
+        (happened(1000, slow_s=1), "ok", "OK"),
+        (happened(1000, slow_s=5), "warning", "high latency"),
+        (happened(1000, slow_s=10), "warning", "high latency"),
     ],
 )
-def test_a_table_is_as_well_as_what_happened_lately(change: Change | None, level: str, word: str) -> None:
-    found = verdict(change, None, 10.0)
-    assert (found.level, found.word) == (level, word)
+def test_health_follows_the_recent_operations(change: Change | None, level: str, label: str) -> None:
+    found = table_health(change, None, 10.0)
+    assert (found.level, found.label) == (level, label)
 
 
-def test_a_verdict_says_why() -> None:
-    assert verdict(happened(1000, throttled=60, contended=1), None, 10).why == (
-        "6.1 % of the operations failed, most of them throttled"
+def test_health_has_a_reason() -> None:
+    assert table_health(happened(1000, throttled=60, contended=1), None, 10).reason == (
+        "6.1 % of operations failed; most frequent error: throttled"
     )
-    assert verdict(happened(1000, slow_s=10), None, 10).why == "one in a hundred takes 9.95 s, of 10 s that it may"
-    lost = verdict(happened(1000), StoreUnavailable("no answer within 2 s"), 10)
-    assert (lost.level, lost.word, lost.why) == ("ill", "store unreachable", "no answer within 2 s")
+    assert table_health(happened(1000, slow_s=10), None, 10).reason == "p99 latency is 9.95 s, the deadline is 10 s"
+    lost = table_health(happened(1000), StoreUnavailable("no answer within 2 s"), 10)
+    assert (lost.level, lost.label, lost.reason) == ("critical", "store unreachable", "no answer within 2 s")
+
+
+def test_shed_requests_are_a_warning() -> None:
+    assert load_shedding(None) is None
+    assert load_shedding(happened(1000)) is None
+    found = load_shedding(happened(1000, shed=25))
+    assert found is not None
+    assert (found.level, found.label) == ("warning", "load shedding")
+    assert found.reason.startswith("2.5/s requests rejected with 503")

@@ -28,7 +28,7 @@ def shown(client: httpx.Client) -> tuple[float, float]:
     """Return bounds for the number of gets of absent records in the period that the table's page shows."""
     page = client.get("/console/tables/console-workers/live").text
     seconds = re.search(r"last ([\d.]+) s<", page)
-    per_s = re.search(r"absent</th><td class=\"number\">([\d.]+) /s", page)
+    per_s = re.search(r"absent</th><td class=\"number\">([\d.]+)/s", page)
     if not seconds or not per_s:
         return 0.0, 0.0
     time_s, rate = float(seconds[1]), float(per_s[1])
@@ -51,3 +51,4 @@ def test_a_page_counts_what_every_worker_did(redis_url: str, tmp_path: Path) -> 
             right = right + 1 if most >= GETS else 0  # in succession, so that every worker has served a page
             time.sleep(0.1)
         assert right == PAGES
+        assert "0 of 2,048 requests" in client.get("/console/live").text  # each worker has a limit of 1,024

@@ -1,7 +1,8 @@
-// What htmx keeps to itself: that the service refused, failed, or does not answer.
+// Shows errors that htmx does not display: rejected requests, failures and lost connections.
 "use strict";
 (() => {
-  const tell = (text) => {
+  const lost = "Connection lost";
+  const show = (text) => {
     const place = document.getElementById("trouble");
     if (place.textContent !== text) place.textContent = text;
     place.hidden = !text;
@@ -11,15 +12,15 @@
       const problem = JSON.parse(answer.responseText);
       return `${problem.detail} (${problem.code})`;
     } catch {
-      return `it answered ${answer.status}`;
+      return `status ${answer.status}`;
     }
   };
-  document.addEventListener("htmx:responseError", (event) => tell(`This was not done: ${detail(event.detail.xhr)}.`));
-  document.addEventListener("htmx:sendError", () => tell("The service does not answer: what you see is old."));
-  document.addEventListener("htmx:timeout", () => tell("The service does not answer in time: what you see is old."));
+  document.addEventListener("htmx:responseError", (event) => show(`Request failed: ${detail(event.detail.xhr)}.`));
+  document.addEventListener("htmx:sendError", () => show(`${lost}: the page shows old data.`));
+  document.addEventListener("htmx:timeout", () => show(`${lost}, the request timed out: the page shows old data.`));
   document.addEventListener("htmx:afterOnLoad", (event) => {
     const live = event.detail.elt.id === "live";
-    const old = document.getElementById("trouble").textContent.startsWith("The service");
-    if (event.detail.successful !== false && event.detail.xhr.status < 400 && (!live || old)) tell("");
+    const wasLost = document.getElementById("trouble").textContent.startsWith(lost);
+    if (event.detail.successful !== false && event.detail.xhr.status < 400 && (!live || wasLost)) show("");
   });
 })();
