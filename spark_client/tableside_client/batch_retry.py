@@ -87,8 +87,8 @@ def _retry(
     while True:
         again = _without_unknown_keys(operations, _may_retry(response.rows, repeatable), response.rows)
         too_large = _all_too_large(response.rows, again)
-        progresses = too_large and not pc.all(again).as_py()
-        if not _any(again) or not (progresses or budget.wait(response.retry_after_s)):
+        is_stuck = too_large and pc.all(again).as_py()  # the same request would have the same response
+        if not _any(again) or is_stuck or not (too_large or _wait(budget, response, again)):
             finished.append(_finished(response.rows, positions, retries))
             break
         finished.append(_finished(response.rows.filter(pc.invert(again)), positions.filter(pc.invert(again)), retries))
@@ -123,6 +123,11 @@ def _without_unknown_keys(operations: pa.Table, again: pa.ChunkedArray, rows: pa
 def _all_too_large(rows: pa.Table, again: pa.ChunkedArray) -> bool:
     """Whether these operations failed only because the response was full: the next response has room for some."""
     return bool(pc.all(pc.fill_null(pc.equal(rows["code"].filter(again), "too_large"), False)).as_py())
+
+
+def _wait(budget: RetryBudget, response: BatchResponse, again: pa.ChunkedArray) -> bool:
+    first = response.rows.select(["code", "detail"]).filter(again).slice(0, 1).to_pylist()[0]
+    return budget.wait(response.retry_after_s, f"{first['code']}: {first['detail']}")
 
 
 def _finished(rows: pa.Table, positions: pa.Array, retries: int) -> pa.Table:

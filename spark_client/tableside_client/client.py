@@ -1,6 +1,6 @@
 """`TableClient`: the operations of the service as blocking, thread-safe methods."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ from tableside_client import wire
 from tableside_client.batches import send_batch, send_get, send_write
 from tableside_client.credential import Credential
 from tableside_client.results import Record, Written
-from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
+from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
 from tableside_client.transport import Transport
 from tableside_client.wire import Key, given, joined, record_path, table_path, write_headers
@@ -39,7 +39,6 @@ class TableClient:
         timeout_s: The timeout of one attempt, in seconds.
         connections_max: The size of the connection pool.
         retries: The limits on retries.
-        budget: Creates the `RetryBudget` of a call; tests replace it.
 
     Raises:
         ValueError: The arguments contradict each other, or TLS files are given for an `http://` address.
@@ -68,7 +67,6 @@ class TableClient:
         timeout_s: float = 30.0,
         connections_max: int = 64,
         retries: Retries = DEFAULT_RETRIES,
-        budget: Callable[[Retries], RetryBudget] = RetryBudget,
     ) -> None:
         self._transport = Transport(
             url,
@@ -77,7 +75,6 @@ class TableClient:
             timeout_s=timeout_s,
             connections_max=connections_max,
             retries=retries,
-            budget=budget,
         )
 
     def __enter__(self) -> Self:
@@ -94,6 +91,11 @@ class TableClient:
     def retried(self) -> int:
         """The number of retried requests, counted in operations for batches, since the client was created."""
         return self._transport.retried
+
+    @property
+    def waited_s(self) -> float:
+        """The time in which at least one request waited for a retry, in seconds, since the client was created."""
+        return self._transport.waited_s
 
     def tables(self) -> list[dict[str, Any]]:
         """Describe every table that the caller may see, as `describe` does but without policies that are defaults."""

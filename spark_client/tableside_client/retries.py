@@ -5,23 +5,28 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tableside_client.waits import Waits
+
+_DOUBLINGS_MAX = 60  # a power of two beyond the range of a float is an error
+
 
 @dataclass(frozen=True, slots=True)
 class Retries:
     """Limits on the retries of one request.
 
-    Waits grow exponentially with full jitter, and are at least as long as the service's `Retry-After`.
+    Waits grow exponentially with full jitter, and are at least as long as the service's `Retry-After`. With the
+    defaults, requests that are safe to repeat survive a restart of the service.
 
     Attributes:
-        attempts_max: The maximum number of attempts, including the first.
+        attempts_max: The maximum number of attempts, including the first. Default: no limit.
         first_s: The upper limit of the first wait, in seconds. It doubles with each attempt.
-        longest_s: The upper limit of every wait, in seconds.
+        longest_s: The upper limit of every wait, in seconds, unless `Retry-After` is longer.
         total_s: The maximum time of the request with all its attempts, in seconds.
     """
 
-    attempts_max: int = 8
+    attempts_max: int | None = None
     first_s: float = 0.1
-    longest_s: float = 10.0
+    longest_s: float = 2.0
     total_s: float = 120.0
 
 
@@ -38,28 +43,33 @@ class RetryBudget:
     def __init__(
         self,
         retries: Retries,
+        waits: Waits,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
         uniform: Callable[[], float] = random.random,
     ) -> None:
         self._retries = retries
+        self._waits = waits
         self._clock = clock
-        self._sleep = sleep
         self._uniform = uniform
         self._deadline = clock() + retries.total_s
         self._attempts = 1
 
-    def wait(self, retry_after_s: float | None) -> bool:
-        """Wait before the next attempt. Returns False without waiting if the attempts or the time are used up."""
-        if self._attempts >= self._retries.attempts_max:
+    def wait(self, retry_after_s: float | None, reason: str) -> bool:
+        """Wait before the next attempt. Returns False without waiting if the attempts or the time are used up.
+
+        Args:
+            retry_after_s: The minimum wait, in seconds, if the service sent one.
+            reason: The failure of the last attempt, for the log.
+        """
+        if self._retries.attempts_max is not None and self._attempts >= self._retries.attempts_max:
             return False
         pause_s = max(self._backoff_s(), retry_after_s or 0.0)
         if self._clock() + pause_s > self._deadline:
             return False
         self._attempts += 1
-        self._sleep(pause_s)
+        self._waits.wait(pause_s, reason)
         return True
 
     def _backoff_s(self) -> float:
-        ceiling_s = min(self._retries.longest_s, self._retries.first_s * 2.0 ** (self._attempts - 1))
+        ceiling_s = min(self._retries.longest_s, self._retries.first_s * 2.0 ** min(self._attempts - 1, _DOUBLINGS_MAX))
         return ceiling_s * self._uniform()

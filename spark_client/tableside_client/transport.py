@@ -15,6 +15,7 @@ from tableside_client.errors import TLS_REFUSED, UNREACHABLE, TableError, from_p
 from tableside_client.retries import Retries, RetryBudget
 from tableside_client.tls import ReloadingContext, Tls, disconnect_hint, rejection_reason
 from tableside_client.tracing import trace_headers
+from tableside_client.waits import Waits
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _CONNECT_TIMEOUT_MAX_S = 5.0
@@ -35,12 +36,11 @@ class Transport:
         timeout_s: float,
         connections_max: int,
         retries: Retries,
-        budget: Callable[[Retries], RetryBudget],
     ) -> None:
         tls.require_https(url)
         self._tls = tls.with_environment() if url.startswith("https://") else None
         self._retries = retries
-        self._new_budget = budget
+        self._waits = Waits()
         self._retried = 0
         self._retried_lock = threading.Lock()
         self._http = httpx.Client(
@@ -69,6 +69,11 @@ class Transport:
         """The number of retries so far."""
         return self._retried
 
+    @property
+    def waited_s(self) -> float:
+        """The time in which at least one request waited for a retry so far, in seconds."""
+        return self._waits.total_s
+
     def count_retries(self, retries: int) -> None:
         """Add retries that the caller made itself."""
         with self._retried_lock:
@@ -76,7 +81,7 @@ class Transport:
 
     def new_budget(self) -> RetryBudget:
         """Return the retry budget of one call."""
-        return self._new_budget(self._retries)
+        return RetryBudget(self._retries, self._waits)
 
     def send(self, method: str, path: str, *, table: str | None = None, **request: Any) -> httpx.Response:
         """Send one request once. Raises `TableError` unless the response's status is 2xx."""
@@ -109,7 +114,7 @@ class Transport:
                 return attempt()
             except TableError as error:
                 safe = repeatable or error.applied == "no"
-                if not (error.retriable and safe and budget.wait(error.retry_after_s)):
+                if not (error.retriable and safe and budget.wait(error.retry_after_s, str(error))):
                     raise
                 self.count_retries(1)
 

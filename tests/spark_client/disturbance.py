@@ -167,7 +167,7 @@ class Disturbed:
             case "driver":
                 self._kill_driver()
             case "service":
-                self.service.kill_and_restart(self.dice, AWAY_MAX_S)
+                self.service.kill_and_restart(self.dice.uniform(0, AWAY_MAX_S))
             case "executor":
                 self._kill_one_of(self._driver.executors, what)
             case "python worker":

@@ -1,6 +1,5 @@
 """A service that is killed and restarted with the same port, configuration and data."""
 
-import random
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -32,11 +31,11 @@ class RestartedService:
     ) -> None:
         self._held.close()
 
-    def kill_and_restart(self, dice: random.Random, away_max_s: float) -> None:
-        """Kill the service, wait a random time, and start it again; return when it is ready."""
+    def kill_and_restart(self, away_s: float) -> None:
+        """Kill the service, wait, and start it again; return when it is ready."""
         self._service.kill()
         self._held.close()
-        time.sleep(dice.uniform(0, away_max_s))
+        time.sleep(away_s)
         self._start()
 
     def _start(self) -> None:

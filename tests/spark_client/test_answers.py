@@ -8,6 +8,7 @@ import pytest
 from tableside_client import batch_retry, wire
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries, RetryBudget
+from tableside_client.waits import Waits
 
 Outcome = dict[str, object]
 
@@ -20,7 +21,9 @@ Send = Callable[[pa.Table], batch_retry.BatchResponse]
 
 
 def budget(waits: list[float], attempts_max: int = 5) -> RetryBudget:
-    return RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, sleep=waits.append, uniform=lambda: 1.0)
+    return RetryBudget(
+        Retries(attempts_max, 1.0, 4.0, 1e9), Waits(sleep=waits.append), clock=lambda: 0.0, uniform=lambda: 1.0
+    )
 
 
 def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> Send:
@@ -80,8 +83,8 @@ def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
     assert waits == [7.0, 7.0]
     assert answer["code"].to_pylist() == ["throttled", "throttled"]
     assert answer["retries"].to_pylist() == [2, 2]
-    spent = RetryBudget(Retries(9, 1.0, 1.0, 5.0), clock=lambda: 0.0, sleep=waits.append, uniform=lambda: 0.0)
-    assert not spent.wait(6.0)
+    spent = RetryBudget(Retries(9, 1.0, 1.0, 5.0), Waits(sleep=waits.append), clock=lambda: 0.0, uniform=lambda: 0.0)
+    assert not spent.wait(6.0, "throttled")
 
 
 def test_what_is_too_large_for_one_answer_is_asked_again_at_once() -> None:
@@ -90,6 +93,15 @@ def test_what_is_too_large_for_one_answer_is_asked_again_at_once() -> None:
     send = scripted({"a": [OK], "b": [large, OK], "c": [large, large, OK]}, [])
     assert settle("get", ["a", "b", "c"], send, waits)["code"].null_count == 3
     assert waits == []
+
+
+def test_what_is_too_large_for_any_answer_fails_at_once() -> None:
+    large: Outcome = {"status": 413, "code": "too_large", "retriable": True, "applied": "no", "replayed": False}
+    waits: list[float] = []
+    asked: list[list[str]] = []
+    answer = settle("get", ["a", "b"], scripted({"a": [large, large], "b": [OK]}, asked), waits)
+    assert answer["code"].to_pylist() == ["too_large", None]
+    assert (asked, waits) == ([["a", "b"], ["a"]], [])
 
 
 @pytest.mark.parametrize(

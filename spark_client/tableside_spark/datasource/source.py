@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tableside_client.connection import shared_client
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options
 from tableside_spark.datasource.writers import PutSender, StreamWriter, TableWriter
+from tableside_spark.executor.task_waits import TaskWaits
 
 _SPLITS = 16
 _PAGE_ROWS = 5_000
@@ -117,8 +118,8 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: Split) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
         """Read the records of a split, page by page."""
-        client = shared_client(self._target.connection)
-        pages = client.scan(self._target.table, split=partition.split, limit=_PAGE_ROWS, **self._scan)
-        for page in pages:
+        client, table = shared_client(self._target.connection), self._target.table
+        pages = client.scan(table, split=partition.split, limit=_PAGE_ROWS, **self._scan)
+        for page in TaskWaits(client).logged(table, pages):
             if len(page):
                 yield self._decoder.decode(page)

@@ -15,6 +15,7 @@ from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token
 from tableside_spark.executor.ordered_pool import map_ordered
+from tableside_spark.executor.task_waits import TaskWaits
 from tableside_spark.write.micro_batch import BATCH_ID, QUERY_ID, UnsoundTokenError
 
 CHUNKS_MAX = 2**20
@@ -38,7 +39,9 @@ class PutSender:
     def send_all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> CommitMessage:
         """Send the rows of a task. A chunk's sequence is that of `first` plus its number."""
         numbered = enumerate(chunks(rows, ChunkSize()))
-        return CommitMessage(sum(map_ordered(numbered, partial(self._put, first), 4)))
+        sent = map_ordered(numbered, partial(self._put, first), 4)
+        waits = TaskWaits(shared_client(self.target.connection))
+        return CommitMessage(sum(waits.logged(self.target.table, sent)))
 
     def _put(self, first: Token | None, numbered: tuple[int, pa.RecordBatch]) -> int:
         number, chunk = numbered

@@ -12,6 +12,7 @@ from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.key_columns import distinct_keys, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
 from tableside_spark.executor.ordered_pool import map_ordered
+from tableside_spark.executor.task_waits import TaskWaits
 
 VALUE_COLUMN = "__tableside_value"
 
@@ -35,7 +36,8 @@ class LookupTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look up every row's key. Raises `TableError` for a failure other than an absent record."""
-        return map_ordered(chunks(batches, self.size), self._process_chunk, self.window)
+        results = map_ordered(chunks(batches, self.size), self._process_chunk, self.window)
+        return TaskWaits(shared_client(self.connection)).logged(self.table, results)
 
     def _process_chunk(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
         routed = PARTITION in chunk.schema.names

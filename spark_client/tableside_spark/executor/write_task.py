@@ -25,13 +25,14 @@ from tableside_spark.executor.operation_batch import (
     reset_mask,
 )
 from tableside_spark.executor.ordered_pool import map_ordered
+from tableside_spark.executor.task_waits import TaskWaits
 
 CODE = "__code"
 DETAIL = "__detail"
 RETRIABLE = "__retriable"
 """True if a retry of the failed operation may succeed."""
-COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried")
-"""The counts of an outcome row. All but `operations` count rows of the DataFrame."""
+COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried", "waited_ms")
+"""The counts of an outcome row. All but `operations` and `waited_ms` count rows of the DataFrame."""
 
 _REPLAYED, _RETRIES, _SENT = map(internal, ("is_replayed", "retries", "is_sent"))
 
@@ -73,17 +74,18 @@ class WriteTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send every operation. With `stop_at_failure`, send none after a failure has occurred."""
-        has_failed: list[bool] = []
-        return map_ordered(chunks(batches, self.spec.chunk), partial(self._process_chunk, has_failed), self.window)
+        process = partial(self._process_chunk, [], TaskWaits(shared_client(self.spec.connection)))
+        return map_ordered(chunks(batches, self.spec.chunk), process, self.window)
 
-    def _process_chunk(self, has_failed: list[bool], chunk: pa.RecordBatch) -> pa.RecordBatch:
+    def _process_chunk(self, has_failed: list[bool], waits: TaskWaits, chunk: pa.RecordBatch) -> pa.RecordBatch:
         operations = pa.Table.from_batches([chunk])
         if has_failed:
             return self._report(_not_sent(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
         outcomes = self._with_outcomes(operations)
         if self.stop_at_failure and outcomes[CODE].null_count < len(outcomes):
             has_failed.append(True)
-        return self._report(outcomes.filter(pc.is_valid(outcomes[CODE])), _counts(outcomes))
+        counts = _counts(outcomes) | {"waited_ms": waits.take_ms()}
+        return self._report(outcomes.filter(pc.is_valid(outcomes[CODE])), counts)
 
     def _with_outcomes(self, operations: pa.Table) -> pa.Table:
         """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""

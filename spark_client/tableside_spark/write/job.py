@@ -1,5 +1,6 @@
 """Run a write: executors send the operations, and the driver sums up the outcomes."""
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from tableside_spark.executor.operation_batch import PARTITION, ROWS, Token, internal
+from tableside_spark.executor.task_waits import REPORT_MIN_S
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.frames import divide_in_flight, is_remote, map_arrow
 from tableside_spark.write import failures
@@ -18,6 +20,8 @@ from tableside_spark.write.failures import OnError
 from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals
 
 _DESCRIPTION_PROPERTY = "spark.job.description"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,11 @@ def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, show
 
 def _summary(job: WriteJob, counts: Sequence[int], batch_id: int | None, started_s: float) -> WriteSummary:
     numbers: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
-    summary = WriteSummary(**numbers, seconds=time.monotonic() - started_s, batch_id=batch_id)
+    waited_s, seconds = numbers.pop("waited_ms") / 1000, time.monotonic() - started_s
+    summary = WriteSummary(**numbers, waited_s=waited_s, seconds=seconds, batch_id=batch_id)
     job.totals.add(summary)
+    if waited_s >= REPORT_MIN_S:
+        log.warning("table %s: tasks of the %s waited %.1f s for retries", job.spec.table, job.spec.op, waited_s)
     return summary
 
 

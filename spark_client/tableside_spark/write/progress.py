@@ -19,7 +19,7 @@ BATCHES_MAX = 100
 
 _COLUMNS = (
     "batch_id long, operations long, sent long, applied long, replayed long, failed long, dropped long, unsent long, "
-    "retried long, seconds double"
+    "retried long, waited_s double, seconds double"
 )
 
 

@@ -24,6 +24,7 @@ class WriteSummary:
         dropped: The rows that belong to no partition.
         unsent: The rows that were not sent because their task had already failed.
         retried: The rows whose operation was sent more than once.
+        waited_s: The time in which tasks waited for retries, in seconds, summed over the tasks.
         seconds: The duration of the write, in seconds.
         batch_id: The number of the micro-batch, for a streaming query.
         failures: With `on_error="collect"`, the failed rows with their `code` and `detail`.
@@ -37,6 +38,7 @@ class WriteSummary:
     dropped: int
     unsent: int
     retried: int
+    waited_s: float
     seconds: float
     batch_id: int | None = None
     failures: "DataFrame | None" = field(default=None, compare=False, repr=False)
@@ -82,6 +84,7 @@ class WriteStats:
     dropped: int = 0
     unsent: int = 0
     retried: int = 0
+    waited_s: float = 0.0
     seconds: float = 0.0
 
 

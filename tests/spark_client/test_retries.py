@@ -1,0 +1,83 @@
+"""The defaults of retries outlast a restart of the service; the time spent waiting is measured and logged."""
+
+import logging
+import random
+import threading
+from itertools import pairwise
+
+import pytest
+
+from support.waiting import until
+from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
+from tableside_client.waits import REPORT_INTERVAL_S, Waits
+
+PAUSE_MAX_S = 3.0
+"""How long an idle client may take to notice that the service is back."""
+
+
+class Clock:
+    """A time that passes only while something waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def pauses(retries: Retries, seed: int) -> list[float]:
+    """Return the pauses of a request that always fails."""
+    clock, dice = Clock(), random.Random(seed)
+    budget = RetryBudget(retries, Waits(clock, clock.sleep), clock, dice.random)
+    times = [0.0]
+    while budget.wait(None, "service_unreachable"):
+        times.append(clock.now_s)
+    return [after - before for before, after in pairwise(times)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_defaults_retry_for_two_minutes_with_short_pauses(seed: int) -> None:
+    found = pauses(DEFAULT_RETRIES, seed)
+    assert 120 - PAUSE_MAX_S < sum(found) <= 120
+    assert max(found) <= PAUSE_MAX_S
+
+
+def test_attempts_are_limited_only_if_the_caller_limits_them() -> None:
+    assert len(pauses(Retries(attempts_max=3), 1)) == 2
+    assert len(pauses(Retries(first_s=0.001, longest_s=0.001, total_s=3), 1)) > 2_000
+
+
+def test_pauses_of_several_threads_at_once_count_once() -> None:
+    clock, resume = Clock(), threading.Event()
+    sleeping: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeping.append(seconds)
+        resume.wait(60)
+
+    waits = Waits(clock, sleep)
+    threads = [threading.Thread(target=waits.wait, args=(1.0, "throttled")) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(sleeping) == 3)
+    clock.now_s = 4.0
+    assert waits.total_s == 4.0
+    resume.set()
+    for thread in threads:
+        thread.join()
+    clock.now_s = 9.0
+    assert waits.total_s == 4.0
+
+
+def test_long_waits_are_logged_with_their_reason_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    clock = Clock()
+    waits = Waits(clock, clock.sleep)
+    for _ in range(7):
+        waits.wait(REPORT_INTERVAL_S / 2, "service_unreachable: refused")
+    lines = [record.getMessage() for record in caplog.records]
+    expected = [f"waited {times * REPORT_INTERVAL_S:.1f} s for retries so far" for times in (1, 2, 3)]
+    assert lines == [f"{line}; the last failure: service_unreachable: refused" for line in expected]
