@@ -18,6 +18,7 @@ final class BlockIndex {
   private final LocalDisk disk;
   private final Map<Integer, Address> addresses = new HashMap<>();
   private final Map<Address, Integer> numbers = new HashMap<>();
+  private final Set<String> unfinished = new HashSet<>();
   private Set<Integer> retired = new HashSet<>();
   private long retiredUpTo;
   private int last;
@@ -59,6 +60,29 @@ final class BlockIndex {
     }
   }
 
+  /** Exempts the blocks of a delta from retirement until it is committed, because no version contains them yet. */
+  synchronized void begin(String chunks) {
+    unfinished.add(chunks);
+  }
+
+  synchronized void commit(String chunks) {
+    unfinished.remove(chunks);
+  }
+
+  /** Drops the blocks of a delta that will not be committed. */
+  synchronized void discard(String chunks) {
+    if (unfinished.remove(chunks)) {
+      Set<Integer> dropped = new HashSet<>();
+      addresses.forEach(
+          (number, address) -> {
+            if (address.chunks().equals(chunks)) {
+              dropped.add(number);
+            }
+          });
+      drop(dropped);
+    }
+  }
+
   /**
    * Retires the blocks up to `version` that do not belong to the snapshot replacing them. Their disk copies are deleted
    * immediately. Their addresses remain until a later version is retired, because a slightly older version may still
@@ -66,18 +90,23 @@ final class BlockIndex {
    */
   synchronized void retire(long version, String snapshotChunks) {
     if (version > retiredUpTo) {
-      disk.forget(retired);
-      retired.forEach(number -> numbers.remove(addresses.remove(number)));
+      drop(retired);
       retired = new HashSet<>();
       retiredUpTo = version;
     }
     addresses.forEach(
         (number, address) -> {
-          if (address.version() <= version && !address.chunks().equals(snapshotChunks)) {
+          boolean replaced = address.version() <= version && !address.chunks().equals(snapshotChunks);
+          if (replaced && !unfinished.contains(address.chunks())) {
             retired.add(number);
           }
         });
     disk.forget(retired);
+  }
+
+  private void drop(Set<Integer> dropped) {
+    disk.forget(dropped);
+    dropped.forEach(number -> numbers.remove(addresses.remove(number)));
   }
 
   /** The first version whose values remain readable after blocks up to `version` are retired. */

@@ -32,16 +32,21 @@ final class ChunkWriter {
   private final int chunkBytesMax;
   private final Block block;
   private final List<Operation> group = new ArrayList<>();
-  private CompletableFuture<List<Outcome>> sent = CompletableFuture.completedFuture(List.of());
+  private CompletableFuture<List<Outcome>> sent;
   private int number;
   private int count;
   private long bytes;
 
-  /** @param blocks numbers the blocks; null if all values are kept in memory */
-  ChunkWriter(StateLog log, long version, String chunks, BlockIndex blocks) {
+  /**
+   * @param announced completes when the table has recorded the attempt, which must precede all its chunks
+   * @param blocks numbers the blocks; null if all values are kept in memory
+   */
+  ChunkWriter(
+      StateLog log, long version, String chunks, CompletableFuture<List<Outcome>> announced, BlockIndex blocks) {
     this.log = log;
     this.version = version;
     this.chunks = chunks;
+    this.sent = announced;
     this.codec = log.codec(log.codecName());
     this.blocks = blocks;
     this.chunkBytesMax = log.settings().chunkBytesMax();
@@ -69,6 +74,21 @@ final class ChunkWriter {
     send();
     log.await(sent);
     return count;
+  }
+
+  /** Declares that a version contains the delta. */
+  void commit() {
+    if (blocks != null) {
+      blocks.commit(chunks);
+    }
+  }
+
+  /** Stops writing a delta that no version will contain. */
+  void discard() {
+    sent.cancel(true);
+    if (blocks != null) {
+      blocks.discard(chunks);
+    }
   }
 
   /** The number of compressed bytes written. */

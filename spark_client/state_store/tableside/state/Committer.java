@@ -36,14 +36,25 @@ final class Committer {
     this.hadoop = hadoop;
   }
 
+  /**
+   * Begins the delta of a version. Registers the query with a store's first version, and once per provider of partition
+   * 0, since a checkpoint may be moved.
+   */
+  ChunkWriter beginDelta(long version, String uid) {
+    boolean register = !registered && (version == 1 || id.partitionId() == 0);
+    return log.attempts().beginDelta(version, uid, register, values == null ? null : values.blocks());
+  }
+
   /** @return the new version, which is now visible to all readers */
   StateVersion commit(WriteStore store) throws IOException, InterruptedException {
     long begun = System.nanoTime();
     StateVersion base = store.loaded();
     snapshots.takeIfDue(base, log.settings().deltasMax());
-    log.await(store.announcement());
-    register(base);
+    if (base.number() == 0) {
+      log.attempts().resetFloor();
+    }
     StateVersion next = versions.create(() -> write(store, versions.lineageOf(base)));
+    registered = true;
     if (store.snapshotForced()) {
       snapshots.tryTake(next);
     }
@@ -56,44 +67,31 @@ final class Committer {
 
   StateStoreMetrics metrics(WriteStore store) {
     long memory = store.state().memoryBytes() + (values == null ? 0 : values.memoryBytes());
-    long changes = store.hasCommitted() ? 0 : store.changes().freeze().memoryBytes();
+    long changes = store.hasCommitted() ? 0 : store.changes().latest().freeze().memoryBytes();
     return SparkMetrics.drain(log.counters(), store.state().entries().size(), memory + changes);
   }
 
   private StateVersion write(WriteStore store, Lineage lineage) throws IOException, InterruptedException {
     StateVersion base = store.loaded();
     long number = base.number() + 1;
-    ChunkWriter writer = log.deltaWriter(number, store.uid(), values == null ? null : values.blocks());
-    Entries entries = DeltaWriter.write(store.changes().freeze(), base.entries(), writer, values);
-    int chunks = writer.finish();
+    ChunkWriter delta = store.changes().delta();
+    int chunks = delta.finish();
+    Entries entries = store.changes().applyTo(base.entries(), values);
     Lineage longer = lineage.append(new Lineage.Delta(number, store.uid(), chunks, log.codecName()));
     publish(
         store,
         new Manifest(
-            number, store.uid(), longer, chunks, entries.size(), writer.bytes(), store.epoch(), store.attempt(),
+            number, store.uid(), longer, chunks, entries.size(), delta.bytes(), store.epoch(), store.attempt(),
             Manifest.now()));
-    return new StateVersion(number, store.uid(), longer, entries, store.updatedPrefixes());
+    delta.commit();
+    return new StateVersion(number, store.uid(), longer, entries, store.changes().updatedPrefixes());
   }
 
   private void publish(WriteStore store, Manifest manifest) throws IOException, InterruptedException {
     if (store.withCheckpointIds()) {
-      log.publish(manifest);
+      log.manifests().publish(manifest);
     } else {
-      log.publishShared(manifest);
-    }
-  }
-
-  /**
-   * Registers the query at a store's first commit, and once per provider of partition 0, since a checkpoint may be
-   * moved.
-   */
-  private void register(StateVersion base) throws IOException, InterruptedException {
-    if (base.number() == 0) {
-      log.resetFloor();
-    }
-    if (!registered && (base.number() == 0 || id.partitionId() == 0)) {
-      log.register();
-      registered = true;
+      log.manifests().publishShared(manifest);
     }
   }
 }

@@ -21,7 +21,7 @@ final class DeltaHistory {
    */
   List<Lineage.Delta> deltas(long from, long to, String uid) throws IOException, InterruptedException {
     List<List<Lineage.Delta>> pieces = new ArrayList<>();
-    Manifest manifest = log.manifest(to, uid);
+    Manifest manifest = log.manifests().of(to, uid);
     while (true) {
       Lineage lineage = manifest.lineage();
       pieces.add(lineage.deltas().stream().filter(delta -> delta.version() > from).toList());
@@ -29,7 +29,7 @@ final class DeltaHistory {
       if (base == null || base.version() <= from) {
         break;
       }
-      manifest = log.manifestOf(base);
+      manifest = log.manifests().of(base);
     }
     Collections.reverse(pieces);
     List<Lineage.Delta> deltas = pieces.stream().flatMap(List::stream).toList();
@@ -44,10 +44,10 @@ final class DeltaHistory {
   /** Builds the manifest of a version from the snapshot of an earlier version and the deltas after it. */
   Manifest from(long snapshotVersion, String snapshotUid, long version, String uid)
       throws IOException, InterruptedException {
-    Manifest manifest = log.manifest(version, uid);
+    Manifest manifest = log.manifests().of(version, uid);
     List<Lineage.Delta> deltas = deltas(snapshotVersion, version, uid);
-    String made = snapshotUid != null ? snapshotUid : log.manifest(snapshotVersion, null).uid();
-    Lineage.Base base = log.snapshotOf(snapshotVersion, made);
+    String made = snapshotUid != null ? snapshotUid : log.manifests().of(snapshotVersion, null).uid();
+    Lineage.Base base = log.manifests().snapshotOf(snapshotVersion, made);
     if (base == null) {
       throw new StateUnreadable("there is no snapshot of version " + snapshotVersion + " of " + log.keys().prefix());
     }

@@ -85,6 +85,13 @@ final class MutableEntries extends EntriesView {
     return latest;
   }
 
+  /** Compacts the arena if most of it is dead. Addresses obtained before are then invalid. */
+  void reclaim() {
+    if (isMostlyDead()) {
+      freeze();
+    }
+  }
+
   @Override
   boolean inline() {
     return inline;
@@ -190,7 +197,7 @@ final class MutableEntries extends EntriesView {
   }
 
   private boolean isMostlyDead() {
-    long spent = arena.spentWords();
+    long spent = arena.spentWords() - (end - tail);
     return spent - liveWords > Math.max(DEAD_WORDS_MIN, spent / 2);
   }
 

@@ -76,13 +76,12 @@ final class SnapshotWriter {
 
   private Written write(StateVersion version) throws IOException, InterruptedException {
     String name = UUID.randomUUID().toString();
-    log.await(log.announceSnapshot(version.number(), name));
     Entries entries = version.entries();
-    ChunkWriter writer = log.snapshotWriter(version.number(), name, values == null ? null : values.blocks());
+    ChunkWriter writer = log.attempts().beginSnapshot(version.number(), name, values == null ? null : values.blocks());
     long[] locations = entries.inline() ? inline(entries, writer) : remote(entries, writer);
     int chunks = writer.finish();
     Lineage.Base base = new Lineage.Base(version.number(), version.uid(), name, chunks, log.codecName());
-    log.publishSnapshot(base, entries.size(), writer.bytes());
+    log.manifests().publishSnapshot(base, entries.size(), writer.bytes());
     return new Written(base, locations);
   }
 

@@ -269,7 +269,7 @@ public final class TablesideStateStoreProvider
       String run = hadoop.get(StreamExecution$.MODULE$.RUN_ID_KEY());
       // Assign the epoch before anything is committed, so that a late attempt of an earlier run is recognizable.
       long epoch = withCheckpointIds || run == null ? 0 : RunEpochs.epoch(log, run);
-      return new WriteStore(read, committer, log, withCheckpointIds, forceSnapshot, epoch);
+      return new WriteStore(read, committer, withCheckpointIds, forceSnapshot, epoch);
     } catch (IOException | InterruptedException error) {
       throw SparkErrors.reading(error);
     }

@@ -196,7 +196,7 @@ final class ValueCache {
   private Map<Integer, byte[]> fetch(Map<Integer, BlockIndex.Address> addresses)
       throws IOException, InterruptedException {
     try {
-      Map<Integer, byte[]> result = log.blocks(addresses);
+      Map<Integer, byte[]> result = new BlockReader(log).read(addresses);
       result.forEach((number, block) -> blocks.copy(number, block, block.length));
       return result;
     } catch (StateUnreadable error) {

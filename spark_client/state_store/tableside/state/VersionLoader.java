@@ -70,6 +70,7 @@ final class VersionLoader {
           blocks.copy(number, block, block.length);
         }
         apply(block, number, edit, log.keys().chunk(chunks, reader.first()));
+        edit.reclaim(); // a delta may change one key many times
       }
     } finally {
       reader.cancel();

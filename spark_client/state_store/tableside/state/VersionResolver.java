@@ -62,7 +62,7 @@ final class VersionResolver {
     if (present != null) {
       return present;
     }
-    Manifest manifest = log.manifest(version, uid);
+    Manifest manifest = log.manifests().of(version, uid);
     present = versions.find(version, manifest.uid());
     if (present != null) {
       return present;
@@ -100,7 +100,7 @@ final class VersionResolver {
     if (manifest.lineage().deltas().size() < minDeltasForSnapshot) {
       return manifest;
     }
-    Lineage.Base base = log.snapshotOf(manifest.version(), manifest.uid());
+    Lineage.Base base = log.manifests().snapshotOf(manifest.version(), manifest.uid());
     if (base == null) {
       return manifest;
     }

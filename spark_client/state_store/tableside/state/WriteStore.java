@@ -1,14 +1,10 @@
 package tableside.state;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Iterator;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.UUID;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
@@ -25,7 +21,6 @@ import scala.Option;
 
 /** A store that derives a version from the previous one. Changes stay in this object until they are committed. */
 final class WriteStore extends ReadStore implements StateStore {
-  private static final int CHANGES_UNCOMPACTED_MAX = 1 << 16;
   private static final AtomicLong ATTEMPTS_OUTSIDE_TASKS = new AtomicLong();
 
   private final Committer commits;
@@ -34,28 +29,24 @@ final class WriteStore extends ReadStore implements StateStore {
   private final boolean snapshotForced;
   private final long attempt;
   private final long epoch;
-  private final StateLog log;
-  private final MutableEntries changes = Entries.empty(true).edit();
-  private int changesSinceCompaction;
-  private final Map<ByteBuffer, List<byte[]>> changedKeys = new LinkedHashMap<>();
-  private CompletableFuture<List<Outcome>> announcement;
+  private final PendingChanges changes;
   private StateVersion committed;
   private StateStoreMetrics metrics;
+  private boolean failed;
   private boolean aborted;
 
   /**
    * @param withCheckpointIds whether a commit's identity identifies its version (checkpoint format v2)
    * @param epoch increases with each run of the query; 0 if the order of runs does not matter
    */
-  WriteStore(
-      ReadStore read, Committer commits, StateLog log, boolean withCheckpointIds, boolean snapshotForced, long epoch) {
+  WriteStore(ReadStore read, Committer commits, boolean withCheckpointIds, boolean snapshotForced, long epoch) {
     super(read.id(), read.loaded(), read.rows(), read.prefixes());
     this.commits = commits;
     this.withCheckpointIds = withCheckpointIds;
     this.snapshotForced = snapshotForced;
     this.attempt = nextAttempt();
     this.epoch = epoch;
-    this.log = log;
+    this.changes = new PendingChanges(loaded(), prefixes(), () -> commits.beginDelta(version() + 1, uid));
   }
 
   @Override
@@ -63,42 +54,38 @@ final class WriteStore extends ReadStore implements StateStore {
     checkOpen("put");
     check(columnFamily);
     StateStoreErrors$.MODULE$.requireNonNullStateValue(value, columnFamily);
-    recordChange(key);
-    changes.put(
-        key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes(),
-        value.getBaseObject(), value.getBaseOffset(), value.getSizeInBytes(), 0);
+    change(() -> changes.put(key, value));
   }
 
   @Override
   public void remove(UnsafeRow key, String columnFamily) {
     checkOpen("remove");
     check(columnFamily);
-    recordChange(key);
-    changes.tombstone(key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes());
+    change(() -> changes.remove(key));
   }
 
   @Override
   public UnsafeRow get(UnsafeRow key, String columnFamily) {
     check(columnFamily);
-    int changed = committed == null ? findChange(key) : Entries.NONE;
+    int changed = committed == null ? changes.find(key) : Entries.NONE;
     if (changed == Entries.NONE) {
       return super.get(key, columnFamily);
     }
-    return changes.valueLength(changed) < 0 ? null : rows().inline(changes, changed);
+    return changes.latest().valueLength(changed) < 0 ? null : rows().inline(changes.latest(), changed);
   }
 
   @Override
   public boolean keyExists(UnsafeRow key, String columnFamily) {
     check(columnFamily);
-    int changed = committed == null ? findChange(key) : Entries.NONE;
-    return changed == Entries.NONE ? super.keyExists(key, columnFamily) : changes.valueLength(changed) >= 0;
+    int changed = committed == null ? changes.find(key) : Entries.NONE;
+    return changed == Entries.NONE ? super.keyExists(key, columnFamily) : changes.latest().valueLength(changed) >= 0;
   }
 
   /** Before the commit, all records including the changes so far; after it, all records of the new version. */
   @Override
   Iterator<UnsafeRowPair> records(StateVersion version) {
     return committed == null
-        ? new RecordIterator(version.entries(), changes.freeze(), rows())
+        ? new RecordIterator(version.entries(), changes.latest().freeze(), rows())
         : super.records(version);
   }
 
@@ -108,9 +95,9 @@ final class WriteStore extends ReadStore implements StateStore {
     if (committed != null || prefixes() == null) {
       return super.prefixScan(prefix, columnFamily);
     }
-    Entries now = changes.freeze();
+    Entries now = changes.latest().freeze();
     List<UnsafeRowPair> found = new ArrayList<>();
-    for (byte[] key : keys(prefix)) {
+    for (byte[] key : changes.keys(prefix)) {
       int changed = now.find(key, Platform.BYTE_ARRAY_OFFSET, key.length);
       if (changed == Entries.NONE) {
         found.add(pair(state().entries(), find(state(), key)));
@@ -142,6 +129,7 @@ final class WriteStore extends ReadStore implements StateStore {
   public void abort() {
     if (committed == null) {
       aborted = true;
+      changes.discard();
     }
   }
 
@@ -223,39 +211,9 @@ final class WriteStore extends ReadStore implements StateStore {
     return attempt;
   }
 
-  /**
-   * Completes when the table has recorded this attempt, which must precede all its other writes. Starts at the first
-   * change.
-   */
-  CompletableFuture<List<Outcome>> announcement() {
-    if (announcement == null) {
-      announcement = log.announceCommit(version() + 1, uid);
-    }
-    return announcement;
-  }
-
-  /** The changes; a value length of -1 marks a removed record. */
-  MutableEntries changes() {
+  /** The uncommitted changes. */
+  PendingChanges changes() {
     return changes;
-  }
-
-  /** The prefix index after the changes; null if the operator does not scan by prefix. */
-  Entries updatedPrefixes() {
-    if (prefixes() == null) {
-      return null;
-    }
-    PrefixIndex.Changes after = new PrefixIndex.Changes();
-    changedKeys.forEach(
-        (prefix, keys) -> {
-          for (byte[] key : keys) {
-            boolean was = find(loaded(), key) != Entries.NONE;
-            boolean is = changes.valueLength(changes.find(key, Platform.BYTE_ARRAY_OFFSET, key.length)) >= 0;
-            if (was != is) {
-              after.add(prefix, key, is);
-            }
-          }
-        });
-    return after.applyTo(loaded().prefixes());
   }
 
   private static long nextAttempt() {
@@ -263,41 +221,25 @@ final class WriteStore extends ReadStore implements StateStore {
     return task == null ? ATTEMPTS_OUTSIDE_TASKS.incrementAndGet() : task.taskAttemptId();
   }
 
-  private int findChange(UnsafeRow key) {
-    return changes.find(key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes());
+  private interface Change {
+    void apply() throws IOException, InterruptedException;
   }
 
-  /** Records the key under its prefix when it changes for the first time. */
-  private void recordChange(UnsafeRow key) {
-    announcement();
-    compactChanges();
-    if (prefixes() != null && findChange(key) == Entries.NONE) {
-      changedKeys.computeIfAbsent(prefixes().of(key), name -> new ArrayList<>()).add(PrefixIndex.bytes(key));
+  /** Applies a change. After a failure the delta may lack it, so that the store cannot be committed. */
+  private void change(Change change) {
+    failed = true;
+    try {
+      change.apply();
+    } catch (IOException | InterruptedException error) {
+      throw SparkErrors.committing(error);
     }
-  }
-
-  /** Reclaims the memory of replaced values at intervals, since keys may change repeatedly. */
-  private void compactChanges() {
-    if (++changesSinceCompaction == CHANGES_UNCOMPACTED_MAX) {
-      changes.freeze();
-      changesSinceCompaction = 0;
-    }
-  }
-
-  /** The keys with a prefix, both those in the version and those changed, without duplicates. */
-  private List<byte[]> keys(UnsafeRow prefix) {
-    List<byte[]> keys = PrefixIndex.keys(loaded().prefixes(), prefix);
-    for (byte[] key : changedKeys.getOrDefault(ByteBuffer.wrap(PrefixIndex.bytes(prefix)), List.of())) {
-      if (find(loaded(), key) == Entries.NONE) {
-        keys.add(key);
-      }
-    }
-    return keys;
+    failed = false;
   }
 
   private void checkOpen(String what) {
-    if (committed != null || aborted) {
-      throw new IllegalStateException("cannot " + what + ": the store was " + (aborted ? "aborted" : "committed"));
+    if (committed != null || aborted || failed) {
+      String reason = aborted ? "the store was aborted" : failed ? "a change failed" : "the store was committed";
+      throw new IllegalStateException("cannot " + what + ": " + reason);
     }
   }
 }

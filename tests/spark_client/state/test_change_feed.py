@@ -1,0 +1,78 @@
+"""The change feed contains every change of a batch, as with Spark's own providers."""
+
+from typing import Any
+
+import pytest
+
+from spark_client.state.java import Java, names
+from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, ROCKSDB, TABLESIDE
+from support.running import Service
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
+
+Change = tuple[str, str, int] | tuple[str, str]
+PUT, REMOVE = "put", "remove"
+COMMITS: dict[str, list[list[Change]]] = {
+    "several changes of a key": [[(PUT, "a", 1), (PUT, "a", 2), (PUT, "b", 3), (REMOVE, "b")]],
+    "equal values": [[(PUT, "a", 1), (PUT, "a", 1)], [(PUT, "a", 1)]],
+    "removed and put again": [[(PUT, "a", 1)], [(REMOVE, "a"), (PUT, "a", 2), (REMOVE, "a"), (PUT, "a", 3)]],
+    "order": [[(PUT, "c", 1), (PUT, "a", 2), (PUT, "b", 3), (PUT, "a", 4), (PUT, "c", 5)]],
+    "empty commits": [[], [(PUT, "a", 1)], [], [(REMOVE, "a")]],
+}
+ABSENT: list[list[Change]] = [[(REMOVE, "a"), (PUT, "a", 1), (REMOVE, "a"), (REMOVE, "a")], [(REMOVE, "a")]]
+"""Removals of absent keys: Spark's RocksDB provider records them, its HDFS-backed provider does not."""
+
+CASES = [case for case in names("ChangeFeedCases") if case not in ("feed", "randomFeed")]
+SUBJECTS = [HDFS, ROCKSDB, *TABLESIDE]
+
+
+def expected(commits: list[list[Change]], first: int = 1) -> list[list[Any]]:
+    """Return the feed of operations none of which removes an absent key."""
+    kinds = {PUT: "update", REMOVE: "delete"}
+    return [
+        [batch, kinds[change[0]], f"{change[1]}/0", change[2] if len(change) == 3 else None]
+        for batch, changes in enumerate(commits)
+        for change in changes
+        if batch >= first - 1
+    ]
+
+
+@pytest.mark.parametrize("commits", COMMITS.values(), ids=list(COMMITS))
+@pytest.mark.parametrize("told", SUBJECTS, ids=str, indirect=True)
+def test_every_change_is_recorded_in_order(java: Java, told: dict[str, Any], commits: list[list[Change]]) -> None:
+    assert java.run("ChangeFeedCases", "feed", commits=commits, **told) == expected(commits)
+
+
+@pytest.mark.parametrize("told", SUBJECTS, ids=str, indirect=True)
+def test_the_feed_starts_at_any_version(java: Java, told: dict[str, Any]) -> None:
+    commits = COMMITS["removed and put again"]
+    assert java.run("ChangeFeedCases", "feed", commits=commits, first=2, **told) == expected(commits, first=2)
+
+
+@pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
+def test_a_removal_of_an_absent_key_is_no_change(java: Java, told: dict[str, Any]) -> None:
+    feed = java.run("ChangeFeedCases", "feed", commits=ABSENT, **told)
+    assert feed == [[0, "update", "a/0", 1], [0, "delete", "a/0", None]]
+
+
+@pytest.mark.parametrize("told", [ROCKSDB], ids=str, indirect=True)
+def test_sparks_rocksdb_provider_records_removals_of_absent_keys(java: Java, told: dict[str, Any]) -> None:
+    assert java.run("ChangeFeedCases", "feed", commits=ABSENT, **told) == expected(ABSENT)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_changes_give_the_feed_of_sparks_own_provider(
+    java: Java, state_service: Service, tmp_path: Any, seed: int
+) -> None:
+    feeds = [
+        java.run("ChangeFeedCases", "randomFeed", seed=seed, **subject.told(tmp_path, state_service.url))
+        for subject in (HDFS, *IN_MEMORY, FETCHING[1])
+    ]
+    assert len(feeds[0]) > 30
+    assert all(feed == feeds[0] for feed in feeds[1:])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
+def test_deltas(java: Java, told: dict[str, Any], case: str) -> None:
+    java.run("ChangeFeedCases", case, **told)
