@@ -9,17 +9,21 @@ from tableside.core.operations import Delete, Get, Written
 from .opening import Open, Opens
 from .words import etag, one, put, refused, same, update, value, written
 
-REFUSED: list[Any] = [
-    {"$inc": {"word": 1}},
-    {"$inc": {"big": 1}},
-    [{"$inc": {"n": 1.7e308}}, {"$inc": {"n": 1.7e308}}],
-    {"$push": {"n": 1}},
-    {"$max": {"word": 1}},
-    {"$set": {"list.x": 1}},
-    [{"$set": {"n": 99}}, {"$inc": {"word": 1}}],
-    [{"n": 99, "list": None}, {"$addToSet": {"word": 1}}],
+REFUSED: list[tuple[Any, str]] = [
+    ({"$inc": {"word": 1}}, "`$inc` at `word`: the field is a string, not a number"),
+    ({"$inc": {"big": 1}}, "`$inc` at `big`: the sum is out of range"),
+    ([{"$inc": {"n": 1.7e308}}, {"$inc": {"n": 1.7e308}}], "`$inc` at `n`: the sum is out of range"),
+    ({"$push": {"n": 1}}, "`$push` at `n`: the field is a number, not an array"),
+    ({"$max": {"word": 1}}, "`$max` at `word`: the field is a string, but the operand is a number"),
+    ({"$set": {"list.x": 1}}, "`$set` at `list.x`: `list` is an array, not an object"),
+    ({"$push": {"list.x.y": 1}}, "`$push` at `list.x.y`: `list` is an array, not an object"),
+    ([{"$set": {"n": 99}}, {"$inc": {"word": 1}}], "`$inc` at `word`: the field is a string, not a number"),
+    (
+        [{"n": 99, "list": None}, {"$addToSet": {"word": 1}}],
+        "`$addToSet` at `word`: the field is a string, not an array",
+    ),
 ]
-"""Updates that cannot be applied to the test's record."""
+"""Updates that cannot be applied to the test's record, and what every store says about them."""
 
 
 class Updates(Opens):
@@ -93,8 +97,10 @@ class Updates(Opens):
         before = {"n": 1, "word": "x", "big": 2**63 - 1, "list": [1]}
         await written(store, put("a", before))
         version = await etag(store, "a")
-        for document in REFUSED:
-            assert refused(await one(store, update("a", document)), InvalidOperation), document
+        for document, detail in REFUSED:
+            assert refused(outcome := await one(store, update("a", document)), InvalidOperation), document
+            assert isinstance(outcome, InvalidOperation)
+            assert outcome.detail == detail
             assert same(await value(store, "a"), before), document
             assert await etag(store, "a") == version, document
 

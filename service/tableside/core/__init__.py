@@ -52,7 +52,8 @@ from .transitions import (
     transition,
     with_etag,
 )
-from .updates import Changes, Edits, MergePatch, Path, touched_members
+from .update_operators import Path
+from .updates import Changes, Edits, MergePatch, touched_members
 from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
 
 __all__ = [

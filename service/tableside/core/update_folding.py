@@ -1,7 +1,8 @@
 """Folding: combine two updates into one that has the same effect."""
 
 from .errors import InvalidOperation
-from .updates import Change, Changes, Edit, Edits, MergePatch, comparable, disjoint
+from .update_operators import Edit, comparable
+from .updates import Change, Changes, Edits, MergePatch, disjoint
 from .values import JsonObject
 
 

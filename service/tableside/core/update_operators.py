@@ -1,0 +1,168 @@
+"""The operators of an update: one operator at one path, and its effect on a value.
+
+A fault names the operator and the path, and never a value.
+"""
+
+import copy
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, TypeAlias, cast, get_args
+
+import msgspec
+import orjson
+
+from . import values
+from .errors import InvalidOperation
+from .quoting import quoted
+from .values import Json, JsonObject
+
+Operator: TypeAlias = Literal["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet"]
+Path: TypeAlias = tuple[str, ...]
+
+OPERATORS: frozenset[str] = frozenset(get_args(Operator))
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """One operator at one path. The operand of `$push` and `$addToSet` is the array of elements."""
+
+    operator: Operator
+    path: Path
+    operand: Json
+
+
+def apply_edit(value: JsonObject, edit: Edit) -> None:
+    """Change a value. Raise InvalidOperation, with the value possibly changed in part, if the operator does not fit."""
+    _APPLY[edit.operator](value, edit)
+
+
+def fault(operator: str, path: str, reason: str) -> InvalidOperation:
+    """Return the error of an operator at a path; an empty path is left out."""
+    return InvalidOperation(f"{quoted(operator)}{f' at {quoted(path)}' if path else ''}: {reason}")
+
+
+def dotted(path: Path) -> str:
+    """Return a path as updates write it."""
+    return ".".join(path)
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a JSON value with its article, such as `a string`."""
+    return "a number" if is_number(value) else _KINDS[type(value)]
+
+
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+
+
+def _set(value: JsonObject, edit: Edit) -> None:
+    _parent_of(value, edit)[edit.path[-1]] = copied(edit.operand)
+
+
+def _unset(value: JsonObject, edit: Edit) -> None:
+    parent: Json = value
+    for name in edit.path[:-1]:
+        if not isinstance(parent, dict) or name not in parent:
+            return
+        parent = parent[name]
+    if isinstance(parent, dict):
+        parent.pop(edit.path[-1], None)
+
+
+def _inc(value: JsonObject, edit: Edit) -> None:
+    parent, name = _parent_of(value, edit), edit.path[-1]
+    present = parent.get(name, 0)
+    if not is_number(present):
+        raise _misfit(edit, present, "a number")
+    total = cast("float", present) + cast("float", edit.operand)
+    try:
+        parent[name] = values.checked_integer(total) if isinstance(total, int) else values.normalize_number(total)
+    except InvalidOperation:
+        raise fault(edit.operator, dotted(edit.path), "the sum is out of range") from None
+
+
+def _replace_if_better(value: JsonObject, edit: Edit, better: Callable[..., bool]) -> None:
+    parent, name = _parent_of(value, edit), edit.path[-1]
+    if name not in parent:
+        parent[name] = edit.operand
+        return
+    present = parent[name]
+    if not comparable(present, edit.operand):
+        reason = f"the field is {kind_of(present)}, but the operand is {kind_of(edit.operand)}"
+        raise fault(edit.operator, dotted(edit.path), reason)
+    if better(edit.operand, present):
+        parent[name] = edit.operand
+
+
+def _push(value: JsonObject, edit: Edit) -> None:
+    _array_at(value, edit).extend(copied(edit.operand))  # type: ignore[arg-type]  # parsed as an array
+
+
+def _add_to_set(value: JsonObject, edit: Edit) -> None:
+    array = _array_at(value, edit)
+    seen = {_identity(element) for element in array}
+    assert isinstance(edit.operand, list)
+    for element in edit.operand:
+        if (identity := _identity(element)) not in seen:
+            seen.add(identity)
+            array.append(copied(element))
+
+
+_APPLY: dict[Operator, Callable[[JsonObject, Edit], None]] = {
+    "$set": _set,
+    "$unset": _unset,
+    "$inc": _inc,
+    "$min": partial(_replace_if_better, better=operator.lt),
+    "$max": partial(_replace_if_better, better=operator.gt),
+    "$push": _push,
+    "$addToSet": _add_to_set,
+}
+
+
+def _parent_of(value: JsonObject, edit: Edit) -> JsonObject:
+    """Return the object that contains the path's last name. Missing objects are created."""
+    parent = value
+    for index, name in enumerate(edit.path[:-1], 1):
+        member = parent.setdefault(name, {})
+        if not isinstance(member, dict):
+            above = quoted(dotted(edit.path[:index]))
+            raise fault(edit.operator, dotted(edit.path), f"{above} is {kind_of(member)}, not an object")
+        parent = member
+    return parent
+
+
+def _array_at(value: JsonObject, edit: Edit) -> list[Json]:
+    array = _parent_of(value, edit).setdefault(edit.path[-1], [])
+    if not isinstance(array, list):
+        raise _misfit(edit, array, "an array")
+    return array
+
+
+def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
+    return fault(edit.operator, dotted(edit.path), f"the field is {kind_of(present)}, not {wanted}")
+
+
+def copied(operand: Json) -> Json:
+    """Return a copy of an operand to write into a value."""
+    # An update may be applied many times, so the values that it writes must not share mutable parts with it.
+    return copy.deepcopy(operand) if isinstance(operand, (dict, list)) else operand
+
+
+def is_number(value: object) -> bool:
+    """Return whether a JSON value is a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def comparable(one: Json, other: Json) -> bool:
+    """Return whether both are numbers, or both are strings."""
+    return (is_number(one) and is_number(other)) or (isinstance(one, str) and isinstance(other, str))
+
+
+def _identity(element: Json) -> bytes:
+    """Return text that is the same for two equal elements, ignoring the order of members."""
+    return orjson.dumps(element, option=orjson.OPT_SORT_KEYS)
