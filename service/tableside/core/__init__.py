@@ -41,6 +41,7 @@ from .operations import (
     Written,
 )
 from .partitioner import target_partitions
+from .quoting import quoted_list
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,
@@ -127,6 +128,7 @@ __all__ = [
     "parse",
     "part_from_text",
     "prefix_end",
+    "quoted_list",
     "ranges_between",
     "run_until",
     "scan_range",

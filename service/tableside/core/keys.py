@@ -14,7 +14,7 @@ import msgspec
 
 from .errors import InvalidOperation, MalformedRequest
 from .operations import Key, Part
-from .values import INTEGER_MAX, INTEGER_MIN, JsonObject
+from .values import INTEGER_MAX, INTEGER_MIN, JsonObject, kind_of
 
 PartType = Literal["string", "integer"]
 
@@ -139,12 +139,13 @@ def checked_part(raw: object, kind: PartType) -> Part:
     """Validate one part of a key and return it. Raise InvalidOperation if it is not valid."""
     if kind == "string":
         if type(raw) is not str:
-            raise InvalidOperation("a key of this table is a string")
+            raise InvalidOperation(f"a key of this table is a string, not {kind_of(raw)}")
         return raw if raw.isascii() and 0 < len(raw) <= STRING_BYTES_MAX and "\0" not in raw else _checked_string(raw)
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if not isinstance(raw, int) or isinstance(raw, bool):
-        raise InvalidOperation("a key of this table is an integer")
+        found = "a number with a fraction" if isinstance(raw, float) else kind_of(raw)
+        raise InvalidOperation(f"a key of this table is an integer, not {found}")
     if not INTEGER_MIN <= raw <= INTEGER_MAX:
         raise InvalidOperation("an integer key is beyond 64 bits")
     return raw

@@ -15,7 +15,7 @@ import orjson
 from . import values
 from .errors import InvalidOperation
 from .quoting import quoted
-from .values import Json, JsonObject
+from .values import Json, JsonObject, is_number, kind_of
 
 Operator: TypeAlias = Literal["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet"]
 Path: TypeAlias = tuple[str, ...]
@@ -44,20 +44,6 @@ def fault(operator: str, path: str, reason: str) -> InvalidOperation:
 def dotted(path: Path) -> str:
     """Return a path as updates write it."""
     return ".".join(path)
-
-
-def kind_of(value: object) -> str:
-    """Return the type of a JSON value with its article, such as `a string`."""
-    return "a number" if is_number(value) else _KINDS[type(value)]
-
-
-_KINDS: dict[type, str] = {
-    type(None): "null",
-    bool: "a boolean",
-    str: "a string",
-    list: "an array",
-    dict: "an object",
-}
 
 
 def _set(value: JsonObject, edit: Edit) -> None:
@@ -151,11 +137,6 @@ def copied(operand: Json) -> Json:
     """Return a copy of an operand to write into a value."""
     # An update may be applied many times, so the values that it writes must not share mutable parts with it.
     return copy.deepcopy(operand) if isinstance(operand, (dict, list)) else operand
-
-
-def is_number(value: object) -> bool:
-    """Return whether a JSON value is a number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def comparable(one: Json, other: Json) -> bool:

@@ -12,8 +12,8 @@ import msgspec
 from . import values
 from .errors import InvalidOperation, TooLarge
 from .quoting import quoted
-from .update_operators import OPERATORS, Edit, Operator, Path, apply_edit, copied, dotted, fault, is_number, kind_of
-from .values import Json, JsonObject
+from .update_operators import OPERATORS, Edit, Operator, Path, apply_edit, copied, dotted, fault
+from .values import Json, JsonObject, is_number, kind_of
 
 CHANGES_MAX = 100_000
 """Maximum number of changes in an update array; they are all parsed and applied in one step."""

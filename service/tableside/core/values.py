@@ -11,7 +11,8 @@ from typing import TypeAlias
 import msgspec
 import orjson
 
-from .errors import InvalidOperation, MalformedRequest
+from .errors import InvalidOperation
+from .json_errors import NotJson, not_json
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
@@ -21,6 +22,14 @@ INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
 RESERVED_PREFIX = "_ts"
 
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    str: "a string",
+    list: "an array",
+    tuple: "an array",
+    dict: "an object",
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
 
@@ -28,15 +37,15 @@ _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
 def parse(text: bytes | str) -> Json:
     """Parse JSON text. Integers are exact; if a member's name is repeated, the last one is used.
 
-    Raise MalformedRequest if the text is not JSON. This includes numbers beyond the range of a double, NaN, lone
-    surrogates and invalid UTF-8.
+    Raise NotJson, with the position of the error, if the text is not JSON. This includes numbers beyond the range of a
+    double, NaN, lone surrogates and invalid UTF-8.
     """
     try:
         value: Json = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedRequest(f"not JSON: {_error_position(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        raise not_json(text) from None
     except RecursionError:
-        raise MalformedRequest("not JSON that can be parsed: nested too deep") from None
+        raise NotJson("nested too deep") from None
     return value
 
 
@@ -119,6 +128,16 @@ def normalize_number(value: float) -> int | float:
     return value
 
 
+def is_number(value: object) -> bool:
+    """Return whether a JSON value is a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a JSON value with its article, such as `a string`."""
+    return "a number" if is_number(value) else _KINDS[type(value)]
+
+
 def project(text: bytes, fields: frozenset[str]) -> bytes:
     """Return a value's text with only the given top-level members."""
     return orjson.dumps({name: member for name, member in decode(text).items() if name in fields})
@@ -162,9 +181,3 @@ def _name(name: str) -> str:
 def _check_depth(depth: int) -> None:
     if depth > DEPTH_MAX:
         raise InvalidOperation(f"a value is nested more than {DEPTH_MAX} deep")
-
-
-def _error_position(error: Exception) -> str:
-    """Return the position of a parse error, without any of the text."""
-    position = re.search(r"\(byte (\d+)\)", str(error))
-    return f"invalid at byte {position[1]}" if position else "invalid encoding or number, or unexpected end"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, MalformedRequest
+from tableside.core.json_errors import NotJson
 
 
 def canonical(text: str) -> bytes:
@@ -78,6 +79,31 @@ def test_what_a_parser_refuses_is_malformed(text: str) -> None:
 def test_what_is_not_utf8_is_malformed(text: bytes) -> None:
     with pytest.raises(MalformedRequest):
         values.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "detail"),
+    [
+        (b'{"a":1,}', 6, "not JSON at byte 6: trailing comma is not allowed"),
+        (b'{"a":1', 6, "not JSON at byte 6: unexpected end of data"),
+        ('{"ü":"x', 8, "not JSON at byte 8: unexpected end of data"),
+        ('{"ü":x}'.encode(), 6, "not JSON at byte 6: unexpected character, expected a JSON value"),
+        ('{"ü":1e400}'.encode(), 6, "not JSON at byte 6: number is infinity when parsed as double"),
+        ('{"ü":1e400}', 6, "not JSON at byte 6: number is infinity when parsed as double"),
+        ('{"ü":"\\ud800"}'.encode(), 7, "not JSON at byte 7: no low surrogate in string"),
+        ('{"ü":"'.encode() + b'\xff"}', 7, "not JSON at byte 7: invalid UTF-8"),
+        (b'{"s":"\xed\xa0\x80"}', 6, "not JSON at byte 6: invalid UTF-8"),
+        (b"{}{}", 2, "not JSON at byte 2: unexpected content after document"),
+        (b"", None, "not JSON: the text is empty"),
+        (b" \n", None, "not JSON: the text is empty"),
+        ("[" * 100_000, None, "not JSON: nested too deep"),
+    ],
+    ids=lambda argument: str(argument)[:20],
+)
+def test_a_rejection_names_the_first_wrong_byte(text: str | bytes, position: int | None, detail: str) -> None:
+    with pytest.raises(NotJson) as rejection:
+        values.parse(text)
+    assert (rejection.value.position, rejection.value.detail) == (position, detail)
 
 
 def test_a_refusal_does_not_repeat_what_was_sent() -> None:

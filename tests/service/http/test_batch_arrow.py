@@ -353,6 +353,15 @@ def test_a_cell_that_is_no_value_is_refused_by_itself(asking: Asking, text: str,
     assert [(row["status"], row["code"]) for row in rows] == [(status, code), (204, None)]
 
 
+def test_a_cell_that_is_not_json_names_its_column_and_the_byte(asking: Asking) -> None:
+    rows = asking.rows(T, {"key": [fresh()], "value": ['{"ü":x}']}, op="put")
+    assert rows[0]["detail"] == "column 'value': not JSON at byte 6: unexpected character, expected a JSON value"
+    columns = {"key": [fresh(), fresh()], "update": ["{}", "{"], "default": ["[1", "{}"]}
+    first, second = asking.rows(T, columns, op="update")
+    assert first["detail"] == "column 'default': not JSON at byte 2: unexpected end of data"
+    assert second["detail"] == "column 'update': not JSON at byte 1: unexpected end of data"
+
+
 @pytest.mark.parametrize(
     ("accept", "fine"),
     [

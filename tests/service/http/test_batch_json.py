@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, statuses
+from tableside.core.errors import MalformedRequest
+from tableside.core.store import TableSpec
+from tableside.http.wire import json_batch
 
 T = "batches"
 
@@ -177,6 +180,32 @@ def test_what_a_parser_refuses_or_has_the_wrong_shape_is_malformed_as_a_whole(as
     problem = check_refused(asking.post(T, body), 400, "malformed_request")
     assert problem["applied"] == "no"
     assert problem["retriable"] is False
+
+
+PUT = b'{"op":"put","key":"a","value":{"a":[1,{"b":"],"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'{"operations":[%b,%b,{"op":x}]}' % (PUT, PUT), "125, in operation 2: unexpected character"),
+        (b' { "operations" : [ %b , {"n":1e400} ] }' % PUT, "79, in operation 1: number is infinity"),
+        (b'{"operations":[%b,{"n":"\xff"}]}' % PUT, "73, in operation 1: invalid UTF-8"),
+        (b'{"operations":[%b,{"op":"put"' % PUT, "78, in operation 1: unexpected end of data"),
+        (b'{"operations":[%b %b]}' % (PUT, PUT), "67, in operation 0: unexpected character, expected ',' or ']'"),
+        (b'{"operations":[%b],}' % PUT, "67: trailing comma"),
+        (b'{"operations" x', "14: unexpected character, expected ':'"),
+        (b'{"operations":[%b{]}' % (b" " * 2**20), "1048592: unexpected character, expected a string key"),
+    ],
+    ids=range(8),
+)
+def test_a_body_that_is_not_json_names_the_byte_and_the_operation(asking: Asking, body: bytes, detail: str) -> None:
+    """The limits of the other tests are too small for the last body."""
+    with pytest.raises(MalformedRequest) as rejection:
+        json_batch.decode(body, TableSpec("t"), 10)
+    assert rejection.value.detail.startswith(f"not JSON at byte {detail}")
+    if len(body) < 2**18:
+        assert check_refused(asking.post(T, body), 400, "malformed_request")["detail"] == rejection.value.detail
 
 
 @pytest.mark.parametrize("depth", [31, 100, 500])

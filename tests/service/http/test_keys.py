@@ -143,6 +143,19 @@ def test_what_is_no_integer_is_refused_in_a_batch(asking: Asking, key: object) -
 
 
 @ON_EVERY_STORE
+def test_text_is_an_integer_key_in_a_path_and_not_in_a_batch(asking: Asking) -> None:
+    """A path has only text; in JSON and Arrow a string is not an integer."""
+    assert asking.put("numbers", "4242", {}).status_code == 204
+    operations = [{"op": "get", "key": 4242}, {"op": "get", "key": "4242"}, {"op": "get", "key": 42.5}]
+    found, text, fraction = asking.batch("numbers", *operations)
+    assert found["status"] == 200
+    assert text["error"]["detail"] == "a key of this table is an integer, not a string"
+    assert fraction["error"]["detail"] == "a key of this table is an integer, not a number with a fraction"
+    [row] = asking.rows("numbers", {"key": ["4242"]}, op="get")
+    assert (row["code"], row["detail"]) == (text["error"]["code"], text["error"]["detail"])
+
+
+@ON_EVERY_STORE
 def test_integer_keys_are_in_numeric_order(asking: Asking) -> None:
     keys = [10, 9, -1, -10, 0, 2**63 - 1, -(2**63), 1000]
     for key in keys:

@@ -269,6 +269,13 @@ async def test_what_a_column_cannot_hold_is_refused_by_its_name(typed: Typed, na
     await typed.refused("positive" if name == "amount" else name, **{name: member})
 
 
+async def test_unknown_members_are_named_up_to_a_limit(typed: Typed) -> None:
+    outcome = await one(typed.store, put(ID, {"needed": "n", **{f"m{number}" * 50: 1 for number in range(9)}}))
+    assert isinstance(outcome, InvalidOperation)
+    assert outcome.detail.startswith("the table has no column `m0m0m0")
+    assert outcome.detail.endswith("…` and 4 more")
+
+
 async def test_what_is_no_number_is_a_string(typed: Typed) -> None:
     odd = {"double": "NaN", "real": "-Infinity", "free": "NaN", "at": "infinity", "day": "-infinity", "needed": "n"}
     await written(typed.store, put(ID, odd))

@@ -296,4 +296,4 @@ def _error_response(status: int, codes: Sequence[str]) -> Fragment:
 
 def example_problem() -> Fragment:
     """Return an example of a problem."""
-    return dict(problems.problem(MalformedRequest("not JSON: invalid at byte 5")))
+    return dict(problems.problem(MalformedRequest("not JSON at byte 5: unexpected end of data")))

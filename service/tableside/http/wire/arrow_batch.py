@@ -9,7 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...core import Changes, Get, MalformedRequest, Operation, Put, TableError, TableSpec, TooLarge, updates, values
+from ...core import (
+    Changes,
+    Get,
+    Json,
+    MalformedRequest,
+    Operation,
+    Put,
+    TableError,
+    TableSpec,
+    TooLarge,
+    updates,
+    values,
+)
+from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import Fields
 from .arrow_limits import decompressed_bytes, size_bytes
@@ -160,7 +173,7 @@ def _put(spec: TableSpec, key: Any, text: Any) -> Operation | TableError:
     if text is None:
         return _operation(spec, {"op": "put", "key": key})
     try:
-        return Put(spec.key.from_json(key), values.encode(values.parse(text)))
+        return Put(spec.key.from_json(key), values.encode(_parse("value", text)))
     except TableError as error:
         return error.with_traceback(None)
 
@@ -195,12 +208,19 @@ def _operation(
             members["update"] = _parsed_update(members["update"], parsed_updates)
         for name in _TEXT:
             if name in members and type(members[name]) is not tuple:
-                members[name] = values.parse(members[name])
+                members[name] = _parse(name, members[name])
         if members.get("if_absent") is False:
             del members["if_absent"]
         return operation_members.operation(spec, members)
     except TableError as error:
         return error.with_traceback(None)
+
+
+def _parse(column: str, text: Any) -> Json:
+    try:
+        return values.parse(text)
+    except NotJson as error:
+        raise MalformedRequest(f"column {column!r}: {error.detail}") from None
 
 
 def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:

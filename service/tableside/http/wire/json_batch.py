@@ -6,8 +6,10 @@ import msgspec
 import orjson
 
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, TooLarge, values
+from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import Answer, Fields, rfc3339
+from .operation_position import operation_at
 from .problems import problem
 
 MEDIA_TYPE = "application/json"
@@ -25,7 +27,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 def decode(body: bytes, spec: TableSpec, operations_max: int) -> Batch:
     """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted."""
-    document = values.parse(body)
+    try:
+        document = values.parse(body)
+    except NotJson as error:
+        raise NotJson(error.reason, error.position, operation_at(body, error.position)) from None
     if not isinstance(document, dict) or document.keys() != {"operations"}:
         raise MalformedRequest("a batch must be an object with the only member operations")
     raws = document["operations"]
