@@ -1,6 +1,6 @@
 """The path of batches, in JSON and Arrow."""
 
-from .parts import ARROW, JSON, TABLE_ERRORS, Fragment, error_responses, parameters, response, schema
+from .parts import ARROW, JSON, TABLE_ERRORS, Fragment, enum, error_responses, parameters, response, schema
 
 _ARROW_ROWS = """\
 An Arrow IPC stream; its buffers may be compressed with lz4 or zstd. One row is one operation, and a null means that
@@ -33,7 +33,7 @@ def _arrow_parameter(name: str, description: str, schema: Fragment) -> Fragment:
 
 
 _POST: Fragment = {
-    "operationId": "batch",
+    "operationId": "apply_batch",
     "summary": "Do many operations",
     "description": "Each operation succeeds or fails by itself: the status of the whole is 200 though some failed, and "
     "an error only when nothing of it was attempted. Operations on one key take effect in their order, and a later one "
@@ -42,7 +42,7 @@ _POST: Fragment = {
     f"As `{ARROW}`, the body is: {_ARROW_ROWS}",
     "tags": ["batches"],
     "parameters": [
-        _arrow_parameter("op", "What every row is.", {"enum": ["get", "put", "update", "delete"]}),
+        _arrow_parameter("op", "What every row is.", enum("get", "put", "update", "delete")),
         _arrow_parameter("writer", "The writer of the tokens.", {"type": "string", "minLength": 1, "maxLength": 128}),
         _arrow_parameter("return", "Whether writes are answered with the value.", {"type": "boolean"}),
         _arrow_parameter("fields", "Names of the top-level members of every value answered.", {"type": "string"}),

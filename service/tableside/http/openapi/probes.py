@@ -1,6 +1,6 @@
 """The paths for table descriptions, probes, metrics and this document."""
 
-from .parts import JSON, SERVICE_ERRORS, Fragment, error_responses, parameters, response, schema
+from .parts import JSON, SERVICE_ERRORS, Fragment, enum, error_responses, parameters, response, schema
 
 _PUBLIC: Fragment = {"security": []}
 
@@ -16,7 +16,7 @@ def _json(description: str, schema: Fragment) -> Fragment:
 
 
 _TABLES = _get(
-    "tables",
+    "list_tables",
     "tables",
     "Describe every table",
     {
@@ -25,7 +25,7 @@ _TABLES = _get(
     },
 )
 _TABLE = _get(
-    "table",
+    "describe_table",
     "tables",
     "Describe a table",
     {
@@ -34,19 +34,19 @@ _TABLE = _get(
     },
 )
 _LIVEZ = _get(
-    "livez",
+    "check_liveness",
     "service",
     "Whether the process runs; does not check stores",
-    _json("It does.", {"type": "object", "required": ["status"], "properties": {"status": {"const": "alive"}}}),
+    _json("It does.", {"type": "object", "required": ["status"], "properties": {"status": enum("alive")}}),
 )
 _READYZ = _get(
-    "readyz",
+    "check_readiness",
     "service",
     "Whether operations can be served",
     {**_json("They can.", schema("Readiness")), **error_responses("store_unavailable")},
 )
 _METRICS = _get(
-    "metrics",
+    "get_metrics",
     "service",
     "Metrics in Prometheus' text format",
     {
@@ -55,13 +55,13 @@ _METRICS = _get(
     },
 )
 _OPENAPI = _get(
-    "openapi",
+    "get_openapi",
     "service",
     "This document",
     {**_json("An OpenAPI 3.1 document.", {"type": "object", "required": ["openapi"]}), **error_responses("overloaded")},
 )
 _DOCS = _get(
-    "docs",
+    "get_docs",
     "service",
     "This document, to read and try in a browser; it needs no network",
     {

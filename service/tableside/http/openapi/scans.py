@@ -11,7 +11,7 @@ def _query(name: str, description: str, schema: Fragment) -> Fragment:
 
 
 _SCAN: Fragment = {
-    "operationId": "scan",
+    "operationId": "scan_records",
     "summary": "Read records, in pages",
     "description": "A record that is present throughout is returned at least once, possibly twice. A page may be short "
     "or empty: only a cursor that is null ends the scan.",
@@ -48,7 +48,7 @@ _SCAN: Fragment = {
             },
             links={
                 "next": {
-                    "operationId": "scan",
+                    "operationId": "scan_records",
                     "description": "The next page.",
                     "parameters": {"table": "$request.path.table", "cursor": "$response.body#/cursor"},
                 }
@@ -59,7 +59,7 @@ _SCAN: Fragment = {
 }
 
 _SPLITS: Fragment = {
-    "operationId": "splits",
+    "operationId": "list_splits",
     "summary": "Divide a table for parallel readers",
     "description": "The parts are disjoint and together cover the table.",
     "tags": ["scans"],
@@ -77,7 +77,7 @@ _SPLITS: Fragment = {
             content={JSON: {"schema": schema("Splits")}},
             links={
                 "read": {
-                    "operationId": "scan",
+                    "operationId": "scan_records",
                     "description": "Read the first part.",
                     "parameters": {"table": "$request.path.table", "split": "$response.body#/splits/0"},
                 }

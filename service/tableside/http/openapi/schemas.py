@@ -1,7 +1,7 @@
 """JSON schemas of the bodies of requests and responses (the dialect of OpenAPI 3.1)."""
 
 from ..wire import problems
-from .parts import Fragment, example_problem, schema
+from .parts import Fragment, enum, example_problem, schema
 from .value_schemas import (
     ETAG,
     EXPIRES_AT,
@@ -15,44 +15,39 @@ from .value_schemas import (
     UPDATE,
     VALUE,
     closed_object,
+    nullable,
     optional,
 )
 
 
 def _operation(op: str, required: list[str], properties: Fragment, description: str) -> Fragment:
     key_and_fields = {
-        "op": {"const": op},
+        "op": enum(op),
         "key": schema("Key"),
-        "fields": optional(FIELDS),
+        "fields": FIELDS,
         "partitions": schema("Partitions"),
     }
     return closed_object(["op", "key", *required], {**key_and_fields, **properties}, description=description)
 
 
 _CONDITION: Fragment = {
-    "if_match": optional({**ETAG, "description": "Only if the record is in this version; `*` is any."})
+    "if_match": nullable("string", minLength=1, description="Only if the record is in this version; `*` is any.")
 }
-_COMMON: Fragment = {**_CONDITION, "token": optional(schema("Token")), "return": optional({"type": "boolean"})}
+_COMMON: Fragment = {**_CONDITION, "token": optional(schema("Token")), "return": nullable("boolean")}
 
 _OPERATIONS: Fragment = {
     "Get": _operation("get", [], {}, "Read a record."),
-    "Put": {
-        **_operation(
-            "put",
-            ["value"],
-            {
-                "value": schema("Value"),
-                "if_absent": optional({"type": "boolean", "description": "Only if there is no such record."}),
-                "ttl_s": schema("TtlS"),
-                **_COMMON,
-            },
-            "Replace the record's value.",
-        ),
-        "not": {
-            "required": ["if_match", "if_absent"],
-            "properties": {"if_match": {"type": "string"}, "if_absent": {"const": True}},
+    "Put": _operation(
+        "put",
+        ["value"],
+        {
+            "value": schema("Value"),
+            "if_absent": nullable("boolean", description="Only if there is no such record; not with `if_match`."),
+            "ttl_s": schema("TtlS"),
+            **_COMMON,
         },
-    },
+        "Replace the record's value.",
+    ),
     "Update": _operation(
         "update",
         ["update"],
@@ -88,14 +83,17 @@ _RESULT_MEMBERS: Fragment = {
     "value": schema("Value"),
     "etag": ETAG,
     "expires_at": EXPIRES_AT,
-    "replayed": {"const": True},
+    "replayed": {
+        "description": "True for a repeated write, which was not applied again; else absent.",
+        "type": "boolean",
+    },
     "error": schema("Problem"),
 }
 
 _STATUS_MATCHES_ERROR: Fragment = {
     "if": {"required": ["error"]},
-    "then": {"properties": {"status": {"minimum": 400, "maximum": 599}}},
-    "else": {"properties": {"status": {"enum": [200, 201, 204]}}},
+    "then": {"properties": {"status": {"type": "integer", "minimum": 400, "maximum": 599}}},
+    "else": {"properties": {"status": {"type": "integer", "enum": [200, 201, 204]}}},
 }
 
 _PARTITION_RESULTS: Fragment = {
@@ -109,7 +107,7 @@ _RESULT: Fragment = closed_object(
     {
         **_RESULT_MEMBERS,
         "partitions": _PARTITION_RESULTS,
-        "dropped": {"description": "The write named no partition.", "const": True},
+        "dropped": {"description": "True for a write to no partition; else absent.", "type": "boolean"},
     },
     description="The result of one operation. With several partitions, only their results have an etag and a value.",
     **_STATUS_MATCHES_ERROR,
@@ -133,7 +131,7 @@ _PROBLEM: Fragment = {
         "detail": {"type": "string"},
         "code": {"type": "string", "enum": sorted(problems.STATUS)},
         "retriable": {"description": "Whether a retry may succeed.", "type": "boolean"},
-        "applied": {"description": "Whether a write may have been applied.", "enum": ["no", "unknown"]},
+        "applied": {"description": "Whether a write may have been applied.", **enum("no", "unknown")},
         "retry_after_s": {"description": "How long to wait before a retry, if known.", "type": "number", "minimum": 0},
         "partitions": _PARTITION_RESULTS,
     },
@@ -151,7 +149,7 @@ _TABLE: Fragment = {
             "type": "array",
             "minItems": 1,
             "items": closed_object(
-                ["name", "type"], {"name": {"type": ["string", "null"]}, "type": {"enum": ["string", "integer"]}}
+                ["name", "type"], {"name": {"type": ["string", "null"]}, "type": enum("string", "integer")}
             ),
         },
         "capabilities": {
@@ -223,7 +221,7 @@ SCHEMAS: Fragment = {
     "Readiness": closed_object(
         ["status", "stores"],
         {
-            "status": {"const": "ready"},
+            "status": enum("ready"),
             "stores": {
                 "type": "object",
                 "additionalProperties": closed_object(

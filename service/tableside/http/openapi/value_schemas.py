@@ -4,7 +4,7 @@ from ...core import INTEGER_MAX, INTEGER_MIN
 from ...core.keys import STRING_BYTES_MAX
 from ...core.values import DEPTH_MAX, RESERVED_PREFIX
 from ..wire.operation_members import FIELDS_MAX, WRITER_CHARACTERS_MAX
-from .parts import Fragment, schema
+from .parts import Fragment, enum, schema
 
 ETAG: Fragment = {"type": "string", "minLength": 1, "examples": ["18798f0c2a51e3d4"]}
 EXPIRES_AT: Fragment = {
@@ -14,12 +14,17 @@ EXPIRES_AT: Fragment = {
 }
 _STRING_PART: Fragment = {"type": "string", "minLength": 1, "maxLength": STRING_BYTES_MAX}
 _INTEGER: Fragment = {"type": "integer", "minimum": INTEGER_MIN, "maximum": INTEGER_MAX}
-_PART: Fragment = {"anyOf": [_STRING_PART, _INTEGER]}
+_PART: Fragment = {"oneOf": [_STRING_PART, _INTEGER]}
 
 
 def optional(found: Fragment) -> Fragment:
     """Return a schema that also allows null, which has the same meaning as an absent member."""
-    return {"anyOf": [found, {"type": "null"}]}
+    return {"oneOf": [found, {"type": "null"}]}
+
+
+def nullable(kind: str, **more: object) -> Fragment:
+    """Return a schema of a type that also allows null, which has the same meaning as an absent member."""
+    return {"type": [kind, "null"], **more}
 
 
 def closed_object(required: list[str], properties: Fragment, **more: object) -> Fragment:
@@ -36,7 +41,7 @@ def closed_object(required: list[str], properties: Fragment, **more: object) -> 
 KEY: Fragment = {
     "description": f"A string of 1 to {STRING_BYTES_MAX:,} bytes of UTF-8, an integer of 64 bits, or, for a table with "
     "a composite key, an array of these.",
-    "anyOf": [_STRING_PART, _INTEGER, {"type": "array", "items": _PART, "minItems": 2, "maxItems": 8}],
+    "oneOf": [_STRING_PART, _INTEGER, {"type": "array", "items": _PART, "minItems": 2, "maxItems": 8}],
     "examples": ["user-1", 42, ["user-1", "2026-11-20"]],
 }
 
@@ -63,7 +68,7 @@ OPERATORS: Fragment = {
     "properties": {
         "$set": _of_paths({"address.city": "Bern"}),
         "$unset": {
-            "anyOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "object"}],
+            "oneOf": [{"type": "array", "items": {"type": "string", "minLength": 1}}, {"type": "object"}],
             "examples": [["nickname"]],
         },
         "$inc": _of_paths({"visits": 1}, additionalProperties={"type": "number"}),
@@ -89,16 +94,18 @@ MERGE_PATCH: Fragment = {
 
 UPDATE: Fragment = {
     "description": "What to change: a merge patch, operators, or an array of these, applied in order as one step.",
-    "anyOf": [
+    "oneOf": [
         schema("MergePatch"),
         schema("Operators"),
-        {"type": "array", "items": {"anyOf": [schema("MergePatch"), schema("Operators")]}},
+        {"type": "array", "items": {"oneOf": [schema("MergePatch"), schema("Operators")]}},
     ],
 }
 
 TTL_S: Fragment = {
-    "description": "Seconds until the record expires; -1 is never, null is as if not given.",
-    "anyOf": [{"const": -1}, {"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
+    "description": "Seconds until the record expires: -1, which is never, or more than 0. Null is as if not given.",
+    "type": ["number", "null"],
+    "minimum": -1,
+    "examples": [3600],
 }
 
 TOKEN: Fragment = closed_object(
@@ -114,7 +121,7 @@ TOKEN: Fragment = closed_object(
 
 FIELDS: Fragment = {
     "description": "Only these top-level members are returned.",
-    "type": "array",
+    **nullable("array"),
     "items": {"type": "string", "minLength": 1},
     "maxItems": FIELDS_MAX,
 }
@@ -123,10 +130,10 @@ FIELDS: Fragment = {
 PARTITIONS: Fragment = {
     "description": "For a partitioned table: the distinct indexes of the target partitions; an empty list means none. "
     "`all`, null and [-1] are all partitions. `default` and [null] are the partition of the key, as if absent.",
-    "anyOf": [
-        {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        {"type": "array", "items": {"enum": [-1, None]}, "minItems": 1, "maxItems": 1},
-        {"enum": ["all", "default", None]},
+    "oneOf": [
+        {"type": "array", "items": {"type": ["integer", "null"], "minimum": -1}},
+        enum("all", "default"),
+        {"type": "null"},
     ],
     "examples": [[0, 2], [], "all"],
 }
