@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+    from tableside_spark.executor.mismatch import OnMismatch
     from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
     from tableside_spark.write.request import WriteRequest
@@ -86,7 +87,7 @@ class Table:
         schema: "str | StructType | None" = None,
         how: str = "left",
         *,
-        on_mismatch: Literal["fail", "null"] = "fail",
+        on_mismatch: "OnMismatch" = "fail",
         fields: Sequence[str] | None = None,
         partitions: "StreamPartitioner | PartitionFunction | Column | None" = None,
     ) -> "DataFrame":
@@ -104,7 +105,8 @@ class Table:
                 as JSON text in the column `value`.
             how: `left` (or `left_outer`) keeps every row of `frame`. `inner` and `left_semi` (or `semi`) keep the rows
                 that have a record, `left_anti` (or `anti`) those that have none. The last two kinds add no columns.
-            on_mismatch: If a value does not fit the schema, `"fail"` fails the query, and `"null"` returns null.
+            on_mismatch: If a value does not fit the schema, `"fail"` fails the query with the column, the key and the
+                types, and `"null"` returns null.
             fields: The members that the service sends. Useful for large values. Default: all.
             partitions: For a partitioned table, the partition in which each row is looked up, as in `put`. A row with
                 no partition or several fails the query; the error names the row's key.

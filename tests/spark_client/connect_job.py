@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
@@ -53,6 +53,11 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     with pytest.raises(TableWriteError, match="NaN"):
         table.put(bad, "k")
 
+    with pytest.raises(PySparkException) as misfit:
+        table.enrich(lit_key(spark, "4"), "k", "n boolean").collect()
+    expected = 'table connect: column n is a JSON number for key "4", which does not fit boolean; '
+    assert expected in str(misfit.value).splitlines()[0], misfit.value
+
     writer = rows.write.format("tableside").option("url", url).option("table", "connect_source").option("key", "k")
     writer.mode("append").save()
     assert spark.read.format("tableside").option("url", url).option("table", "connect_source").load().count() == 50
@@ -67,6 +72,11 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
 
     assert table.delete(rows, "k").applied == 1_000
     assert table.join(rows, "k", how="left_semi").count() == 0
+
+
+def lit_key(spark: SparkSession, key: str) -> DataFrame:
+    """Return a frame with one key."""
+    return spark.range(1).select(lit(key).alias("k"))
 
 
 def streams(spark: SparkSession, url: str, directory: Path) -> None:

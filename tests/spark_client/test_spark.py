@@ -57,15 +57,6 @@ def test_what_is_put_is_joined(spark: SparkSession, service: Service) -> None:
     assert json.loads(table.join(asked.where("id = 1"), "k").collect()[0].value) == {"n": 1}
 
 
-def test_a_value_that_does_not_fit_fails_or_is_null(spark: SparkSession, service: Service) -> None:
-    table = Table("spark_misfit", service.url)
-    table.put(numbers(spark, 3), "k")
-    with pytest.raises(Exception, match=r"MALFORMED_RECORD|FAILFAST"):
-        table.join(numbers(spark, 3).select("k"), "k", "n boolean").collect()
-    nulls = table.join(numbers(spark, 3).select("k"), "k", "n boolean", on_mismatch="null")
-    assert [row.n for row in nulls.collect()] == [None, None, None]
-
-
 def test_what_cannot_be_joined_or_written_is_refused_on_the_driver(spark: SparkSession, service: Service) -> None:
     table = Table("spark_refused", service.url)
     frame = numbers(spark, 3)

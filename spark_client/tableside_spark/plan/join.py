@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -11,9 +11,18 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tableside_client.connection import Connection
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.lookup_task import VALUE_COLUMN, LookupTask
-from tableside_spark.plan.frames import check_key_columns, divide_in_flight, map_arrow, quoted, require_unique_names
+from tableside_spark.executor.mismatch import OnMismatch, require_known
+from tableside_spark.plan.frames import (
+    check_key_columns,
+    divide_in_flight,
+    map_arrow,
+    quoted,
+    require_unique_names,
+    type_of,
+)
 from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
+from tableside_spark.plan.typed_values import TypedValue
 
 HOW = {
     "left": "left",
@@ -26,8 +35,8 @@ HOW = {
 }
 """The kind of join by its names in Spark, in lower case and without underscores."""
 
+_PARSED = "__tableside_parsed"
 _NEED_ALL_RECORDS = ("right", "rightouter", "full", "fullouter", "outer", "cross")
-_MODES = {"fail": "FAILFAST", "null": "PERMISSIVE"}
 
 Schema = str | StructType | None
 
@@ -39,7 +48,7 @@ class JoinRequest:
     on: str | Sequence[str]
     schema: Schema
     how: str
-    on_mismatch: Literal["fail", "null"]
+    on_mismatch: OnMismatch
     fields: Sequence[str] | None
     partitions: Any = None
 
@@ -49,8 +58,7 @@ def join(
 ) -> DataFrame:
     """Return the DataFrame with the members of each row's value; for semi and anti joins, the rows that `how` keeps."""
     how = join_type(request.how)
-    if request.on_mismatch not in _MODES:
-        raise ValueError(f"on_mismatch is fail or null, not {request.on_mismatch!r}")
+    require_known(request.on_mismatch)
     require_unique_names(frame.columns, frame)
     columns = check_key_columns(frame, request.on)
     needs_schema = len(columns) > 1 or request.partitions is not None
@@ -66,7 +74,7 @@ def join(
         return map_arrow(source, lookup, frame.schema)
     value = StructField(VALUE_COLUMN, StringType())
     found = map_arrow(source, lookup, StructType([*frame.schema.fields, value]))
-    return _with_members(found, frame.columns, request)
+    return _with_members(found, table, frame.columns, columns, request)
 
 
 def join_type(how: str) -> str:
@@ -85,15 +93,19 @@ def join_type(how: str) -> str:
     raise ValueError(f"how is left, inner, left_semi or left_anti (also left_outer, semi or anti), not {how!r}")
 
 
-def _with_members(found: DataFrame, columns: Sequence[str], request: JoinRequest) -> DataFrame:
+def _with_members(
+    found: DataFrame, table: str, columns: Sequence[str], keys: Sequence[str], request: JoinRequest
+) -> DataFrame:
     kept = [quoted(name) for name in columns]
+    text = F.col(VALUE_COLUMN)
     if request.schema is None:
         require_unique_names([*columns, "value"], found)
-        return found.select(*kept, F.col(VALUE_COLUMN).alias("value"))
-    value = F.from_json(F.col(VALUE_COLUMN), request.schema, {"mode": _MODES[request.on_mismatch]})
-    parsed = found.withColumn(VALUE_COLUMN, value)
-    kind = parsed.schema[VALUE_COLUMN].dataType
+        return found.select(*kept, text.alias("value"))
+    kind = type_of(found.select(F.from_json(text, request.schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
     if not isinstance(kind, StructType):
         raise ValueError(f"a value is an object: its schema is a struct, not {kind.simpleString()}")
     require_unique_names([*columns, *kind.names], found)
-    return parsed.select(*kept, f"{VALUE_COLUMN}.*")
+    value = TypedValue(kind, table, keys)
+    parsed = F.col(_PARSED)
+    members = value.fitting_members(parsed) if request.on_mismatch == "fail" else value.members(parsed)
+    return found.select(*kept, value.parse(text).alias(_PARSED)).select(*kept, *members)

@@ -1,0 +1,88 @@
+"""Parse JSON text with a schema in the JVM, and name the column and the key of a value that does not fit."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
+from tableside_spark.executor.mismatch import MESSAGE
+from tableside_spark.plan.frames import quoted
+
+_MISFIT = "__tableside_misfit"
+"""The member in which `from_json` returns the whole text if a part of it does not fit."""
+_WITH_MISFIT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MISFIT}
+_NUMBERS = ("bigint", "decimal", "double", "float")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedValue:
+    """A value that is read with a schema. Its table and the row's key columns are named in the error."""
+
+    schema: StructType
+    table: str
+    keys: Sequence[str]
+
+    def parse(self, text: Column) -> Column:
+        """Return the struct of JSON text. Members that do not fit are null."""
+        return _parse(text, self.schema.fields)
+
+    def members(self, parsed: Column) -> list[Column]:
+        """Return the members of the result of `parse`, which has to be a column of the previous projection."""
+        return [parsed.getField(name).alias(name) for name in self.schema.names]
+
+    def fitting_members(self, parsed: Column) -> list[Column]:
+        """Return the members as `members` does. If any member does not fit, each of them raises an error of one line.
+
+        Every member has to raise it, because a query may use only some of them.
+        """
+        text = parsed.getField(_MISFIT)
+        error = F.raise_error(self._message(text, parsed))
+        return [F.when(text.isNull(), parsed.getField(name)).otherwise(error).alias(name) for name in self.schema.names]
+
+    def _message(self, text: Column, parsed: Column) -> Column:
+        key = F.to_json(F.array(*[quoted(name).cast("string") for name in self.keys]))
+        if len(self.keys) == 1:
+            key = key.substr(F.lit(2), F.length(key) - 2)
+        # In a lambda, so that the plan contains the expression of the column once.
+        messages = F.transform(
+            F.array(self._misfit_column(text, parsed)),
+            lambda column: F.format_string(
+                MESSAGE, F.lit(self.table), column, _json_type(text, column), key, F.element_at(self._types(), column)
+            ),
+        )
+        return messages[0]
+
+    def _misfit_column(self, text: Column, parsed: Column) -> Column:
+        """Return the first column that is null although the text has a value for it, else the first nested misfit."""
+        given = F.map_filter(
+            F.from_json(text, "map<string,string>"),
+            lambda name, member: member.isNotNull() & F.map_contains_key(self._types(), name),
+        )
+        read = F.json_object_keys(F.to_json(parsed, {"ignoreNullFields": "true"}))
+        missing = F.get(F.array_except(F.map_keys(given), read), F.lit(0))
+        nested = [field for field in self.schema if isinstance(field.dataType, ArrayType | MapType | StructType)]
+        alone = [
+            F.when(_parse(text, [field]).getField(_MISFIT).isNotNull(), F.lit(field.name)) for field in nested[:-1]
+        ]
+        return F.coalesce(missing, *alone, F.lit((nested or self.schema.fields)[-1].name))
+
+    def _types(self) -> Column:
+        """Return a map from columns to types. It is one literal, since each member of the value contains it."""
+        types = {field.name: field.dataType.simpleString() for field in self.schema}
+        return F.from_json(F.lit(json.dumps(types)), "map<string,string>")
+
+
+def _parse(text: Column, fields: Sequence[StructField]) -> Column:
+    return F.from_json(text, StructType([*fields, StructField(_MISFIT, StringType())]), _WITH_MISFIT)
+
+
+def _json_type(text: Column, member: Column) -> Column:
+    """Return `string`, `number`, `boolean`, `object` or `array`; `value` in PySpark 3.5, which has no variants."""
+    if not hasattr(F, "schema_of_variant"):
+        return F.lit("value")
+    members = F.try_parse_json(text).cast("map<string,variant>")
+    kind = F.lower(F.regexp_extract(F.schema_of_variant(F.element_at(members, member)), "^[A-Z]+", 0))
+    return F.coalesce(F.when(kind.isin(*_NUMBERS), F.lit("number")).otherwise(kind), F.lit("value"))
