@@ -266,6 +266,7 @@ class TableClient:
         split: str | None = None,
         prefix: str | None = None,
         partition: str | None = None,
+        partitions: Sequence[int] | None = None,
         fields: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.Table]:
@@ -277,14 +278,19 @@ class TableClient:
             table: The name of the table.
             split: Read one part, as `splits` returned it.
             prefix: Read only the keys that begin with this text.
-            partition: Read only the records of this partition.
+            partition: Read only the composite keys with this first part.
+            partitions: Of a partitioned table, read only the partitions with these indexes.
             fields: The members to return. Default: all.
             limit: The maximum number of records per page.
 
         Yields:
-            Pages with the columns `key`, `value` (JSON text) and `etag`. A page may be short or empty.
+            Pages with the columns `key`, `value` (JSON text) and `etag`, and `partition` if the table is partitioned. A
+            page may be short or empty.
         """
-        params = given(split=split, prefix=prefix, partition=partition, fields=joined(fields), limit=limit)
+        indexes = None if partitions is None else joined([str(index) for index in partitions])
+        params = given(
+            split=split, prefix=prefix, partition=partition, partitions=indexes, fields=joined(fields), limit=limit
+        )
         cursor: str | None = None
         while True:
             response = self._transport.send_with_retries(

@@ -1,6 +1,7 @@
 """Decode pages of a scan into Arrow batches of a schema, without a Python object per row."""
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,24 +21,34 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from tableside_spark.executor.mismatch import MESSAGE, MismatchError, OnMismatch
+from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
+
 _VALUE_COLUMN = "value"
+_JSON_TYPES = {str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array"}
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Converts a page to the key columns and the members of the value, in the order of the schema."""
+    """Converts a page to the columns of a schema: key columns, `partition` if the table is partitioned, and members."""
 
+    table: str
     target: pa.Schema
     read: pa.Schema
+    types: dict[str, str]
     keys: tuple[str, ...]
     text: bool
-    """True if the only column besides the key is `value`, the JSON text."""
+    """True if the only other column is `value`, the JSON text."""
+    on_mismatch: OnMismatch = "fail"
 
     @classmethod
-    def from_schema(cls, schema: StructType, keys: Sequence[str]) -> Self:
+    def from_schema(
+        cls, schema: StructType, table: str, keys: Sequence[str], table_schema: TableSchema, on_mismatch: OnMismatch
+    ) -> Self:
         """Create a decoder. Raises `ValueError` for types that Arrow cannot read from JSON."""
         target = to_arrow_schema(schema, timezone="UTC")
-        members = [field for field in schema.fields if field.name not in keys]
+        others = {*keys, PARTITION_COLUMN} if table_schema.partitions else {*keys}
+        members = [field for field in schema.fields if field.name not in others]
         text = [field.name for field in members] == [_VALUE_COLUMN] and pa.types.is_string(
             target.field(_VALUE_COLUMN).type
         )
@@ -45,27 +56,58 @@ class Decoder:
             for field in members:
                 _require_readable(field.name, field.dataType)
         read = pa.schema([(field.name, _json_type(target.field(field.name).type)) for field in members])
-        return cls(target, read, tuple(keys), text)
+        types = {field.name: field.dataType.simpleString() for field in members}
+        return cls(table, target, read, types, tuple(keys), text, on_mismatch)
 
     def decode(self, page: pa.Table) -> pa.RecordBatch:
-        """Decode a page as one batch."""
+        """Decode a page as one batch. Raises `MismatchError` for a value that does not fit."""
         columns = dict(zip(self.keys, _key_columns(page["key"].combine_chunks()), strict=True))
+        if PARTITION_COLUMN in page.column_names:
+            columns.setdefault(PARTITION_COLUMN, page[PARTITION_COLUMN].combine_chunks())
         if self.text:
             columns[_VALUE_COLUMN] = page["value"].combine_chunks()
         elif len(self.read):
-            columns |= self._members(page["value"])
+            columns |= self._members(page)
         arrays = [_cast(columns[field.name], field.type) for field in self.target]
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
 
-    def _members(self, values: pa.ChunkedArray) -> dict[str, pa.Array]:
+    def _members(self, page: pa.Table) -> dict[str, pa.Array]:
+        try:
+            return self._read(page["value"], self.read)
+        except pa.ArrowInvalid:
+            return {field.name: self._member(page, field) for field in self.read}
+
+    def _member(self, page: pa.Table, field: pa.Field) -> pa.Array:
+        """Read one member. Values that do not fit are found by halving the page."""
+        try:
+            return self._read(page["value"], pa.schema([field]))[field.name]
+        except pa.ArrowInvalid:
+            if len(page) == 1:
+                return self._misfit(page, field.name)
+        half = len(page) // 2
+        return pa.concat_arrays([self._member(page.slice(0, half), field), self._member(page.slice(half), field)])
+
+    def _misfit(self, page: pa.Table, name: str) -> pa.Array:
+        if self.on_mismatch == "null":
+            return pa.nulls(1, self.target.field(name).type)
+        found = _JSON_TYPES.get(type(json.loads(page["value"][0].as_py()).get(name)), "value")
+        key = _key_text(page["key"][0].as_py())
+        raise MismatchError(MESSAGE % (self.table, name, found, key, self.types[name]))
+
+    def _read(self, values: pa.ChunkedArray, read: pa.Schema) -> dict[str, pa.Array]:
+        """Read members of all values. Raises `pa.ArrowInvalid` if one of them does not fit."""
         lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.combine_chunks())
         text = pc.binary_join(lines, b"\n")[0].as_buffer()
-        options = pj.ParseOptions(
-            explicit_schema=self.read, newlines_in_values=True, unexpected_field_behavior="ignore"
-        )
+        options = pj.ParseOptions(explicit_schema=read, newlines_in_values=True, unexpected_field_behavior="ignore")
         reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, 1024))
         table = pj.read_json(io.BytesIO(text), read_options=reading, parse_options=options)
-        return {name: table[name].combine_chunks() for name in table.column_names}
+        return {name: _cast(table[name].combine_chunks(), self.target.field(name).type) for name in table.column_names}
+
+
+def _key_text(key: Any) -> str:
+    """Return a key as a lookup's error shows it: JSON, with all parts as strings."""
+    parts = [str(part) for part in key.values()] if isinstance(key, dict) else str(key)
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def _key_columns(keys: pa.Array) -> list[pa.Array]:

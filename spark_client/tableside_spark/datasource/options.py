@@ -7,7 +7,7 @@ from tableside_client.address import service_url
 from tableside_client.connection import Connection
 from tableside_client.credential import Credential
 from tableside_client.tls import Tls
-from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema
+from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
 
 _FILE_OPTIONS = {"token_file", "ca_file", "certificate_file", "key_file"}
 _TABLE_OPTIONS = {
@@ -18,6 +18,9 @@ _TABLE_OPTIONS = {
     "splits",
     "prefix",
     "partition",
+    "partitions",
+    "on_mismatch",
+    "pushdown",
     "decimals",
     "at_least_once",
 } | _FILE_OPTIONS
@@ -50,7 +53,7 @@ def parse_options(options: Mapping[str, str]) -> TableOptions:
     tls.require_https(connection.url)
     facts = fetch_table_schema(connection, table)
     named = tuple(name.strip() for name in values.get("key", "").split(",") if name.strip())
-    keys = named or tuple(name or "key" for name in facts.key_names)
+    keys = wire_keys(facts, named)[0] if named else tuple(name or "key" for name in facts.key_names)
     return TableOptions(connection, table, keys, facts)
 
 

@@ -3,32 +3,22 @@
 It supports `load` and `save`. `Table` also updates, deletes and returns counts.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    InputPartition,
-)
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from tableside_client.connection import shared_client
 from tableside_spark.datasource.options import TableOptions, parse_flag, parse_options
+from tableside_spark.datasource.read_options import parse_read_options
 from tableside_spark.datasource.writers import PutSender, StreamWriter, TableWriter
-from tableside_spark.executor.task_waits import TaskWaits
-
-_SPLITS = 16
-_PAGE_ROWS = 5_000
+from tableside_spark.plan.table_schema import PARTITION_COLUMN
 
 
 class TablesideSource(DataSource):
     """The Spark data source `tableside`.
 
-    Without a schema, a table is read as its key columns and the column `value` (JSON text). With a schema, the members
-    with its names are read; a value that does not fit fails the query.
+    Without a schema, a table is read as its key columns, the column `value` (JSON text), and the column `partition` if
+    the table is partitioned. With a schema, these columns and the members with its names are read.
 
     Options for reading and writing:
 
@@ -39,7 +29,17 @@ class TablesideSource(DataSource):
       `TABLESIDE_TOKEN`. A token itself is not an option, because plans and logs show options.
     - `ca_file`, `certificate_file`, `key_file`: PEM files, on every executor and on the driver.
 
-    Options for reading: `splits` (the maximum number of splits), `prefix` and `partition`.
+    Options for reading:
+
+    - `splits`: the maximum number of splits, each of which is a task. Default: four times the CPUs of the driver, at
+      most 32.
+    - `prefix`: only keys that begin with this text; together with `partition`, the second part of the key.
+    - `partition`: only composite keys with this first part.
+    - `partitions`: only these partitions of a partitioned table, as indexes separated by commas. If the key has one
+      part, `partition` means the same.
+    - `on_mismatch`: `fail` (the default) fails the query if a value does not fit the schema, `null` returns null.
+    - `pushdown`: `true` sends filters on the key to the service. Spark 4.1 to 4.3 then returns wrong rows if the result
+      of one `load()` is used with different filters; see the page on Spark.
 
     Options for writing (mode `append` only): `decimals` (`string` allows more than 15 digits) and `at_least_once`. A
     stream's puts carry the token of their micro-batch, unless `at_least_once` is `true`, which is required for tables
@@ -56,14 +56,24 @@ class TablesideSource(DataSource):
         target = parse_options(self.options)
         kinds = [LongType() if kind == "integer" else StringType() for kind in target.table_schema.key_types]
         keys = [StructField(name, kind) for name, kind in zip(target.keys, kinds, strict=True)]
-        return StructType([*keys, StructField("value", StringType())])
+        partition = [StructField(PARTITION_COLUMN, IntegerType())] if target.table_schema.partitions else []
+        return StructType([*keys, StructField("value", StringType()), *partition])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create a reader."""
         from tableside_spark.datasource.decoder import Decoder
+        from tableside_spark.datasource.reader import TableReader
 
         target = parse_options(self.options)
-        return TableReader(target, Decoder.from_schema(schema, target.keys), self.options)
+        options = parse_read_options(self.options, target.table_schema)
+        decoder = Decoder.from_schema(schema, target.table, target.keys, target.table_schema, options.on_mismatch)
+        if not options.pushdown:
+            return TableReader(target, decoder, options)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            raise ValueError("the option pushdown needs PySpark 4.1 or later")
+        from tableside_spark.datasource.pushdown import PushdownReader
+
+        return PushdownReader(schema, target, decoder, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """Create a batch writer."""
@@ -93,33 +103,3 @@ class TablesideSource(DataSource):
         from tableside_spark.datasource.encoder import Encoder
 
         return Encoder.from_schema(schema, target.keys, self.options.get("decimals", "number"))
-
-
-@dataclass(frozen=True)
-class Split(InputPartition):
-    """One split of the table."""
-
-    split: str
-
-
-class TableReader(DataSourceReader):
-    """Reads splits in parallel. A record that exists during the whole read is returned at least once."""
-
-    def __init__(self, target: TableOptions, decoder: Any, options: Mapping[str, str]) -> None:
-        self._target = target
-        self._decoder = decoder
-        self._splits = int(options.get("splits", _SPLITS))
-        self._scan = {name: options[name] for name in ("prefix", "partition") if name in options}
-
-    def partitions(self) -> list[InputPartition]:
-        """Fetch the current splits from the service."""
-        with self._target.connection.open() as client:
-            return [Split(split) for split in client.splits(self._target.table, self._splits)]
-
-    def read(self, partition: Split) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
-        """Read the records of a split, page by page."""
-        client, table = shared_client(self._target.connection), self._target.table
-        pages = client.scan(table, split=partition.split, limit=_PAGE_ROWS, **self._scan)
-        for page in TaskWaits(client).logged(table, pages):
-            if len(page):
-                yield self._decoder.decode(page)

@@ -1,6 +1,6 @@
 """The executor side of a join: adds the value's JSON text to each row of an Arrow batch."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ class LookupTask:
             return pa.array([], pa.string())
         batch = _routed_gets(keys, self.key_names) if routed else pa.table({"key": keys})
         outcomes = shared_client(self.connection).batch(self.table, batch, op="get", fields=self.fields)
-        raise_first_failure(self.table, outcomes, except_code="record_not_found")
+        raise_first_failure(self.table, outcomes, except_codes=("record_not_found",))
         return outcomes["value"].combine_chunks().cast(pa.string())
 
 
@@ -65,12 +65,13 @@ def _routed_gets(keys: pa.StructArray, names: tuple[str, ...]) -> pa.Table:
     return pa.table({"key": key_column(parts, names), "partitions": partition_lists(partitions)})
 
 
-def raise_first_failure(table: str, outcomes: pa.Table, *, except_code: str = "") -> None:
-    """Raise the first failure of a batch, ignoring failures with the code `except_code`."""
+def raise_first_failure(table: str, outcomes: pa.Table, *, except_codes: Sequence[str] = ()) -> None:
+    """Raise the first failure of a batch, ignoring failures with one of the codes `except_codes`."""
     code = outcomes["code"]
     if code.null_count == len(code):
         return
-    failures = outcomes.filter(pc.fill_null(pc.not_equal(code, except_code), False))
+    ignored = pc.is_in(code, pa.array([None, *except_codes], pa.string()))
+    failures = outcomes.filter(pc.invert(ignored))
     if len(failures):
         first = failures.slice(0, 1).to_pylist()[0]
         detail = f"{first['detail']} ({len(failures)} of {len(outcomes)} operations sent together)"

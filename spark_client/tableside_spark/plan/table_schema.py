@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 
+PARTITION_COLUMN = "partition"
+"""The column with the index of a record's partition, in scans of a partitioned table."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:

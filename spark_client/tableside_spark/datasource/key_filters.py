@@ -1,0 +1,140 @@
+"""Turn filters on key columns into the selection of the records to read. Requires PySpark 4.1.
+
+Spark removes the filters that a selection uses from the query, so a selection contains exactly the records for which
+these filters are true.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, In, StringStartsWith
+from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
+
+from tableside_spark.datasource.reader import Part, Selection
+from tableside_spark.plan.table_schema import PARTITION_COLUMN, TableSchema
+
+KEYS_MAX = 100_000
+"""The maximum number of lookups. Filters that select more are left to Spark, after a scan."""
+LEADING_MAX = 100
+"""The maximum number of scans with a first part of the key."""
+
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+
+
+@dataclass(slots=True)
+class _ColumnFilters:
+    """The values and prefixes that filters require of one column, and these filters."""
+
+    kind: type
+    values: list[Any] | None = None
+    prefixes: list[str] = field(default_factory=list)
+    value_filters: list[Filter] = field(default_factory=list)
+    prefix_filters: list[Filter] = field(default_factory=list)
+
+    def add(self, condition: Filter) -> None:
+        """Note a filter, if its type and the type of its operand are known."""
+        match condition:
+            case EqualTo(value=value) | EqualNullSafe(value=value) if type(value) is self.kind:
+                self._intersect([value])
+                self.value_filters.append(condition)
+            case In(value=values) if all(value is None or type(value) is self.kind for value in values):
+                self._intersect([value for value in values if value is not None])
+                self.value_filters.append(condition)
+            case StringStartsWith(value=str(prefix)) if self.kind is str and prefix:
+                self.prefixes.append(prefix)
+                self.prefix_filters.append(condition)
+
+    def _intersect(self, values: Sequence[Any]) -> None:
+        known = dict.fromkeys(values)
+        self.values = list(known) if self.values is None else [value for value in self.values if value in known]
+
+    @property
+    def prefix(self) -> str | None:
+        """The longest prefix, if it implies the others."""
+        longest = max(self.prefixes, key=len, default=None)
+        return longest if longest is not None and all(map(longest.startswith, self.prefixes)) else None
+
+
+def select(
+    filters: Iterable[Filter], keys: Sequence[str], schema: StructType, table_schema: TableSchema, given: Selection
+) -> tuple[Selection, list[Filter]]:
+    """Return the selection, and the filters that it uses.
+
+    Args:
+        filters: The conditions of the query, all of which must be true.
+        keys: The key columns in the order of the key.
+        schema: The columns of the query.
+        table_schema: The types of the key, and the number of partitions.
+        given: The selection of the options. If it has a prefix or a first part, filters on the key are not used.
+    """
+    columns = _columns(keys, schema, table_schema)
+    for condition in filters:
+        path: tuple[str, ...] = getattr(condition, "attribute", ())
+        if len(path) == 1 and path[0] in columns:
+            columns[path[0]].add(condition)
+    selection, used = _select_partitions(columns, given, table_schema.partitions)
+    if given.prefix is not None or given.leading is not None:
+        return selection, used
+    parts = [columns.get(name) for name in keys]
+    copies = table_schema.partitions if selection.partitions is None else len(selection.partitions)
+    narrowed, more = _select_keys(parts, selection, copies or 1)
+    return narrowed, used + more
+
+
+def _columns(keys: Sequence[str], schema: StructType, table_schema: TableSchema) -> Mapping[str, _ColumnFilters]:
+    """Return the columns whose filters can be used: those that compare their values as the table does."""
+    kinds = dict(zip(keys, table_schema.key_types, strict=True))
+    if table_schema.partitions:
+        kinds.setdefault(PARTITION_COLUMN, "integer")
+    types = {column.name: column.dataType for column in schema}
+    return {name: _ColumnFilters(_python_type(kind)) for name, kind in kinds.items() if _same(types.get(name), kind)}
+
+
+def _python_type(kind: str) -> type:
+    return int if kind == "integer" else str
+
+
+def _same(column: DataType | None, kind: str) -> bool:
+    """Return whether the column has the type of the key part; a string with a collation does not."""
+    return isinstance(column, _INTEGERS) if kind == "integer" else column == StringType()
+
+
+def _select_partitions(
+    columns: Mapping[str, _ColumnFilters], given: Selection, count: int | None
+) -> tuple[Selection, list[Filter]]:
+    wanted = columns.get(PARTITION_COLUMN) if count else None
+    if wanted is None or wanted.values is None:
+        return given, []
+    allowed = range(count or 0) if given.partitions is None else given.partitions
+    indexes = tuple(index for index in allowed if index in wanted.values)
+    # A scan reads at least one partition, so no partition is selected as no key.
+    selection = replace(given, partitions=indexes) if indexes else replace(given, keys=())
+    return selection, wanted.value_filters
+
+
+def _select_keys(
+    parts: Sequence[_ColumnFilters | None], selection: Selection, copies: int
+) -> tuple[Selection, list[Filter]]:
+    if selection.keys is not None:
+        return selection, []
+    known = [part for part in parts if part is not None and part.values is not None]
+    values = [part.values or [] for part in known]
+    if len(known) == len(parts) and copies * math.prod(map(len, values)) <= KEYS_MAX:
+        return replace(selection, keys=tuple(product(*values))), [used for part in known for used in part.value_filters]
+    first, *others = parts
+    if first is None:
+        return selection, []
+    if others and first.values is not None and 0 < len(first.values) <= LEADING_MAX:
+        return _select_leading(first.values, first.value_filters, others[0], selection)
+    return replace(selection, prefix=first.prefix), first.prefix_filters if first.prefix else []
+
+
+def _select_leading(
+    values: Sequence[Part], filters: list[Filter], second: _ColumnFilters | None, selection: Selection
+) -> tuple[Selection, list[Filter]]:
+    prefix = None if second is None else second.prefix
+    used = filters if prefix is None or second is None else filters + second.prefix_filters
+    return replace(selection, leading=tuple(values), prefix=prefix), used

@@ -1,0 +1,143 @@
+"""A value that does not fit the schema: one line names the column, the key and the types, but never the value."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from support.running import Service, running
+from tableside_spark import Table, TableClient
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+SECRET = "geheim-3141592653"
+VALUES: dict[str, dict[str, Any]] = {
+    "string": {"n": SECRET},
+    "fraction": {"n": 3.1415926},
+    "large": {"n": 2**31},
+    "boolean": {"n": True},
+    "object": {"n": {"a": SECRET}},
+    "array": {"n": [3141592653]},
+    "nested": {"n": 1, "s": {"a": {"b": [1, SECRET]}}},
+    "several": {"n": 1, "t": SECRET, "s": None, "other": SECRET},
+    "fits": {"n": 1, "s": {"a": {"b": [1]}}, "t": "2013-07-01T05:15:00Z", "other": [SECRET]},
+}
+SCHEMA = "n int, s struct<a: struct<b: array<int>>>, t timestamp"
+FAULTS = {
+    "string": ("n", "string", "int"),
+    "fraction": ("n", "number", "int"),
+    "large": ("n", "number", "int"),
+    "boolean": ("n", "boolean", "int"),
+    "object": ("n", "object", "int"),
+    "array": ("n", "array", "int"),
+    "nested": ("s", "object", "struct<a:struct<b:array<int>>>"),
+    "several": ("t", "string", "timestamp"),
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("mismatch")
+    path = directory / "tableside.yaml"
+    tables = {"simple": {"store": "s"}, "pairs": {"store": "s", "key": {"who": "string", "at": "integer"}}}
+    path.write_text(json.dumps({"stores": {"s": {"kind": "memory"}}, "tables": tables}))
+    with running(directory, path) as service:
+        with TableClient(service.url) as client:
+            for name, value in VALUES.items():
+                client.put("simple", name, value)
+            client.put("pairs", ("a'\n", 7), {"n": SECRET})
+        yield service
+
+
+def message(column: str, found: str, key: str, wanted: str, table: str = "simple") -> str:
+    return (
+        f"table {table}: column {column} is a JSON {found} for key {key}, which does not fit {wanted}; "
+        'correct the record or the schema, or set on_mismatch to "null"'
+    )
+
+
+def keys(spark: SparkSession, *names: str) -> DataFrame:
+    return spark.createDataFrame([(name,) for name in names], "k string")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_lookup_names_column_key_and_types_in_one_line(spark: SparkSession, service: Service, name: str) -> None:
+    found = Table("simple", service.url).enrich(keys(spark, "fits", name), "k", SCHEMA)
+    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
+        found.collect()
+    column, kind, wanted = FAULTS[name]
+    expected = message(column, kind, json.dumps(name), wanted)
+    assert str(caught.value) == f"[USER_RAISED_EXCEPTION] {expected} SQLSTATE: P0001"
+
+
+def test_a_lookup_names_a_composite_key(spark: SparkSession, service: Service) -> None:
+    frame = spark.createDataFrame([("a'\n", 7)], "`key.who` string, at int")
+    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
+        Table("pairs", service.url).enrich(frame, ["key.who", "at"], "n int").collect()
+    assert message("n", "string", r"""["a'\n","7"]""", "int", "pairs") in str(caught.value)
+
+
+def test_a_lookup_returns_null_for_a_member_that_does_not_fit_and_keeps_the_others(
+    spark: SparkSession, service: Service
+) -> None:
+    table = Table("simple", service.url)
+    found = table.enrich(keys(spark, *VALUES, "absent"), "k", SCHEMA, on_mismatch="null").collect()
+    assert {row.k for row in found if row.n is not None} == {"nested", "several", "fits"}
+    assert {row.k for row in found if row.t is not None} == {"fits"}
+    fits = next(row for row in found if row.k == "fits")
+    assert fits.s.a.b == [1]
+
+
+def test_a_lookup_that_fits_raises_nothing_and_unknown_reactions_are_refused(
+    spark: SparkSession, service: Service
+) -> None:
+    table = Table("simple", service.url)
+    [fits] = table.enrich(keys(spark, "fits"), "k", SCHEMA).select("n", F.to_json("s").alias("s")).collect()
+    assert (fits.n, fits.s) == (1, '{"a":{"b":[1]}}')
+    assert table.enrich(keys(spark, "absent"), "k", SCHEMA).collect()[0].n is None
+    with pytest.raises(ValueError, match="on_mismatch is fail or null, not 'ignore'"):
+        table.enrich(keys(spark, "fits"), "k", SCHEMA, on_mismatch="ignore")  # type: ignore[arg-type]
+
+
+def scanned(spark: SparkSession, service: Service, **options: str) -> DataFrame:
+    reader = spark.read.format("tableside").options(url=service.url, table="simple", **options)
+    return reader.schema(f"key string, {SCHEMA}").load()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_scan_names_column_key_and_types_after_a_short_traceback(
+    spark: SparkSession, service: Service, name: str
+) -> None:
+    with pytest.raises(PythonException) as caught:
+        scanned(spark, service, prefix=name).collect()
+    column, kind, wanted = FAULTS[name]
+    lines = str(caught.value).splitlines()
+    assert lines[-1].partition("MismatchError: ")[2] == message(column, kind, json.dumps(name), wanted)
+    assert len(lines) <= 6
+    assert SECRET not in str(caught.value)
+
+
+def test_a_scan_returns_null_for_members_that_do_not_fit_and_keeps_the_others(
+    spark: SparkSession, service: Service
+) -> None:
+    found = scanned(spark, service, on_mismatch="null").collect()
+    assert {row.key for row in found} == set(VALUES)
+    assert {row.key for row in found if row.n is not None} == {"nested", "several", "fits"}
+    assert {row.key for row in found if row.t is not None} == {"fits"}
+    assert {row.key for row in found if row.s is not None} == {"fits"}
+
+
+def test_a_scan_names_a_composite_key(spark: SparkSession, service: Service) -> None:
+    reader = spark.read.format("tableside").options(url=service.url, table="pairs")
+    with pytest.raises(PythonException) as caught:
+        reader.schema("who string, at int, n int").load().collect()
+    expected = message("n", "string", r"""["a'\n","7"]""", "int", "pairs")
+    assert expected in str(caught.value)
