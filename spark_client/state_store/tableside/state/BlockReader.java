@@ -32,7 +32,8 @@ final class BlockReader {
         Key key = gets.get(index).key();
         Outcome outcome = outcomes.get(index++);
         if (outcome.absent()) {
-          throw new StateUnreadable(key + " is missing");
+          StateMissing.Part owner = StateMissing.Part.ofChunks(entry.getValue().chunks());
+          throw new StateMissing(owner, key.toString(), key + " is missing");
         }
         log.counters().chunksRead.increment();
         ByteArrayOutputStream data = parts.computeIfAbsent(entry.getKey(), number -> new ByteArrayOutputStream());

@@ -99,7 +99,9 @@ final class ChunkReader {
       for (Outcome outcome : outcomes) {
         if (outcome.absent()) {
           Key missing = log.keys().chunk(chunks, from + group.size());
-          throw new StateUnreadable(missing + " is missing: chunk " + (from + group.size() + 1) + " of " + count);
+          String chunk = "chunk " + (from + group.size() + 1) + " of " + count;
+          throw new StateMissing(
+              StateMissing.Part.ofChunks(chunks), missing + " (" + chunk + ")", missing + " is missing: " + chunk);
         }
         group.add(outcome.value());
       }

@@ -56,7 +56,7 @@ final class Committer {
     StateVersion next = versions.create(() -> write(store, versions.lineageOf(base)));
     registered = true;
     if (store.snapshotForced()) {
-      snapshots.tryTake(next);
+      snapshots.tryForced(next);
     }
     log.counters().commitNs.add(System.nanoTime() - begun);
     if (conf.commitValidationEnabled()) {

@@ -49,7 +49,8 @@ final class DeltaHistory {
     String made = snapshotUid != null ? snapshotUid : log.manifests().of(snapshotVersion, null).uid();
     Lineage.Base base = log.manifests().snapshotOf(snapshotVersion, made);
     if (base == null) {
-      throw new StateUnreadable("there is no snapshot of version " + snapshotVersion + " of " + log.keys().prefix());
+      String snapshot = "snapshot of version " + snapshotVersion + " of " + log.keys().prefix();
+      throw new StateMissing(StateMissing.Part.SNAPSHOT, snapshot, "there is no " + snapshot);
     }
     Lineage lineage = new Lineage(base, deltas);
     return new Manifest(

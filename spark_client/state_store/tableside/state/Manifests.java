@@ -19,9 +19,12 @@ final class Manifests {
     Key key = log.keys().manifest(version, uid);
     Outcome outcome = log.applyOne(new Operation.Get(key, null));
     if (outcome.absent()) {
-      throw new StateUnreadable(
-          "version " + version + " is not in table " + log.settings().table() + ": " + key + " is missing"
-              + missingReason(version));
+      String reason = missingReason(version);
+      String table = "table " + log.settings().table();
+      throw new StateMissing(
+          StateMissing.Part.VERSION,
+          key + " in " + table + reason,
+          "version " + version + " is not in " + table + ": " + key + " is missing" + reason);
     }
     return parse(key, outcome);
   }
@@ -121,6 +124,6 @@ final class Manifests {
   private String missingReason(long version) throws IOException, InterruptedException {
     Outcome floor = log.applyOne(new Operation.Get(log.keys().floor(), null));
     long lowest = floor.absent() ? 0 : floor.value().path("version").asLong();
-    return version < lowest ? "; versions below " + lowest + " are no longer retained" : "";
+    return version < lowest ? " (versions below " + lowest + " are no longer retained)" : "";
   }
 }

@@ -61,10 +61,11 @@ final class SnapshotWriter {
     report(version.number());
   }
 
-  /** Tries to write a snapshot. After a failure, maintenance writes one. */
-  synchronized void tryTake(StateVersion version) throws InterruptedException {
+  /** Tries to write a snapshot that Spark forces at a commit. After a failure, maintenance writes one. */
+  synchronized void tryForced(StateVersion version) throws InterruptedException {
     try {
       take(version);
+      log.counters().forcedSnapshots.increment();
     } catch (IOException error) {
       LOG.warn(
           "cannot write a snapshot of version {} of {}; maintenance will retry",

@@ -27,6 +27,7 @@ final class SparkMetrics {
     sum("tablesideDiskHits", "values found on the local disk, if memory is bounded", counters -> counters.diskHits);
     sum("tablesideCacheMisses", "values read from the table, if memory is bounded", counters -> counters.cacheMisses);
     sum("tablesideSnapshots", "snapshots written", counters -> counters.snapshots);
+    sum("tablesideForceSnapshotCount", "snapshots that Spark forced", counters -> counters.forcedSnapshots);
     size("tablesideBytesSent", "bytes sent to Tableside", counters -> counters.sentBytes);
     size("tablesideBytesReceived", "bytes received from Tableside", counters -> counters.receivedBytes);
     timing("tablesideWaitMs", "time spent waiting for Tableside", counters -> counters.waitNs);

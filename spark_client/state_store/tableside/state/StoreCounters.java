@@ -15,6 +15,7 @@ final class StoreCounters {
   final LongAdder diskHits = new LongAdder();
   final LongAdder cacheMisses = new LongAdder();
   final LongAdder snapshots = new LongAdder();
+  final LongAdder forcedSnapshots = new LongAdder();
   final LongAdder loadNs = new LongAdder();
   final LongAdder commitNs = new LongAdder();
 }

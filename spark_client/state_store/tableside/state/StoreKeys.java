@@ -25,6 +25,9 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId;
  * @param checkpoint the checkpoint's path, without credentials
  */
 record StoreKeys(String query, String checkpoint, long operator, int partition, String store) {
+  /** Begins the items of all snapshots. */
+  static final String SNAPSHOTS = "snapshot/";
+
   private static final int DIGEST_DIGITS = 32;
   private static final int QUERY_IDS_MAX = 1000;
   private static final Map<String, String> QUERY_IDS = new ConcurrentHashMap<>();
@@ -65,7 +68,7 @@ record StoreKeys(String query, String checkpoint, long operator, int partition, 
 
   /** The item prefix of a snapshot's chunks, and the item of the record that describes the snapshot. */
   static String snapshotChunks(long version, String snapshot) {
-    return "snapshot/" + number(version) + "/" + snapshot;
+    return SNAPSHOTS + number(version) + "/" + snapshot;
   }
 
   Key chunk(String chunks, int index) {

@@ -11,7 +11,6 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
-import org.apache.spark.sql.execution.streaming.state.StateStoreErrors$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
 import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
@@ -53,7 +52,7 @@ final class WriteStore extends ReadStore implements StateStore {
   public void put(UnsafeRow key, UnsafeRow value, String columnFamily) {
     checkOpen("put");
     check(columnFamily);
-    StateStoreErrors$.MODULE$.requireNonNullStateValue(value, columnFamily);
+    SparkErrors.requireValue(value);
     change(() -> changes.put(key, value));
   }
 

@@ -12,11 +12,11 @@ final class DamageCases {
   private DamageCases() {}
 
   public static void aChunkOfADeltaIsMissing(JsonNode arguments) throws Exception {
-    damaged(arguments, "delta/", Stored::delete);
+    missing(arguments, "delta/", "CANNOT_READ_DELTA_FILE_NOT_EXISTS");
   }
 
   public static void aChunkOfASnapshotIsMissing(JsonNode arguments) throws Exception {
-    damaged(arguments, "snapshot/", Stored::delete);
+    missing(arguments, "snapshot/", "CANNOT_READ_MISSING_SNAPSHOT_FILE");
   }
 
   public static void aChunkOfADeltaIsOfOtherBytes(JsonNode arguments) throws Exception {
@@ -88,7 +88,7 @@ final class DamageCases {
   }
 
   public static void aManifestIsMissing(JsonNode arguments) throws Exception {
-    damaged(arguments, "version/00000000000000000003", Stored::delete);
+    missing(arguments, "version/00000000000000000003", "CANNOT_READ_STREAMING_STATE_FILE");
   }
 
   /** A damaged version does not affect another one. */
@@ -99,6 +99,21 @@ final class DamageCases {
     try (Partition partition = query.restarted().open()) {
       Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(3));
       Check.equal(partition.content(2).size(), 2 * RECORDS);
+    }
+  }
+
+  /** Spark's own condition for such a file is the error, and its message names the record. */
+  private static void missing(JsonNode arguments, String prefix, String condition) throws Exception {
+    Query query = written(arguments, prefix.startsWith("snapshot"));
+    Stored stored = Stored.of(arguments, query.place(0));
+    String item = last(stored, prefix);
+    stored.delete(item);
+    try (Partition partition = query.restarted().open()) {
+      for (int round = 0; round < 2; round++) { // a task is retried
+        Throwable thrown = Check.fails("CANNOT_LOAD_STATE_STORE." + condition, () -> partition.at(3));
+        Check.that(thrown.getMessage().contains(item + " of " + query.place(0)), thrown.getMessage());
+        Check.that(thrown.getMessage().contains("does not exist"), thrown.getMessage());
+      }
     }
   }
 

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
+import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** What any provider tells Spark of its stores. */
@@ -99,6 +100,21 @@ final class MetricCases {
         StateStoreMetrics read = fresh.commit(3, state -> {}).store.metrics();
         Check.that(value(read, "tablesideChunksRead") >= 2, "the state was read");
       }
+    }
+  }
+
+  /** Spark forces a snapshot where snapshots lag behind; its own providers have such a metric too. */
+  public static void forcedSnapshotsHaveTheirOwnMetric(JsonNode arguments) throws Exception {
+    Query query = Query.of(arguments);
+    String name = query.ours() ? "tablesideForceSnapshotCount" : "forceSnapshotCount";
+    try (Partition partition = query.open()) {
+      State first = partition.commit(0, state -> state.put("a", 1, 1));
+      Check.equal(value(first.store.metrics(), name), 0L);
+      Option<String> uid = query.idOf(partition.id, 1);
+      State forced = new State(query, partition.provider.getStore(1, uid, true, false), uid);
+      forced.put("a", 1, 2).commit();
+      Check.equal(value(forced.store.metrics(), name), 1L);
+      Check.equal(value(partition.commit(2, state -> {}).store.metrics(), name), 0L);
     }
   }
 
