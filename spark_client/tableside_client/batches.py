@@ -15,7 +15,10 @@ from tableside_client.wire import Key, table_path
 def send_batch(
     transport: Transport, table: str, operations: pa.Table, repeatable: pa.Array, params: Mapping[str, Any]
 ) -> pa.Table:
-    """Send operations in Arrow, with retries by position. A batch that is too large for one request is split."""
+    """Send operations in Arrow, with retries by position. A batch that is too large for one request is split.
+
+    An operation that is too large for a request of its own has the outcome `too_large`.
+    """
     outcomes = _send_halves(transport, table, operations, repeatable, params)
     transport.count_retries(int(pc.sum(outcomes["retries"]).as_py() or 0))
     return outcomes
@@ -32,8 +35,11 @@ def _send_halves(
             transport.new_budget(),
         )
     except TableError as error:
-        if error.status != 413 or len(operations) < 2:
+        if error.status != 413:
             raise
+        if len(operations) < 2:  # the operation itself is too large: the others have outcomes of their own
+            rows = batch_retry.failed_response(error, len(operations)).rows
+            return rows.append_column("retries", pa.repeat(pa.scalar(0, pa.uint16()), len(rows)))
         half = len(operations) // 2
         parts = [
             (operations.slice(0, half), repeatable.slice(0, half)),
