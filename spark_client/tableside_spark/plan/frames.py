@@ -22,7 +22,9 @@ def quoted(name: str) -> Column:
 
 def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, ...]:
     """Return the key columns. Raises `ValueError` if one is missing or has a type that is not valid for keys."""
-    names = (key,) if isinstance(key, str) else tuple(key)
+    names = (key,) if isinstance(key, str | Column) else tuple(key)
+    if columns := [name for name in names if not isinstance(name, str)]:
+        raise ValueError(f'a key column is given by its name, such as "user_id", not as {columns[0]}')
     if not names:
         raise ValueError("no key column is named")
     types = {field.name: field.dataType for field in frame.schema.fields}
