@@ -173,8 +173,8 @@ class Table:
             decimals: `"number"` refuses decimals of more than 15 digits, `"string"` writes all decimals as strings.
             on_error: `"fail"` raises `TableWriteError`. `"collect"` returns the failed rows as `summary.failures`
                 (batch only). A function receives a DataFrame of the permanently failed rows and the number of the
-                micro-batch (None in a batch). A `Table` stores them as dead letters. With a function or a `Table`,
-                temporary failures still raise `TableWriteError`.
+                micro-batch (None in a batch). A `Table` stores one dead letter for each of them. With a function or a
+                `Table`, failures that are temporary, or that no row causes, still raise `TableWriteError`.
 
         Returns:
             A `WriteSummary` for a batch DataFrame, in which a row counts once for each of its partitions. A
@@ -218,6 +218,8 @@ class Table:
         on_error: "OnError" = "fail",
     ) -> WriteResult:
         """Apply one update per key, made from all rows of that key.
+
+        Updates whose size grows with the number of rows are divided into parts, which the service applies in order.
 
         Every update carries a token, so that a repeated task changes nothing a second time:
 

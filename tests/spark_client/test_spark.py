@@ -116,7 +116,7 @@ def test_an_update_of_empty_text_is_refused(spark: SparkSession, service: Servic
     summary = Table("spark_empty_text", service.url).update(frame, "k", col("u"), default={}, on_error="collect")
     assert (summary.sent, summary.applied, summary.failed) == (1, 1, 2)
     assert summary.failures is not None
-    assert [row.detail for row in summary.failures.collect()] == ["the update is an empty text"]
+    assert [row.detail for row in summary.failures.collect()] == ["the update is an empty text"] * 2
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -196,7 +196,7 @@ def test_rows_that_json_cannot_hold_are_failures_and_never_sent(spark: SparkSess
         (None, "invalid_operation", "key column k is null")
     }
     assert len(stored(service, "spark_failures")) == 6
-    with pytest.raises(TableWriteError, match=r"table spark_failures: 4 rows failed.*NaN or an infinity \(3 like it\)"):
+    with pytest.raises(TableWriteError, match=r"table spark_failures: 4 rows failed.*\"k0\": .*NaN or an infinity"):
         table.put(bad, "k")
 
 
@@ -279,8 +279,8 @@ def test_null_operands_and_sums_beyond_64_bits_fail_their_key_alone(spark: Spark
     summary = table.update(frame, "k", {"$inc": {"n": col("n")}}, default={"n": 0}, on_error="collect")
     assert (summary.applied, summary.failed) == (1, 4)
     assert summary.failures is not None
-    failures = {row.k: (row.rows, row.code) for row in summary.failures.collect()}
-    assert failures == {"b": (2, "invalid_operation"), "c": (2, "invalid_operation")}
+    failures = sorted((row.k, row.rows, row.code) for row in summary.failures.collect())
+    assert failures == [(key, 1, "invalid_operation") for key in "bbcc"]
     assert stored(service, "spark_overflow") == {"a": {"n": 1}}
 
 

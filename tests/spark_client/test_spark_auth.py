@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.running import Service, running
 from tableside_client.errors import TableError
-from tableside_spark import Table, register
+from tableside_spark import Table, TableWriteError, register
 
 pytestmark = [
     pytest.mark.jvm,
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-SECRETS = {name: f"tableside_{name}-s3cr3t" for name in ("all", "writer", "none")}
+SECRETS = {name: f"tableside_{name}-s3cr3t" for name in ("all", "writer", "reader", "none")}
 
 
 def digest(name: str) -> str:
@@ -33,6 +33,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "auth:\n  tokens:\n"
         f"  - {{name: all, sha256: {digest('all')}, read: ['*'], write: ['*']}}\n"
         f"  - {{name: writer, sha256: {digest('writer')}, write: ['*']}}\n"
+        f"  - {{name: reader, sha256: {digest('reader')}, read: ['*']}}\n"
         f"  - {{name: none, sha256: {digest('none')}}}\n"
     )
     with running(directory, config) as started:
@@ -92,3 +93,13 @@ def test_a_refusal_names_its_reason_and_not_the_token(
         table.put(numbers(spark), "k")
     assert token not in str(refusal.value)
     assert token not in repr(table)
+
+
+def test_rows_of_a_caller_without_the_right_to_write_are_not_dead_letters(
+    spark: SparkSession, guarded: Service
+) -> None:
+    handed: list[object] = []
+    table = Table("t", guarded.url, token=SECRETS["reader"])
+    with pytest.raises(TableWriteError, match="20 rows failed with forbidden"):
+        table.put(numbers(spark), "k", on_error=lambda failed, _: handed.append(failed))
+    assert handed == []

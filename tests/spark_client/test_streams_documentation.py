@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 TEXT = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
-COUNTING, EACH_BATCH, CHANGES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+COUNTING, EACH_BATCH, CHANGES, LETTERS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def run(program: str, service: Service, directory: Path, **names: Any) -> dict[str, Any]:
@@ -79,3 +79,13 @@ def test_a_stream_of_changes(spark: SparkSession, service: Service, tmp_path: Pa
     copying = run(CHANGES, service, tmp_path, feed=stream)["copying"]
     copying.start(str(tmp_path / "checkpoint"), availableNow=True).awaitTermination(120)
     assert stored(service, "orders") == {"1": {"status": "paid", "total": 5}}
+
+
+def test_failed_rows_are_dead_letters(spark: SparkSession, service: Service, events: Any, tmp_path: Path) -> None:
+    aircraft = Table("page_known", service.url)
+    aircraft.put(spark.createDataFrame([("N0", 0)], "tailnum string, flights int"), "tailnum")
+    counting = run(LETTERS, service, tmp_path, events=events, aircraft=aircraft)["counting"]
+    counting.start(str(tmp_path / "checkpoint"), availableNow=True).awaitTermination(120)
+    assert stored(service, "page_known") == {"N0": {"flights": 10}}
+    letters = stored(service, "aircraft_letters").values()
+    assert sorted(letter["key"] for letter in letters) == ['{"tailnum":"N1"}'] * 10 + ['{"tailnum":"N2"}'] * 10

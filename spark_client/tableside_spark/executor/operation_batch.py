@@ -17,6 +17,9 @@ DELETE = "__delete"
 PARTITION = "__partition"
 """The partition of a partitioned table for this operation; `NO_PARTITION` if there is none."""
 NO_PARTITION = -1
+LATER_PARTS = "__later_parts"
+"""The number of later operations on the same key in the write; `INVALID` for rows with a problem."""
+INVALID = -1
 RESET = "#reset"
 """The suffix of the writer's name for a delete that precedes an update in the same write."""
 

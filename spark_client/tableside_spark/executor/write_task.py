@@ -25,16 +25,20 @@ from tableside_spark.executor.operation_batch import (
     reset_mask,
 )
 from tableside_spark.executor.ordered_pool import map_ordered
+from tableside_spark.executor.parts import part_token, rounds
+from tableside_spark.executor.stopped_keys import StoppedKeys
 from tableside_spark.executor.task_waits import TaskWaits
 
 CODE = "__code"
 DETAIL = "__detail"
 RETRIABLE = "__retriable"
 """True if a retry of the failed operation may succeed."""
+INVALID_OPERATION = "invalid_operation"
+"""The code of operations that are not sent because they have a problem."""
 COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried", "waited_ms")
 """The counts of an outcome row. All but `operations` and `waited_ms` count rows of the DataFrame."""
 
-_REPLAYED, _RETRIES, _SENT = map(internal, ("is_replayed", "retries", "is_sent"))
+_REPLAYED, _RETRIES, _SENT, _AT = map(internal, ("is_replayed", "retries", "is_sent", "at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,13 @@ class WriteSpec:
 class WriteTask:
     """Sends the operations of a Spark task.
 
-    Input batches contain the key columns, `ROWS`, `PROBLEM`, the documents (JSON text), and optionally `DELETE` and
-    `PARTITION`, with one row per operation.
+    Input batches contain the key columns, `ROWS`, `PROBLEM`, `LATER_PARTS`, the documents (JSON text), and optionally
+    `DELETE` and `PARTITION`, with one row per operation. The parts of a key are in order.
 
     Output batches contain `COUNTS`, the columns `shown` of the input, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: one
-    row of counts per chunk, and one row per failure. If `shown` is empty, equal failures share a row. All names except
-    those of the key columns are `internal`, so that a key column can have any name.
+    row of counts per chunk, and one row per failure. With `stop_at_failure`, equal failures share a row, with the
+    columns of the first. All names except those of the key columns are `internal`, so that a key column can have any
+    name.
     """
 
     spec: WriteSpec
@@ -74,43 +79,46 @@ class WriteTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send every operation. With `stop_at_failure`, send none after a failure has occurred."""
-        process = partial(self._process_chunk, [], TaskWaits(shared_client(self.spec.connection)))
-        return map_ordered(chunks(batches, self.spec.chunk), process, self.window)
+        state = _TaskState(StoppedKeys(self.spec.keys.columns), TaskWaits(shared_client(self.spec.connection)))
+        for later_parts, pieces in rounds(batches):
+            process = partial(self._process_chunk, state, later_parts)
+            yield from map_ordered(chunks(pieces, self.spec.chunk), process, self.window)
 
-    def _process_chunk(self, has_failed: list[bool], waits: TaskWaits, chunk: pa.RecordBatch) -> pa.RecordBatch:
+    def _process_chunk(self, state: "_TaskState", later_parts: int, chunk: pa.RecordBatch) -> pa.RecordBatch:
         operations = pa.Table.from_batches([chunk])
-        if has_failed:
+        if self.stop_at_failure and state.has_failed:
             return self._report(_not_sent(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
-        outcomes = self._with_outcomes(operations)
-        if self.stop_at_failure and outcomes[CODE].null_count < len(outcomes):
-            has_failed.append(True)
-        counts = _counts(outcomes) | {"waited_ms": waits.take_ms()}
-        return self._report(outcomes.filter(pc.is_valid(outcomes[CODE])), counts)
+        outcomes = self._with_outcomes(operations, state.stopped, part_token(self.token, later_parts))
+        failed = outcomes.filter(pc.is_valid(outcomes[CODE]))
+        if len(failed):
+            state.has_failed = True
+        if later_parts:
+            state.stopped.add(failed, CODE, DETAIL, RETRIABLE)
+        return self._report(failed, _counts(outcomes) | {"waited_ms": state.waits.take_ms()})
 
-    def _with_outcomes(self, operations: pa.Table) -> pa.Table:
+    def _with_outcomes(self, operations: pa.Table, stopped: StoppedKeys, token: Token | None) -> pa.Table:
         """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""
-        invalid = pc.is_valid(operations[PROBLEM])
-        if not pc.any(invalid, min_count=0).as_py():
-            return self._send_after_resets(operations)
-        refused = operations.filter(invalid)
-        valid = operations.filter(pc.invert(invalid))
-        outcomes = [_not_sent(refused, refused[PROBLEM])]
-        return pa.concat_tables([self._send_after_resets(valid), *outcomes]) if len(valid) else outcomes[0]
+        invalid, valid = _divide(operations, pc.is_valid(operations[PROBLEM]))
+        held, sendable = _divide(valid, stopped.mask(valid))
+        outcomes = [_not_sent(invalid, invalid[PROBLEM])] if len(invalid) else []
+        outcomes += [_with_outcome(held, *stopped.reasons(held), sent=False)] if len(held) else []
+        outcomes += [self._send_after_resets(sendable, token)] if len(sendable) else []
+        return pa.concat_tables(outcomes)
 
-    def _send_after_resets(self, operations: pa.Table) -> pa.Table:
+    def _send_after_resets(self, operations: pa.Table, token: Token | None) -> pa.Table:
         """Send operations, after the deletes that precede updates. If a delete fails, its update is not sent."""
         resets = reset_mask(operations, self.spec.op)
         if resets is None or not pc.any(resets, min_count=0).as_py():
-            return self._send(operations, self.spec.op, self.spec.documents, self.token)
-        token = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
-        deleted = self._send(operations.filter(resets).drop_columns(DELETE), "delete", (), token)
+            return self._send(operations, self.spec.op, self.spec.documents, token)
+        reset = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
+        deleted = self._send(operations.filter(resets).drop_columns(DELETE), "delete", (), reset)
         deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(_outcome_names(operations))
         is_deleted = pc.is_null(deleted[CODE])
         rest = pa.concat_tables(
             [operations.filter(pc.invert(resets)), deleted.filter(is_deleted).select(operations.column_names)]
         )
         failed = deleted.filter(pc.invert(is_deleted))
-        sent = [self._send(rest, self.spec.op, self.spec.documents, self.token)] if len(rest) else []
+        sent = [self._send(rest, self.spec.op, self.spec.documents, token)] if len(rest) else []
         return pa.concat_tables([*sent, failed])
 
     def _send(self, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None) -> pa.Table:
@@ -139,11 +147,27 @@ class WriteTask:
     def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
         """Return one row of counts, followed by the failures."""
         names = [*self.shown, ROWS, CODE, DETAIL, RETRIABLE]
-        failures = failures.select(names) if self.shown else _merge_equal_failures(failures)
+        failures = (_merge_equal_failures(failures) if self.stop_at_failure else failures).select(names)
         zeros = [pa.array([counts.get(name, 0), *([0] * len(failures))], pa.int64()) for name in COUNTS]
         fields = [*(pa.field(internal(name), pa.int64()) for name in COUNTS), *map(failures.schema.field, names)]
         columns = [*zeros, *(_with_leading_null(failures.column(name)) for name in names)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in fields]))
+
+
+@dataclass(slots=True)
+class _TaskState:
+    """The state that the chunks of a task share: keys with a failed part, waits, and whether an operation failed."""
+
+    stopped: StoppedKeys
+    waits: TaskWaits
+    has_failed: bool = False
+
+
+def _divide(operations: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
+    """Return the operations for which the mask is true, and the others."""
+    if not pc.any(mask, min_count=0).as_py():
+        return operations.slice(0, 0), operations
+    return operations.filter(mask), operations.filter(pc.invert(mask))
 
 
 def _counts(outcomes: pa.Table) -> dict[str, int]:
@@ -169,7 +193,7 @@ def _is_dropped(outcomes: pa.Table) -> pa.Array | pa.ChunkedArray:
 
 def _not_sent(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
     """Return the operations as failed without being sent."""
-    return _with_outcome(operations, "invalid_operation", "" if details is None else details, False, sent=False)
+    return _with_outcome(operations, INVALID_OPERATION, "" if details is None else details, False, sent=False)
 
 
 def _with_outcome(
@@ -200,9 +224,11 @@ def _outcome_names(operations: pa.Table) -> list[str]:
 
 
 def _merge_equal_failures(failures: pa.Table) -> pa.Table:
-    """Combine failures with the same code and detail."""
-    grouped = failures.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(ROWS, "sum")])
-    return grouped.rename_columns({f"{ROWS}_sum": ROWS})
+    """Combine failures with the same code and detail into the first of them, with the sum of their rows."""
+    numbered = failures.append_column(_AT, pa.array(range(len(failures)), pa.int64()))
+    alike = numbered.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(_AT, "min"), (ROWS, "sum")])
+    first = failures.take(alike[f"{_AT}_min"])
+    return first.set_column(first.schema.get_field_index(ROWS), ROWS, alike[f"{ROWS}_sum"])
 
 
 def _total(rows: Any, mask: Any = None) -> int:

@@ -6,20 +6,21 @@ micro-batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from pyspark.sql import Column, DataFrame, GroupedData, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from tableside_spark.executor.operation_batch import DELETE, NO_PARTITION, PARTITION, PROBLEM, ROWS, internal
+from tableside_spark.executor.operation_batch import DELETE, INVALID, LATER_PARTS, PROBLEM, ROWS, internal
 from tableside_spark.plan import fold
 from tableside_spark.plan.fold import RowLeaf, RowSelection
 from tableside_spark.plan.frames import quoted
 from tableside_spark.plan.json_columns import Nulls, first_problem, json_text
+from tableside_spark.plan.parts import add_later_parts
 from tableside_spark.plan.update_documents import Document
 
 VALUE, UPDATE, DEFAULT, ORDER = map(internal, ("value", "update", "default", "order"))
-_LAST, _LAST_DELETE, _UPDATES, _ALONE = map(internal, ("last", "last_delete", "updates", "alone"))
+_LAST, _LIVE, _UPDATES = map(internal, ("last", "live", "updates"))
 
 
 class Grouping(Protocol):
@@ -30,8 +31,21 @@ class Grouping(Protocol):
     record is deleted before the update.
     """
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return the operations. This only builds a plan."""
+    @property
+    def groups(self) -> bool:
+        """Whether an operation can combine several rows."""
+        ...
+
+    def assign(self, rows: DataFrame) -> DataFrame:
+        """Add the columns that assign each row to its operation. `operations` and `with_text` take the result."""
+        ...
+
+    def operations(self, rows: DataFrame) -> DataFrame:
+        """Return the operations. With `groups`, key and `LATER_PARTS` identify an operation of valid rows."""
+        ...
+
+    def with_text(self, rows: DataFrame) -> DataFrame:
+        """Add the documents of each row as JSON text."""
         ...
 
 
@@ -39,20 +53,19 @@ class Grouping(Protocol):
 class EachRow:
     """Every row is a separate operation."""
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
+    groups: ClassVar[bool] = False
+
+    def assign(self, rows: DataFrame) -> DataFrame:
+        """Return the rows."""
+        return rows
+
+    def operations(self, rows: DataFrame) -> DataFrame:
         """Return the rows, each with a count of 1."""
         return rows.withColumn(ROWS, F.lit(1).cast("long"))
 
-
-@dataclass(frozen=True, slots=True)
-class OnePerKey:
-    """One operation per key; its rows have equal content."""
-
-    keys: tuple[str, ...]
-
-    def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return one operation per key."""
-        return _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS))
+    def with_text(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, which have the value's text."""
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +75,45 @@ class LastRowPerKey:
     keys: tuple[str, ...]
     ordered: bool
     deletes: bool
+    groups: ClassVar[bool] = True
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
+    def assign(self, rows: DataFrame) -> DataFrame:
+        """Assign all valid rows of a key to one operation."""
+        return rows.withColumn(LATER_PARTS, _single_part())
+
+    def operations(self, rows: DataFrame) -> DataFrame:
         """Return one put or delete per key."""
         names = [VALUE, *([DELETE] if self.deletes else [])]
         # If several rows have the same `order_by` value, a delete is applied last, as it is for updates.
         order = F.struct(ORDER, DELETE) if self.deletes else _order_column(self.ordered)
         last = RowSelection(order).last(F.struct(*names))
-        grouped = _per_key(rows, self.keys).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
-        return grouped.select(*_columns(self.keys), PROBLEM, ROWS, f"{_LAST}.*")
+        identity = _identity(self.keys)
+        grouped = rows.groupBy(*identity).agg(F.count(F.lit(1)).alias(ROWS), last.alias(_LAST))
+        return grouped.select(*identity, ROWS, f"{_LAST}.*")
+
+    def with_text(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, which have the value's text."""
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class OnePerKey:
+    """One operation per key; its rows have equal content."""
+
+    keys: tuple[str, ...]
+    groups: ClassVar[bool] = True
+
+    def assign(self, rows: DataFrame) -> DataFrame:
+        """Assign all valid rows of a key to one operation."""
+        return rows.withColumn(LATER_PARTS, _single_part())
+
+    def operations(self, rows: DataFrame) -> DataFrame:
+        """Return one operation per key."""
+        return rows.groupBy(*_identity(self.keys)).agg(F.count(F.lit(1)).alias(ROWS))
+
+    def with_text(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, which have no documents."""
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +121,8 @@ class UpdatePerKey:
     """The updates of a key become one update: a folded document, or a list of documents.
 
     `document` is the document to fold. It is None if the updates are listed; the rows then have the column `UPDATE`
-    with JSON text. With `deletes`, rows before the last delete of a key are ignored.
+    with JSON text. With `deletes`, rows before the last delete of a key are ignored. An update whose size depends on
+    the number of rows is divided into parts of limited size.
     """
 
     keys: tuple[str, ...]
@@ -88,22 +132,51 @@ class UpdatePerKey:
     ordered: bool
     deletes: bool
     has_default: bool
+    groups: ClassVar[bool] = True
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return one update, one delete, or both, per key."""
-        selection = RowSelection(_order_column(self.ordered), ~F.col(DELETE) if self.deletes else None)
-        kept = _since_last_delete(rows, self.keys) if self.deletes else rows
-        if self.document is None:
-            return self._list(kept, selection)
-        return self._fold(kept, selection, self.document)
+    def assign(self, rows: DataFrame) -> DataFrame:
+        """Assign the valid rows of a key to one operation, or to several of limited size."""
+        marked = _mark_live(rows, self.keys) if self.deletes else rows
+        if not self._grows():
+            return marked.withColumn(LATER_PARTS, _single_part())
+        order = [F.desc(ORDER)] if self.ordered else []
+        parts = add_later_parts(self.with_text(marked), self.keys, UPDATE, order, self._selected())
+        return parts.withColumn(LATER_PARTS, F.when(F.col(PROBLEM).isNull(), F.col(LATER_PARTS)).otherwise(INVALID))
 
-    def _fold(self, rows: DataFrame, selection: RowSelection, document: Document) -> DataFrame:
-        folded = fold.fold(self.leaves, selection, self.nulls)
+    def operations(self, rows: DataFrame) -> DataFrame:
+        """Return one update, one delete, or both, per key and part. The parts of a key are in one task, in order."""
+        updates = self._list(rows) if self.document is None else self._fold(rows, self.document)
+        if not self._grows():
+            return updates
+        return updates.repartition(*map(quoted, self.keys)).sortWithinPartitions(F.desc(LATER_PARTS))
+
+    def with_text(self, rows: DataFrame) -> DataFrame:
+        """Add the column `UPDATE`, the document of a single row."""
+        if self.document is None or UPDATE in rows.columns:
+            return rows
+        operands = [fold.operand_in_row(part.leaf, F.col(part.name), self.nulls) for part in self.leaves]
+        return rows.withColumn(UPDATE, json_text(self.document.struct(operands), self.nulls))
+
+    def _grows(self) -> bool:
+        """Whether the size of the update depends on the number of rows."""
+        return self.document is None or any(part.leaf.collects for part in self.leaves)
+
+    def _selected(self) -> Column:
+        """The condition for rows whose update is applied."""
+        is_valid = F.col(PROBLEM).isNull()
+        return is_valid & F.col(_LIVE) if self.deletes else is_valid
+
+    def _selection(self) -> RowSelection:
+        return RowSelection(_order_column(self.ordered), self._selected())
+
+    def _fold(self, rows: DataFrame, document: Document) -> DataFrame:
+        folded = fold.fold(self.leaves, self._selection(), self.nulls)
         aggregates = [aggregate.alias(name) for name, aggregate in folded.aggregates.items()]
-        grouped = _per_key(rows, self.keys).agg(*self._key_aggregates(selection), *aggregates)
+        grouped = rows.groupBy(*_identity(self.keys)).agg(*self._key_aggregates(), *aggregates)
         text = json_text(document.struct(folded.values), self.nulls)
         return grouped.select(
-            *_columns(self.keys),
+            *map(quoted, self.keys),
+            LATER_PARTS,
             ROWS,
             F.coalesce(F.col(PROBLEM), first_problem(folded.overflows)).alias(PROBLEM),
             self._null_without_updates(text).alias(UPDATE),
@@ -111,53 +184,38 @@ class UpdatePerKey:
             *([DELETE] if self.deletes else []),
         )
 
-    def _list(self, rows: DataFrame, selection: RowSelection) -> DataFrame:
-        text = selection.json_array(F.col(UPDATE)).alias(UPDATE)
-        grouped = _per_key(rows, self.keys).agg(*self._key_aggregates(selection), text)
+    def _list(self, rows: DataFrame) -> DataFrame:
+        text = self._selection().json_array(F.col(UPDATE)).alias(UPDATE)
+        grouped = rows.groupBy(*_identity(self.keys)).agg(*self._key_aggregates(), text)
         kept = grouped.withColumn(UPDATE, self._null_without_updates(F.col(UPDATE)))
         return kept.drop(_UPDATES) if self.deletes else kept
 
-    def _key_aggregates(self, selection: RowSelection) -> list[Column]:
+    def _key_aggregates(self) -> list[Column]:
         """The aggregates of a key's rows, apart from the update."""
-        count = F.max(ROWS) if self.deletes else F.count(F.lit(1))
+        selection = self._selection()
         default = [selection.first(F.col(DEFAULT)).alias(DEFAULT)] if self.has_default else []
         deletes = [F.bool_or(DELETE).alias(DELETE), selection.count().alias(_UPDATES)] if self.deletes else []
-        return [count.alias(ROWS), *default, *deletes]
+        return [F.count(F.lit(1)).alias(ROWS), *default, *deletes]
 
     def _null_without_updates(self, update: Column) -> Column:
         return F.when(F.col(_UPDATES) > 0, update) if self.deletes else update
 
 
-def _since_last_delete(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Keep a key's last delete and the rows after it. The count of the delete includes the rows before it."""
-    apart, names = _with_group_columns(rows, keys)
-    of_key = Window.partitionBy(*_columns(names))
-    last = F.max(F.when(F.col(DELETE), F.col(ORDER))).over(of_key)
-    marked = apart.withColumn(_LAST_DELETE, last).withColumn(ROWS, F.count(F.lit(1)).over(of_key))
-    is_last = F.col(DELETE) & (F.col(ORDER) == F.col(_LAST_DELETE))
-    return marked.where(F.col(_LAST_DELETE).isNull() | (F.col(ORDER) > F.col(_LAST_DELETE)) | is_last)
+def _mark_live(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Add `_LIVE`: whether a row is after the last delete of its key."""
+    is_delete = F.col(DELETE) & F.col(PROBLEM).isNull()
+    last = F.max(F.when(is_delete, F.col(ORDER))).over(Window.partitionBy(*map(quoted, keys)))
+    return rows.withColumn(_LIVE, F.coalesce(F.col(ORDER) > last, F.lit(True)))
 
 
-def _per_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
-    apart, names = _with_group_columns(rows, keys)
-    return apart.groupBy(*_columns(names))
+def _single_part() -> Column:
+    """The number of later parts if each key has one part."""
+    return F.when(F.col(PROBLEM).isNull(), 0).otherwise(INVALID)
 
 
-def _with_group_columns(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    """Return the rows and the columns to group by.
-
-    Rows with a problem form their own group, so that they do not affect other rows of the key. Each row without a
-    partition forms its own group, so that it is counted.
-    """
-    if PARTITION not in keys:
-        return rows, [*keys, PROBLEM]
-    alone = F.when(F.col(PARTITION) == NO_PARTITION, F.monotonically_increasing_id())
-    numbered = rows if _ALONE in rows.columns else rows.withColumn(_ALONE, alone)
-    return numbered, [*keys, PROBLEM, _ALONE]
-
-
-def _columns(names: Sequence[str]) -> list[Column]:
-    return [quoted(name) for name in names]
+def _identity(keys: Sequence[str]) -> list[Column]:
+    """The columns to group by. Rows with a problem form their own groups, and do not affect other rows of the key."""
+    return [*map(quoted, keys), F.col(PROBLEM), F.col(LATER_PARTS)]
 
 
 def _order_column(ordered: bool) -> Column | None:

@@ -26,6 +26,11 @@ class Leaf:
     column: Column
     each: bool = False
 
+    @property
+    def collects(self) -> bool:
+        """Whether the operator collects the values of all rows."""
+        return self.operator in ("$push", "$addToSet")
+
 
 Template = dict[str, Any]
 """A document whose values are templates, positions of leaves (int), or constant columns."""

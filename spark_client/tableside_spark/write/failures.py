@@ -1,4 +1,4 @@
-"""Failed operations: as a DataFrame, and as dead letters in a table."""
+"""Failed rows as a DataFrame, and the reactions to them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -6,15 +6,16 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from tableside_spark.executor.operation_batch import PARTITION, ROWS, Token, internal
-from tableside_spark.executor.write_task import CODE, DETAIL, RETRIABLE
+from tableside_spark.executor.operation_batch import LATER_PARTS, PARTITION, PROBLEM, internal
+from tableside_spark.executor.write_task import CODE, DETAIL, INVALID_OPERATION, RETRIABLE
 from tableside_spark.plan.frames import quoted
+from tableside_spark.plan.grouping import Grouping
 
 OUTCOME_COLUMNS = ("rows", "code", "detail", "retriable")
-"""The columns after the key and the documents in the DataFrame of failed operations."""
+"""The columns after the key and the documents in the DataFrame of failed rows."""
 
 FailureHandler = Callable[[DataFrame, int | None], None]
-"""A function of the failed operations and the number of the micro-batch (None for a batch)."""
+"""A function of the failed rows and the number of the micro-batch (None for a batch)."""
 
 
 @runtime_checkable
@@ -32,38 +33,45 @@ OnError: TypeAlias = Literal["fail", "collect"] | FailureHandler | DeadLetterTab
 """The reaction to failures: fail the write, collect them, call a function, or store them in a table."""
 
 
-def failed_operations(outcomes: DataFrame, keys: Sequence[str], documents: Sequence[str]) -> DataFrame:
-    """Return the failed operations: key, documents, number of rows, and the reason of the failure."""
-    partition = [F.col(PARTITION).alias("partition")] if PARTITION in outcomes.columns else []
-    return outcomes.where(F.col(CODE).isNotNull()).select(
-        *[quoted(key) for key in keys],
+def outcome_columns(
+    operations: DataFrame, grouping: Grouping, keys: Sequence[str], documents: Sequence[str]
+) -> list[str]:
+    """Return the columns of operations that `failed_rows` needs in the outcomes."""
+    needed = (*keys, PARTITION, *([LATER_PARTS] if grouping.groups else map(internal, documents)))
+    return [name for name in operations.columns if name in needed]
+
+
+def failed_rows(
+    rows: DataFrame, outcomes: DataFrame, grouping: Grouping, keys: Sequence[str], documents: Sequence[str]
+) -> DataFrame:
+    """Return one row per failed row: key, documents, and the reason of the failure.
+
+    Args:
+        rows: The rows, assigned to operations by `grouping`.
+        outcomes: The outcomes, with the columns that `outcome_columns` returns.
+        grouping: The grouping of the write.
+        keys: The key columns.
+        documents: The names of the documents, such as `value`.
+    """
+    failed = outcomes.where(F.col(CODE).isNotNull())
+    if grouping.groups:
+        failed = _rows_of_operations(grouping.with_text(rows), failed, keys)
+    partition = [F.col(PARTITION).alias("partition")] if PARTITION in failed.columns else []
+    return failed.select(
+        *map(quoted, keys),
         *partition,
         *[F.col(internal(name)).alias(name) for name in documents],
-        F.col(ROWS).alias("rows"),
+        F.lit(1).cast("long").alias("rows"),
         F.col(CODE).alias("code"),
         F.col(DETAIL).alias("detail"),
         F.col(RETRIABLE).alias("retriable"),
     )
 
 
-def put_dead_letters(
-    dead_letters: DeadLetterTable, failures: DataFrame, table: str, op: str, keys: Sequence[str], token: Token | None
-) -> None:
-    """Store failed operations as dead letters, once, however often the write is repeated.
-
-    The key of a dead letter is a digest of its content. Its value has the columns of `failures`, and `table`, `op`,
-    `writer` and `sequence`.
-    """
-    columns = [name for name in failures.columns if name not in (*keys, "retriable")]
-    writer, sequence = token or (None, None)
-    members: list[Column] = [
-        F.lit(table).alias("table"),
-        F.lit(op).alias("op"),
-        F.to_json(F.struct(*[quoted(key) for key in keys])).alias("key"),
-        *[F.col(name) for name in columns],
-        F.lit(writer).cast("string").alias("writer"),
-        F.lit(sequence).cast("long").alias("sequence"),
-    ]
-    letters = failures.select(F.struct(*members).alias("letter"))
-    keyed = letters.withColumn("digest", F.sha2(F.to_json("letter", {"ignoreNullFields": "false"}), 256))
-    dead_letters.put(keyed.dropDuplicates(["digest"]), "digest", value="letter", token=token, at_least_once=not token)
+def _rows_of_operations(rows: DataFrame, failed: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the rows with a problem, and the rows of failed operations."""
+    identity = [*keys, *[name for name in (PARTITION, LATER_PARTS) if name in failed.columns]]
+    sent = failed.where(F.col(LATER_PARTS) >= 0).select(*map(quoted, identity), *map(F.col, (CODE, DETAIL, RETRIABLE)))
+    refused = rows.where(F.col(PROBLEM).isNull()).join(sent, identity)
+    reason: dict[str, Column] = {CODE: F.lit(INVALID_OPERATION), DETAIL: F.col(PROBLEM), RETRIABLE: F.lit(False)}
+    return refused.unionByName(rows.where(F.col(PROBLEM).isNotNull()).withColumns(reason))

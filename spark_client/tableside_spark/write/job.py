@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,15 +11,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from tableside_spark.executor.operation_batch import PARTITION, ROWS, Token, internal
+from tableside_spark.executor.operation_batch import ROWS, Token, internal
 from tableside_spark.executor.task_waits import REPORT_MIN_S
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
-from tableside_spark.plan.frames import divide_in_flight, is_remote, map_arrow
-from tableside_spark.write import failures
-from tableside_spark.write.failures import OnError
-from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals
+from tableside_spark.plan.frames import divide_in_flight, is_remote, map_arrow, quoted
+from tableside_spark.plan.rows import PreparedRows
+from tableside_spark.write.dead_letters import put_dead_letters
+from tableside_spark.write.errors import TableWriteError, failure_groups, rerun_advice
+from tableside_spark.write.failures import OnError, failed_rows, outcome_columns
+from tableside_spark.write.summary import WriteSummary, WriteTotals
 
 _DESCRIPTION_PROPERTY = "spark.job.description"
+REQUEST_CODES = (
+    "unauthenticated", "forbidden", "table_not_found", "unsupported", "tls_refused", "unexpected_answer",
+)  # fmt: skip
+"""The codes of failures that are not caused by a row. They fail a write like temporary failures do."""
 
 log = logging.getLogger(__name__)
 
@@ -38,62 +44,92 @@ class WriteJob:
     totals: WriteTotals
 
 
-def run(job: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None = None) -> WriteSummary:
+@dataclass(frozen=True, slots=True)
+class WriteRun:
+    """One run of a write job.
+
+    Attributes:
+        token: The token of the operations, or None.
+        origin: Identifies the run in dead letters: the query and the number of its micro-batch, or the token.
+        batch_id: The number of the micro-batch, or None for a batch.
+        is_repeatable: Whether another run of the same write changes nothing that this run has applied.
+    """
+
+    token: Token | None
+    origin: Token | None
+    batch_id: int | None = None
+    is_repeatable: bool = True
+
+
+def run(job: WriteJob, prepared: PreparedRows, this: WriteRun) -> WriteSummary:
     """Send the operations, and return the summary. Raises `TableWriteError` for failures that are not handled."""
     started_s = time.monotonic()
-    with _job_description(operations, job, batch_id):
+    assigned = PreparedRows(prepared.grouping.assign(prepared.rows), prepared.grouping)
+    with _job_description(prepared.rows, job, this.batch_id), rerun_advice(is_repeatable=this.is_repeatable):
         if job.on_error == "fail":
-            return _run_or_fail(job, operations, token, batch_id, started_s)
-        return _run_with_failures(job, operations, token, batch_id, started_s)
+            return _run_or_fail(job, assigned, this, started_s)
+        if not prepared.grouping.groups:
+            return _run_with_failures(job, assigned, this, started_s)
+        # The rows of a failed operation are read again. The cache ensures that they are the same rows.
+        cached = assigned.rows.persist()
+        try:
+            return _run_with_failures(job, PreparedRows(cached, assigned.grouping), this, started_s)
+        finally:
+            cached.unpersist()
 
 
-def _run_or_fail(
-    job: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None, started_s: float
-) -> WriteSummary:
-    found = _outcomes(job, operations, token, shown=()).collect()
-    summary = _summary(job, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], batch_id, started_s)
+def _run_or_fail(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
+    operations = assigned.grouping.operations(assigned.rows)
+    found = [row.asDict() for row in _outcomes(job, operations, this.token, shown=job.keys).collect()]
+    summary = _summary(job, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], this, started_s)
     if summary.failed:
-        raise _most_frequent_failure(job.spec.table, [row for row in found if row[CODE] is not None], summary)
+        raise _error(job, found, this, summary)
     return summary
 
 
-def _run_with_failures(
-    job: WriteJob, operations: DataFrame, token: Token | None, batch_id: int | None, started_s: float
-) -> WriteSummary:
+def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
     """Run and handle failures. The outcomes are checkpointed first, so that reading them does not send them again."""
-    shown = tuple(operations.columns)
-    outcomes = _outcomes(job, operations, token, shown=shown).localCheckpoint(eager=True)
+    operations = assigned.grouping.operations(assigned.rows)
+    shown = outcome_columns(operations, assigned.grouping, job.keys, job.spec.documents)
+    outcomes = _outcomes(job, operations, this.token, shown=shown).localCheckpoint(eager=True)
     sums = outcomes.agg(*[F.coalesce(F.sum(internal(name)), F.lit(0)).alias(name) for name in COUNTS]).collect()[0]
-    summary = _summary(job, list(sums), batch_id, started_s)
-    failed = failures.failed_operations(outcomes, job.keys, job.spec.documents)
+    summary = _summary(job, list(sums), this, started_s)
+    failed = failed_rows(assigned.rows, outcomes, assigned.grouping, job.keys, job.spec.documents)
     if job.on_error == "collect":
-        return replace(summary, failures=failed)
+        return replace(summary, failures=_kept(failed, summary))
     if summary.failed:
-        _raise_retriable_failures(job.spec.table, failed, summary)
-        _handle_failures(job, failed, token, batch_id)
+        _raise_temporary_failures(job, outcomes, this, summary)
+        _handle_failures(job, failed, this)
     return summary
 
 
-def _raise_retriable_failures(table: str, failed: DataFrame, summary: WriteSummary) -> None:
-    """Raise if a failure is temporary: the write is repeated as a whole, and the rows are not dead letters."""
-    temporary = failed.where("retriable").groupBy("code", "detail").agg(F.sum("rows").alias("rows"))
-    found = temporary.orderBy(F.desc("rows")).limit(1).collect()
+def _kept(failed: DataFrame, summary: WriteSummary) -> DataFrame:
+    """Return the failed rows as a DataFrame that does not depend on the rows of the write."""
+    if summary.failed:
+        return failed.localCheckpoint(eager=True)
+    return failed.sparkSession.createDataFrame([], failed.schema)
+
+
+def _raise_temporary_failures(job: WriteJob, outcomes: DataFrame, this: WriteRun, summary: WriteSummary) -> None:
+    """Raise if a failure is not caused by its row: the write is repeated as a whole, and there are no dead letters."""
+    temporary = outcomes.where(F.col(RETRIABLE) | F.col(CODE).isin(*REQUEST_CODES))
+    first = [F.first(quoted(key)).alias(key) for key in job.keys]
+    found = temporary.groupBy(CODE, DETAIL).agg(F.sum(ROWS).alias(ROWS), *first).collect()
     if found:
-        raise TableWriteError(table, found[0]["code"], found[0]["detail"] or "", int(found[0]["rows"]), summary)
+        raise _error(job, [row.asDict() for row in found], this, summary)
 
 
-def _handle_failures(job: WriteJob, failed: DataFrame, token: Token | None, batch_id: int | None) -> None:
+def _handle_failures(job: WriteJob, failed: DataFrame, this: WriteRun) -> None:
     if callable(job.on_error):
-        job.on_error(failed.drop("retriable"), batch_id)
+        job.on_error(failed.drop("retriable"), this.batch_id)
     elif not isinstance(job.on_error, str):
-        failures.put_dead_letters(job.on_error, failed, job.spec.table, job.spec.op, job.keys, token)
+        spec = job.spec
+        put_dead_letters(job.on_error, failed, spec.table, spec.op, job.keys, this.origin, this.token)
 
 
-def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, shown: tuple[str, ...]) -> DataFrame:
+def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, shown: Sequence[str]) -> DataFrame:
     source, window = divide_in_flight(operations, job.in_flight_max)
-    allowed = (*job.keys, PARTITION, *map(internal, job.spec.documents))
-    shown = tuple(name for name in shown if name in allowed)
-    task = WriteTask(job.spec, shown, token, stop_at_failure=job.on_error == "fail", window=window)
+    task = WriteTask(job.spec, tuple(shown), token, stop_at_failure=job.on_error == "fail", window=window)
     schema = StructType(
         [
             *(StructField(internal(name), LongType()) for name in COUNTS),
@@ -107,24 +143,21 @@ def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, show
     return map_arrow(source, task, schema)
 
 
-def _summary(job: WriteJob, counts: Sequence[int], batch_id: int | None, started_s: float) -> WriteSummary:
+def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: float) -> WriteSummary:
     numbers: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
     waited_s, seconds = numbers.pop("waited_ms") / 1000, time.monotonic() - started_s
-    summary = WriteSummary(**numbers, waited_s=waited_s, seconds=seconds, batch_id=batch_id)
+    summary = WriteSummary(**numbers, waited_s=waited_s, seconds=seconds, batch_id=this.batch_id)
     job.totals.add(summary)
     if waited_s >= REPORT_MIN_S:
         log.warning("table %s: tasks of the %s waited %.1f s for retries", job.spec.table, job.spec.op, waited_s)
     return summary
 
 
-def _most_frequent_failure(table: str, failed: list[Any], summary: WriteSummary) -> TableWriteError:
-    """Return the failure of most rows."""
-    rows: dict[tuple[str, str], int] = {}
-    for row in failed:
-        reason = (row[CODE], row[DETAIL] or "")
-        rows[reason] = rows.get(reason, 0) + row[ROWS]
-    (code, detail), count = max(rows.items(), key=lambda entry: entry[1])
-    return TableWriteError(table, code, detail, count, summary)
+def _error(
+    job: WriteJob, outcomes: Iterable[Mapping[str, Any]], this: WriteRun, summary: WriteSummary
+) -> TableWriteError:
+    groups = failure_groups(outcomes, job.keys)
+    return TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tableside_spark.plan.rows import PreparedRows
 from tableside_spark.plan.table_schema import TableSchema, wire_keys
 from tableside_spark.write import job, tokens
 from tableside_spark.write.failures import OUTCOME_COLUMNS, DeadLetterTable, OnError
-from tableside_spark.write.job import WriteJob
+from tableside_spark.write.job import WriteJob, WriteRun
 from tableside_spark.write.micro_batch import UnsoundTokenError
 from tableside_spark.write.stream import StreamWrite
 from tableside_spark.write.summary import WriteSummary, WriteTotals
@@ -73,7 +73,8 @@ class WriteRequest:
             return StreamWrite(prepared.rows, prepared.grouping, write_job)
         lease = self._acquire_token()
         with lease.hold():
-            return job.run(write_job, prepared.grouping(prepared.rows), lease.token)
+            is_repeatable = self.op == "put" or lease.is_repeatable
+            return job.run(write_job, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
 
     @property
     def carries_tokens(self) -> bool:

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from tableside_spark.executor.operation_batch import PROBLEM, Token
 from tableside_spark.plan.frames import is_remote
 from tableside_spark.plan.grouping import Grouping
+from tableside_spark.plan.rows import PreparedRows
 from tableside_spark.write import job, micro_batch
-from tableside_spark.write.job import WriteJob
+from tableside_spark.write.job import WriteJob, WriteRun
 from tableside_spark.write.progress import BATCHES_MAX, publish
 from tableside_spark.write.summary import WriteSummary
 
@@ -91,9 +92,10 @@ class MicroBatchWriter:
     def write_batch(self, rows: DataFrame, batch_id: int) -> None:
         """Write one micro-batch and publish its summary."""
         query_id = self._cached_query_id(rows)
-        token = None if self.write.spec.at_least_once else Token(query_id, batch_id)
+        origin = Token(query_id, batch_id)
+        token = None if self.write.spec.at_least_once else origin
         with self._table_lock(rows, token):
-            summary = job.run(self.write, self.grouping(rows), token, batch_id)
+            summary = job.run(self.write, PreparedRows(rows, self.grouping), WriteRun(token, origin, batch_id))
         self.summaries.append(summary)
         publish(rows.sparkSession, query_id, self.summaries)
 

@@ -27,7 +27,7 @@ class WriteSummary:
         waited_s: The time in which tasks waited for retries, in seconds, summed over the tasks.
         seconds: The duration of the write, in seconds.
         batch_id: The number of the micro-batch, for a streaming query.
-        failures: With `on_error="collect"`, the failed rows with their `code` and `detail`.
+        failures: With `on_error="collect"`, one row for each failed row, with its `code` and `detail`.
     """
 
     operations: int
@@ -46,29 +46,6 @@ class WriteSummary:
     def counts(self) -> dict[str, Any]:
         """Return the counts as a dict."""
         return {name: getattr(self, name) for name in _COUNTERS}
-
-
-class TableWriteError(Exception):
-    """A write with failed rows.
-
-    Attributes:
-        table: The name of the table.
-        code: The problem code of the most frequent failure.
-        detail: The cause of that failure, in words.
-        alike: The number of rows that failed with this code and detail.
-        failed: The number of all failed rows.
-        summary: The `WriteSummary`. Rows that it does not count as applied or replayed may be written again.
-    """
-
-    def __init__(self, table: str, code: str, detail: str, alike: int, summary: Any) -> None:
-        self.table = table
-        self.code = code
-        self.detail = detail
-        self.alike = alike
-        self.failed: int = summary.failed
-        self.summary = summary
-        rows = "1 row" if self.failed == 1 else f"{self.failed} rows"
-        super().__init__(f"table {table}: {rows} failed; the first: {code}: {detail} ({alike} like it)")
 
 
 @dataclass(frozen=True, slots=True)

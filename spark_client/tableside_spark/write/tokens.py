@@ -1,5 +1,6 @@
 """The token of a write: given by the caller, from the micro-batch, or generated."""
 
+import re
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -8,10 +9,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from tableside_spark.executor.operation_batch import RESET, Token
+from tableside_spark.executor.parts import PART
 from tableside_spark.write import micro_batch
 
 WRITER_CHARACTERS_MAX = 128 - len(RESET)
 SEQUENCE_MAX = 2**63 - 1
+
+_RESERVED = re.compile(rf"({RESET}|{PART}[0-9a-f]{{5}})$")
 
 TokenArgument = str | tuple[str, int] | None
 """A token argument: a writer's name for a single write, or a writer's name and an increasing sequence number."""
@@ -19,10 +23,14 @@ TokenArgument = str | tuple[str, int] | None
 
 @dataclass(frozen=True, slots=True)
 class TokenLease:
-    """The token of a write, and the lock to hold during the write."""
+    """The token of a write, and the lock to hold during the write.
+
+    `is_repeatable` is true if another run of the write has the same token.
+    """
 
     token: Token | None = None
     hold: Callable[[], AbstractContextManager[None]] = nullcontext
+    is_repeatable: bool = False
 
 
 def require_consistent(given: TokenArgument, *, at_least_once: bool) -> None:
@@ -38,9 +46,10 @@ def parse_token(given: TokenArgument) -> Token | None:
     writer, sequence = (given, 0) if isinstance(given, str) else given
     if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARACTERS_MAX:
         raise ValueError(f"a token's writer is a string of 1 to {WRITER_CHARACTERS_MAX} characters")
-    if writer.endswith(RESET):
+    if _RESERVED.search(writer):
         raise ValueError(
-            f"a token's writer does not end with {RESET}: this suffix is reserved for deletes before updates"
+            f"a token's writer does not end with {RESET}, or with {PART} and five hexadecimal digits: "
+            "these suffixes are reserved for writers that are derived from it"
         )
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= SEQUENCE_MAX:
         raise ValueError(f"a token's sequence is an integer from 0 to {SEQUENCE_MAX}")
@@ -51,10 +60,10 @@ def acquire_token(frame: DataFrame, table: str, given: TokenArgument, *, generat
     """Return the token of a batch write: the caller's, else the micro-batch's, else, with `generate`, a new one."""
     token = parse_token(given)
     if token is not None:
-        return TokenLease(token)
+        return TokenLease(token, is_repeatable=True)
     if (micro_batch_token := micro_batch.current_micro_batch(frame)) is not None:
         run, token = micro_batch_token
-        return TokenLease(token, lambda: micro_batch.WRITE_LOCKS.exclusive(run, token, table))
+        return TokenLease(token, lambda: micro_batch.WRITE_LOCKS.exclusive(run, token, table), is_repeatable=True)
     return TokenLease(Token(f"spark-{uuid.uuid4()}", 0) if generate else None)
 
 
