@@ -9,6 +9,7 @@ from .basics import Basics
 from .contents import KeysAndValues
 from .expiry import Expiry
 from .opening import Open, Time, needs
+from .partitions import PartitionScans
 from .policy_answers import Answers
 from .policy_calls import Calls
 from .preconditions import Preconditions
@@ -45,6 +46,7 @@ __all__ = [
     "Expiry",
     "KeysAndValues",
     "Open",
+    "PartitionScans",
     "PolicyContract",
     "Preconditions",
     "Scans",

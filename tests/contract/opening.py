@@ -67,6 +67,8 @@ class Opens(ABC):
     clock_can_be_set = True
     splits_have_several_parts = True
     """Whether the store divides a table of a thousand records into several splits on request."""
+    partitions_are_sorted = True
+    """Whether a scan of one partition of a composite key is in sort order."""
     key_parts_max = 8
 
     @abstractmethod

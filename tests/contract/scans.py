@@ -1,27 +1,20 @@
 """Contract tests: scans in pages, and splits of a table."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 
 from tableside.core import values
-from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Key
-from tableside.core.store import Page, Scan, Store
+from tableside.core.store import Page, Scan
 
-from .opening import Open, Opens, needs
-from .words import COMPOSITE, INTEGERS, STRINGS, UNUSUAL_KEYS, met_once, one, pages, put, record, same, scanned
+from .opening import Open, needs
+from .partitions import PartitionScans
+from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, met_once, one, pages, put, record, same, scanned
 
 
-class Scans(Opens):
+class Scans(PartitionScans):
     """A scan returns every record, in pages of bounded size; splits divide a table."""
-
-    @staticmethod
-    async def filled(open_store: Open, keys: Sequence[Key], key: KeySchema = STRINGS) -> Store:
-        store = await open_store(key=key)
-        await store.apply([put(one_key, {"i": index}) for index, one_key in enumerate(keys)])
-        return store
 
     async def test_a_scan_of_nothing_is_an_empty_last_page(self, open_store: Open) -> None:
         store = await open_store()
@@ -60,25 +53,6 @@ class Scans(Opens):
         for prefix in ("", "a", "ab", "abc", "abcd", "x", "ü", "aü", "\U0010ffff", "A"):
             met = await scanned(store, prefix=prefix, limit=2)
             assert met_once(met, store) == sorted(key for key in keys if key.startswith(prefix)), prefix
-
-    async def test_a_partition_limits_a_scan(self, open_store: Open) -> None:
-        keys: list[Key] = [(user, day) for user in ("u", "u1", "ü", "a") for day in (-5, 10, 9, 0)]
-        store = await self.filled(open_store, keys, COMPOSITE)
-        for user in ("u", "u1", "ü", "nobody"):
-            met = await scanned(store, partition=user, limit=3)
-            assert set(met) == {key for key in keys if key[0] == user}  # type: ignore[index]  # composite
-            if store.capabilities.sorted_scan:
-                assert met == sorted(met)
-
-    async def test_a_prefix_and_a_partition_together_limit_a_scan(self, open_store: Open) -> None:
-        schema = KeySchema((KeyField("n", "integer"), KeyField("s", "string")))
-        keys: list[Key] = [(n, s) for n in (-1, 0, 255, 2**63 - 1) for s in ("a", "ab", "b")]
-        store = await self.filled(open_store, keys, schema)
-        needs(store, "prefix_scan")
-        for n in (-1, 0, 255, 2**63 - 1, 7):
-            for prefix in ("", "a", "ab", "c"):
-                met = await scanned(store, partition=n, prefix=prefix, limit=2)
-                assert set(met) == {key for key in keys if key[0] == n and key[1].startswith(prefix)}  # type: ignore[index,union-attr]  # composite
 
     async def test_a_page_ends_where_its_bytes_do(self, open_store: Open) -> None:
         store = await open_store()

@@ -20,5 +20,6 @@ async def connected(url: str, **settings: Any) -> AsyncIterator[RedisBackend]:
         await backend.close()
 
 
-def own(spec: TableSpec) -> TableSpec:
-    return msgspec.structs.replace(spec, options=RedisTableOptions(prefix=f"{uuid.uuid4().hex}:"))
+def own(spec: TableSpec, **options: Any) -> TableSpec:
+    prefix = f"{uuid.uuid4().hex}:"
+    return msgspec.structs.replace(spec, options=RedisTableOptions.model_validate({"prefix": prefix, **options}))

@@ -57,6 +57,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     tokens: bool = True
     prefix_scan: bool = True
     sorted_scan: bool = True
+    """Whether a scan of the whole table is in the order of the keys."""
+    partition_scan: bool = True
+    """Whether a scan of one partition of a composite key is in sort order, and reads only that partition."""
     splits: bool = True
     any_value: bool = True
     """Whether the backend accepts every valid value. If not, an operation with a value that it rejects fails."""

@@ -32,6 +32,8 @@ EVERY = (0, 1, 2)
 
 
 class TestPartitioned(StoreContract):
+    partitions_are_sorted = False
+
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Store]:
@@ -417,7 +419,7 @@ async def test_a_table_can_do_what_all_its_partitions_can(monkeypatch: pytest.Mo
     monkeypatch.setattr(MemoryStore, "capabilities", Capabilities(tokens=False, native_update=True))
     backend = await RocksdbBackend.open(RocksdbSettings(path=str(tmp_path / "data")))
     both = await composed(MemoryBackend(), backend).store(TableSpec("t"))
-    assert both.capabilities == Capabilities(tokens=False, sorted_scan=False, native_update=False, partitions=True)
+    assert both.capabilities == Capabilities(tokens=False, sorted_scan=False, partition_scan=False, partitions=True)
     single = await composed(backend).store(TableSpec("t"))
     assert single.capabilities == Capabilities(partitions=True)
     await backend.close()

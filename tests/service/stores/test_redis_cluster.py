@@ -3,28 +3,31 @@
 import asyncio
 import contextlib
 import json
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from contract import STRINGS, StoreContract, Time, one, pages, put, scanned, update, value
+from contract import COMPOSITE, STRINGS, PartitionScans, StoreContract, Time, one, pages, put, scanned, update, value
 from servers.process import HOST
 from servers.proxy import FaultProxy
 from servers.redis import redis_cluster
 from support.redis_tables import connected, own
-from tableside.core.errors import DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
+from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.redis.backend import RedisBackend, RedisSettings, create_servers
+from tableside.stores.redis.backend import RedisBackend, RedisSettings, RedisTableOptions, create_servers
 from tableside.stores.redis.cluster import Cluster
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.keys import KeyNames, slot_of
+from tableside.stores.redis.partition_index import PartitionIndex
 from tableside.stores.redis.scripts import Command
 from tableside.stores.redis.store import RedisStore
 from tableside.stores.redis.topology import ALL_SLOTS, parse_slots
@@ -39,6 +42,7 @@ def redis_cluster_urls(own_redis_cluster_urls: list[str]) -> list[str]:
 
 class TestRedisCluster(StoreContract):
     clock_can_be_set = False
+    partitions_are_sorted = False
 
     @pytest.fixture(autouse=True)
     def _servers(self, redis_cluster_urls: list[str]) -> None:
@@ -53,6 +57,25 @@ class TestRedisCluster(StoreContract):
         return opened()
 
 
+class TestTaggedPartitions(PartitionScans):
+    """With `hash_tag`, a cluster scans partitions in sort order."""
+
+    clock_can_be_set = False
+
+    @pytest.fixture(autouse=True, params=[False, True], ids=["shared", "exclusive"])
+    def _options(self, redis_cluster_urls: list[str], request: pytest.FixtureRequest) -> None:
+        self.url = redis_cluster_urls[0]
+        self.options = {"hash_tag": True, "exclusive": request.param}
+
+    def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Store]:
+            async with connected(self.url, cluster=True) as backend:
+                yield await backend.store(own(spec, **self.options))
+
+        return opened()
+
+
 @asynccontextmanager
 async def opened(urls: list[str], **settings: Any) -> AsyncIterator[tuple[RedisBackend, Any]]:
     async with connected(urls[0], cluster=True, **settings) as backend:
@@ -63,6 +86,15 @@ async def opened(urls: list[str], **settings: Any) -> AsyncIterator[tuple[RedisB
 async def tools(urls: list[str]) -> AsyncIterator[list[Any]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(Redis.from_url(url)) for url in urls]
+
+
+@asynccontextmanager
+async def cluster_tool(urls: list[str]) -> AsyncIterator[Any]:
+    client = cast("Any", RedisCluster.from_url(urls[0]))
+    try:
+        yield client
+    finally:
+        await client.aclose()
 
 
 @asynccontextmanager
@@ -206,6 +238,70 @@ async def test_a_scan_loses_nothing_to_slots_that_move(tmp_path: Path) -> None:
             move.port = int(urls[move.target].rpartition(":")[2].partition("/")[0])
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_path: Path, exclusive: bool) -> None:
+    spec = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=exclusive)
+    async with own_cluster(tmp_path) as (urls, clients), connected(urls[0], cluster=True) as backend:
+        store = await backend.store(spec)
+        await store.apply([put(("u", day)) for day in range(60)])
+        assert len(await scanned(store, partition="u")) == 60
+        move = Move(slot_of("{u}"), urls, clients)
+        written_days, stop = list(range(60)), asyncio.Event()
+
+        async def writes() -> None:
+            loop = asyncio.get_running_loop()
+            while not stop.is_set():
+                day = len(written_days)
+                [outcome] = await store.apply([put(("u", day))], loop.time() + 20)
+                assert isinstance(outcome, Written), outcome
+                written_days.append(day)
+
+        writer = asyncio.create_task(writes())
+        await move.begin()
+        while await move.clients[move.source].execute_command("CLUSTER", "COUNTKEYSINSLOT", move.slot):
+            await move.keys(10)
+            await asyncio.sleep(0.01)
+        await move.end()
+        stop.set()
+        await writer
+        assert await scanned(store, partition="u") == [("u", day) for day in written_days]
+        assert store.capabilities.partition_scan is exclusive
+
+
+async def test_the_indexes_of_a_cluster_are_completed_for_each_slot(redis_cluster_urls: list[str]) -> None:
+    spec = own(TableSpec("t", COMPOSITE), hash_tag=True, exclusive=True)
+    keys = [(f"u{user}", day) for user in range(20) for day in range(10)]
+    async with connected(redis_cluster_urls[0], cluster=True) as backend, cluster_tool(redis_cluster_urls) as tool:
+        for user, day in keys:
+            await tool.set(f"{spec.options.prefix}{{{user}}}:{day}", "{}")
+        store = await backend.store(spec)
+        assert await scanned(store, partition="u0") == keys[:10]
+        await tool.set(f"{spec.options.prefix}{{u1}}:10", "{}")
+        assert await scanned(store, partition="u1") == keys[10:20]
+        mark = PartitionIndex(KeyNames(spec.options.prefix, COMPOSITE, hash_tag=True), COMPOSITE).mark(slot_of("{u1}"))
+        assert await tool.delete(mark) == 1
+        assert await scanned(store, partition="u1") == [*keys[10:20], ("u1", 10)]
+        assert sum(await asyncio.gather(*(tool.exists(name) for name in [mark]))) == 1
+
+
+async def test_partitions_are_indexed_where_their_slot_is_one(redis_cluster_urls: list[str]) -> None:
+    async with connected(redis_cluster_urls[0], cluster=True) as backend:
+        keys = [("u", day) for day in range(30)]
+        tagged = msgspec.structs.replace(
+            TableSpec("t", COMPOSITE), options=RedisTableOptions(prefix=f"{{{uuid.uuid4().hex}}}:", exclusive=True)
+        )
+        store = await backend.store(tagged)
+        await store.apply([put(key) for key in keys])
+        assert await scanned(store, partition="u") == keys
+        assert store.capabilities.partition_scan
+        untagged = await backend.store(own(TableSpec("t", COMPOSITE)))
+        await untagged.apply([put(key) for key in keys])
+        assert set(await scanned(untagged, partition="u")) == set(keys)
+        assert not untagged.capabilities.partition_scan
+        with pytest.raises(InvalidOperation, match="hash_tag"):
+            await backend.store(own(TableSpec("t", COMPOSITE), exclusive=True))
+
+
 async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis_cluster_urls: list[str]) -> None:
     parts = urlsplit(redis_cluster_urls[0])
     assert parts.hostname is not None
@@ -213,7 +309,7 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
     async with FaultProxy(parts.hostname, parts.port) as proxy:
         proxy.hang()
         servers = create_servers(RedisSettings.model_validate({"url": f"redis://{HOST}:{proxy.port}", "cluster": True}))
-        store = RedisStore(servers, TableSpec("t"), KeyNames("t:", STRINGS), tokens=True)
+        store = RedisStore(servers, TableSpec("t"), KeyNames("t:", STRINGS), None, never_evicts=True)
         started = asyncio.get_running_loop().time()
 
         async def answered(patience_s: float) -> TableError:

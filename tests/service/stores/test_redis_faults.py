@@ -192,7 +192,7 @@ async def test_a_long_write_that_nobody_reads_leaves_no_connection() -> None:
     with socket.create_server((HOST, 0)) as unused:
         port = unused.getsockname()[1]
         settings = RedisSettings.model_validate({"url": f"redis://{HOST}:{port}/0"})
-        store = RedisStore(create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), tokens=True)
+        store = RedisStore(create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), None, never_evicts=True)
         outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(6)])
         assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
         assert "unknown" in {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)}

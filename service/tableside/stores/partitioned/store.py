@@ -76,8 +76,9 @@ class PartitionedStore:
         found = [msgspec.structs.asdict(part.capabilities) for part in self.partitions if part.is_open]
         found = found or [msgspec.structs.asdict(Capabilities())]
         common = reduce(lambda one, other: {name: one[name] and other[name] for name in one}, found)
-        several = len(self.partitions) > 1
-        return Capabilities(**{**common, "sorted_scan": common["sorted_scan"] and not several, "partitions": True})
+        if len(self.partitions) > 1:
+            common |= {"sorted_scan": False, "partition_scan": False}
+        return Capabilities(**{**common, "partitions": True})
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations in their partitions, concurrently."""

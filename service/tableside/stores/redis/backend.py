@@ -16,6 +16,7 @@ from ...core import (
     Clock,
     Connections,
     InvalidOperation,
+    KeySchema,
     StoreUnavailable,
     TableError,
     TableSpec,
@@ -27,6 +28,7 @@ from .cluster import NODES_CONCURRENCY_MAX, Address, Cluster
 from .connection import Node, Reply, connection_type
 from .errors import from_error_reply, from_unexpected_reply
 from .keys import TABLES_KEY, KeyNames, checked_prefix, slot_of
+from .partition_index import PartitionIndex
 from .scripts import Command
 from .store import RedisStore
 from .topology import Servers, SingleServer
@@ -84,9 +86,16 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
-    """The prefix of the Redis keys of a table's records; by default the table's name in the store and `:`."""
+    """The names of a table's records, and whether other tools add records.
+
+    `prefix` begins the names of the Redis keys; by default it is the table's name in the store and `:`. `hash_tag` puts
+    the first part of a composite key in braces, so that a Redis Cluster keeps a partition in one slot. `exclusive`
+    states that only the service adds records, so that a scan of a partition needs only its index.
+    """
 
     prefix: str | None = None
+    hash_tag: bool = False
+    exclusive: bool = False
 
     @field_validator("prefix")
     @classmethod
@@ -118,11 +127,12 @@ class RedisBackend:
         infos = await self._server_infos()
         for info in infos:
             _check_server(info, cluster=self._servers.is_cluster)
+        names = KeyNames(options.prefix or f"{spec.name_in_store}:", spec.key, hash_tag=options.hash_tag)
+        index = _partition_index(names, spec.key, options, cluster=self._servers.is_cluster)
         if spec.create:
             await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
-        names = KeyNames(options.prefix or f"{spec.name_in_store}:", spec.key)
         never_evicts = all(info.get("maxmemory_policy") == NO_EVICTION for info in infos)
-        return RedisStore(self._servers, spec, names, tokens=never_evicts)
+        return RedisStore(self._servers, spec, names, index, never_evicts=never_evicts)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that were opened with `create`."""
@@ -204,6 +214,21 @@ def _check_server(info: dict[str, str], *, cluster: bool) -> None:
         raise Unsupported(f"Redis {version} is too old: 7.0 or newer is required")
     if not cluster and info.get("redis_mode") == "cluster":
         raise InvalidOperation("this Redis is a cluster: its `stores` entry needs `cluster: true`")
+
+
+def _partition_index(
+    names: KeyNames, key: KeySchema, options: RedisTableOptions, *, cluster: bool
+) -> PartitionIndex | None:
+    """Return the index of a composite table, if it is in the slot of the partition's records."""
+    if (options.hash_tag or options.exclusive) and not key.composite:
+        raise InvalidOperation("`hash_tag` and `exclusive` need a composite key")
+    if options.hash_tag and not names.keep_partitions_together:
+        raise InvalidOperation("`hash_tag` has no effect after a `prefix` with `{}`")
+    if key.composite and (names.keep_partitions_together or not cluster):
+        return PartitionIndex(names, key, exclusive=options.exclusive)
+    if options.exclusive:
+        raise InvalidOperation("on a Redis Cluster `exclusive` needs `hash_tag: true`")
+    return None
 
 
 def _value_or_raise(reply: Reply) -> Any:

@@ -12,10 +12,9 @@ from ...core import Key, Outcome, Replacement, Stored, TableError, Update, Versi
 from .connection import REQUEST_BYTES_MAX
 from .keys import KeyNames, side_key
 from .reads import RecordReader, ScriptResult
+from .record_scripts import RecordBatch, RecordScripts, script_results
 from .records import etag_of, pack, pack_writers, stored, wrong_type
-from .scripts import REPLACE_SCRIPT, script_call
 from .topology import COMMAND_KEYS_MAX, Servers
-from .writes import script_results
 
 RECORD_CHANGED = -1
 """The script's result for a record that has changed since it was read."""
@@ -32,10 +31,13 @@ class RecordBytes(msgspec.Struct, frozen=True):
 class RedisVersionedRecords:
     """Reads and replaces records of one table; with their side keys if `tokened`."""
 
-    def __init__(self, servers: Servers, names: KeyNames, reads: RecordReader, *, tokened: bool) -> None:
+    def __init__(
+        self, servers: Servers, names: KeyNames, reads: RecordReader, scripts: RecordScripts, *, tokened: bool
+    ) -> None:
         self._servers = servers
         self._names = names
         self._reads = reads
+        self._scripts = scripts
         self._tokened = tokened
 
     async def read(self, keys: Sequence[Key], until: float) -> list[VersionedRecord | TableError]:
@@ -52,21 +54,17 @@ class RedisVersionedRecords:
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that have not changed since they were read. The outcomes include the expiry."""
-        names = self._names.for_keys([replacement.write.key for replacement in replacements])
+        keys = [replacement.write.key for replacement in replacements]
         raws = [_raw(replacement) for replacement in replacements]
+        arguments = [*map(_arguments, replacements, raws)]
         sizes = [
             len(raw) + len(replacement.current.version.value)
             for raw, replacement in zip(raws, replacements, strict=True)
         ]
+        batch = RecordBatch(self._names.for_keys(keys), keys, arguments)
         commands = [
-            script_call(
-                REPLACE_SCRIPT,
-                [key for at in part for key in (names[at], side_key(names[at]))],
-                [word for at in part for word in _arguments(replacements[at], raws[at])],
-                part,
-                group.slot,
-            )
-            for group in self._servers.groups(names)
+            self._scripts.replace(batch, part, group.slot)
+            for group in self._servers.groups(batch.names)
             for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
         outcomes: list[Outcome | bool] = [None] * len(replacements)

@@ -1,8 +1,9 @@
 """Names of Redis keys: for records and their side keys, and the hash slot of a name among the 16,384 of a cluster.
 
 The name of a record's Redis key is the table's prefix and the record's key: a string unchanged, an integer in decimal,
-the parts of a composite key joined by `:`, with `:` and `%` percent-encoded within the parts. The side key stores the
-tokens of the record's writers. Its name has the same slot as the record's.
+the parts of a composite key joined by `:`, with `:` and `%` percent-encoded within the parts. With `hash_tag` the first
+part is in braces, with `{` and `}` percent-encoded as well, so that a cluster keeps a partition in one slot. The side
+key stores the tokens of the record's writers. Its name has the same slot as the record's.
 """
 
 from collections.abc import Iterable
@@ -35,18 +36,31 @@ def checked_prefix(prefix: str) -> str:
 class KeyNames:
     """The names of the Redis keys of one table's records."""
 
-    def __init__(self, prefix: str, schema: KeySchema) -> None:
+    def __init__(self, prefix: str, schema: KeySchema, *, hash_tag: bool = False) -> None:
         self.prefix = prefix
         self._schema = schema
         self._is_plain = not schema.composite
+        self._has_tag = hash_tag
         self._prefix_bytes = len(prefix.encode())
+
+    @property
+    def keep_partitions_together(self) -> bool:
+        """Whether all records of a partition are in one slot of a cluster."""
+        return has_hash_tag(f"{self.prefix}{{tag}}" if self._has_tag else self.prefix)
 
     def for_keys(self, keys: Iterable[Key]) -> list[str]:
         """Return the names for records' keys."""
         prefix = self.prefix
         if self._is_plain:
             return [f"{prefix}{key}" for key in keys]
-        return [prefix + ":".join(map(_escape, key)) for key in keys if isinstance(key, tuple)]
+        composite = [key for key in keys if isinstance(key, tuple)]
+        if self._has_tag:
+            return [self.partition_start(key[0]) + ":".join(map(_escape, key[1:])) for key in composite]
+        return [prefix + ":".join(map(_escape, key)) for key in composite]
+
+    def partition_start(self, partition: Part) -> str:
+        """Return the text with which the names of a partition's records begin."""
+        return f"{self.prefix}{{{_escape_tag(partition)}}}:" if self._has_tag else f"{self.prefix}{_escape(partition)}:"
 
     def to_key(self, name: bytes) -> Key | None:
         """Return the record's key for a name; None if this table would not write the name."""
@@ -58,20 +72,23 @@ class KeyNames:
 
     def pattern(self, scan: Scan) -> str:
         """Return the pattern that matches a scan's names. Raise InvalidOperation for a prefix of an integer key."""
-        pattern = self.prefix
-        if scan.partition is not None:
-            pattern += _escape(scan.partition) if self._schema.composite else str(scan.partition)
-            if not self._schema.composite:
-                return pattern.translate(_GLOB)
-            pattern += ":"
+        if scan.partition is not None and self._is_plain:
+            return f"{self.prefix}{scan.partition}".translate(_GLOB)
+        pattern = self.prefix if scan.partition is None else self.partition_start(scan.partition)
         if scan.prefix:
             self._schema.bounds(scan.partition, scan.prefix)  # raises for a prefix of an integer
-            pattern += _escape(scan.prefix) if self._schema.composite else scan.prefix
+            pattern += self._escape_prefix(scan.prefix, in_tag=self._has_tag and scan.partition is None)
         return pattern.translate(_GLOB) + "*"
+
+    def _escape_prefix(self, prefix: str, *, in_tag: bool) -> str:
+        if in_tag:
+            return "{" + _escape_tag(prefix)
+        return prefix if self._is_plain else _escape(prefix)
 
     def _parse(self, text: bytes) -> Key:
         if not self._is_plain:
-            return self._schema.from_path(text.split(b":"))
+            first, *others = text.split(b":")
+            return self._schema.from_path([first[1:-1] if self._has_tag else first, *others])
         kind = self._schema.fields[0].type
         return checked_part(text.decode(), kind) if kind == "string" else part_from_text(text, kind)
 
@@ -89,10 +106,20 @@ def side_key(name: str) -> str:
     """
     if "}" not in name:
         return f"_ts:{{{name}}}"
-    start = name.find("{")
-    if start >= 0 and name.find("}", start + 1) > start + 1:
+    if has_hash_tag(name):
         return f"_tst:{name}"
-    return f"_tss:{{{_slot_tags()[slot_of(name)]}}}{name}"
+    return f"_tss:{slot_tag(slot_of(name))}{name}"
+
+
+def has_hash_tag(name: str) -> bool:
+    """Return whether a cluster hashes only a part of the name. Names with the same beginning then share a slot."""
+    start = name.find("{")
+    return start >= 0 and name.find("}", start + 1) > start + 1
+
+
+def slot_tag(slot: int) -> str:
+    """Return a hash tag that puts the name that it begins into a slot."""
+    return f"{{{_slot_tags()[slot]}}}"
 
 
 @cache
@@ -108,3 +135,7 @@ def _slot_tags() -> list[int]:
 
 def _escape(part: Part) -> str:
     return part.replace("%", "%25").replace(":", "%3A") if isinstance(part, str) else str(part)
+
+
+def _escape_tag(part: Part) -> str:
+    return _escape(part).replace("{", "%7B").replace("}", "%7D")

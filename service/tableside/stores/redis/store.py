@@ -22,26 +22,36 @@ from ...core import (
 )
 from .compare_and_set import RedisVersionedRecords
 from .keys import KeyNames
+from .partition_index import PartitionIndex
+from .partition_scans import PartitionScanner
 from .reads import RecordReader
+from .record_scripts import RecordScripts
 from .scans import TableScanner
 from .topology import Servers, slot_splits
 from .writes import RecordWriter
 
 
 class RedisStore:
-    """The records of one table. `tokens` says whether writes may carry tokens: Redis must not evict keys."""
+    """The records of one table. `never_evicts`: Redis keeps what tokens and the indexes of partitions need."""
 
-    def __init__(self, servers: Servers, spec: TableSpec, names: KeyNames, *, tokens: bool) -> None:
+    def __init__(
+        self, servers: Servers, spec: TableSpec, names: KeyNames, index: PartitionIndex | None, *, never_evicts: bool
+    ) -> None:
+        exclusive = index is not None and index.exclusive and never_evicts
         self.spec = spec
-        self.capabilities = Capabilities(tokens=tokens, sorted_scan=False)
+        self.capabilities = Capabilities(tokens=never_evicts, sorted_scan=False, partition_scan=exclusive)
         self._servers = servers
         self._reads = RecordReader(servers, names)
-        self._writes = RecordWriter(servers, names, spec)
+        scripts = RecordScripts(index)
+        self._writes = RecordWriter(servers, names, scripts, spec)
         self._scans = TableScanner(servers, names, self._reads)
+        self._partition_scans = (
+            None if index is None else PartitionScanner(servers, names, self._reads, index, exclusive=exclusive)
+        )
         # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
         compare_and_set = partial(CompareAndSet, spec, clock=lambda: 0)
-        self._conditional = compare_and_set(RedisVersionedRecords(servers, names, self._reads, tokened=False))
-        self._tokened = compare_and_set(RedisVersionedRecords(servers, names, self._reads, tokened=True))
+        self._conditional = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=False))
+        self._tokened = compare_and_set(RedisVersionedRecords(servers, names, self._reads, scripts, tokened=True))
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -60,7 +70,9 @@ class RedisStore:
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page in no particular order."""
+        """Read a page: of an indexed partition in sort order, else in no particular order."""
+        if self._partition_scans is not None and scan.partition is not None and scan.split is None:
+            return await self._partition_scans.page(scan, scan.partition)
         return await self._scans.page(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:

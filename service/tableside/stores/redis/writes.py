@@ -3,20 +3,21 @@
 from collections.abc import Sequence
 
 from ...core import Changed, Delete, Outcome, Put, TableError, TableSpec, Written, chunks_of, transition
-from .connection import REQUEST_BYTES_MAX, Reply
-from .errors import from_unexpected_reply
-from .keys import KeyNames, side_key
+from .connection import REQUEST_BYTES_MAX
+from .keys import KeyNames
+from .record_scripts import RecordBatch, RecordScripts, script_results
 from .records import etag_of, pack
-from .scripts import WRITE_SCRIPT, Command, script_call
+from .scripts import Command
 from .topology import COMMAND_KEYS_MAX, Servers
 
 
 class RecordWriter:
     """Writes records of one table without reading them first."""
 
-    def __init__(self, servers: Servers, names: KeyNames, spec: TableSpec) -> None:
+    def __init__(self, servers: Servers, names: KeyNames, scripts: RecordScripts, spec: TableSpec) -> None:
         self._servers = servers
         self._names = names
+        self._scripts = scripts
         self._spec = spec
 
     async def apply(self, writes: Sequence[Put | Delete], until: float) -> list[Outcome]:
@@ -27,8 +28,9 @@ class RecordWriter:
             outcomes[index], value, ttl_ms = self._plan(write)
             if not isinstance(outcomes[index], TableError):
                 values[index] = value, ttl_ms
-        names = self._names.for_keys([writes[index].key for index in values])
-        commands = list(self._commands(names, list(values), list(values.values())))
+        keys = [writes[index].key for index in values]
+        batch = RecordBatch(self._names.for_keys(keys), keys, list(values.values()))
+        commands = self._commands(batch, list(values), [len(value) for value, _ in values.values()])
         for command, reply in zip(commands, await self._servers.run(commands, until, writes=True), strict=True):
             for index, result in zip(command.positions, script_results(reply, len(command.positions)), strict=True):
                 outcomes[index] = _outcome(outcomes[index], values[index][0], result)
@@ -45,27 +47,12 @@ class RecordWriter:
         assert planned.stored is not None
         return planned.outcome, pack(write.value), planned.stored.expires_ms
 
-    def _commands(
-        self, names: Sequence[str], positions: Sequence[int], values: Sequence[tuple[bytes, int]]
-    ) -> list[Command]:
+    def _commands(self, batch: RecordBatch, positions: Sequence[int], sizes: Sequence[int]) -> list[Command]:
         return [
-            script_call(
-                WRITE_SCRIPT,
-                [key for at in part for key in (names[at], side_key(names[at]))],
-                [word for at in part for word in values[at]],
-                [positions[at] for at in part],
-                group.slot,
-            )
-            for group in self._servers.groups(names)
-            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, lambda at: len(values[at][0]))
+            self._scripts.write(batch, part, group.slot, [positions[at] for at in part])
+            for group in self._servers.groups(batch.names)
+            for part in chunks_of(group.positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
-
-
-def script_results(reply: Reply, count: int) -> list[int | TableError]:
-    """Return the result for each record from the reply of a script that writes: an integer or an error."""
-    if type(reply) is not list or len(reply) != count:
-        return [from_unexpected_reply(reply, "unknown")] * count
-    return [result if type(result) is int else from_unexpected_reply(result, "unknown") for result in reply]
 
 
 def _outcome(outcome: Outcome, raw: bytes, result: int | TableError) -> Outcome:

@@ -1,0 +1,72 @@
+"""One page of a scan: records that are read, within the limits of the page, for names of Redis keys."""
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ...core import Key, Outcome, Record, Scan, TableError
+from .reads import RecordReader
+
+NamedKey: TypeAlias = tuple[str, Key]
+"""The name of a record's Redis key, and the record's key."""
+
+FIRST_VALUES = 16
+"""How many values to read first, when their size is unknown."""
+
+
+class PageBuilder:
+    """Collects the records of one page. `absent` are the records that were not there."""
+
+    def __init__(self, scan: Scan, reads: RecordReader) -> None:
+        self.records: list[tuple[Key, Record]] = []
+        self.names: set[str] = set()
+        self.absent: list[NamedKey] = []
+        self._scan = scan
+        self._reads = reads
+        self._size_bytes = 0
+
+    async def fill(self, candidates: Sequence[NamedKey]) -> int:
+        """Read records until the page is complete, and return the number of candidates that were processed."""
+        taken = 0
+        while taken < len(candidates) and not self.complete:
+            batch = candidates[taken : taken + self._read_count]
+            outcomes = await self._reads.get_names([name for name, _ in batch], math.inf)
+            taken += self._add(batch, outcomes)
+        return taken
+
+    def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
+        for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
+            if self.complete:
+                return taken
+            if isinstance(outcome, TableError):
+                raise outcome
+            self.names.add(name)
+            if isinstance(outcome, Record):
+                self.records.append((key, outcome))
+                self._size_bytes += len(outcome.value)
+            else:
+                self.absent.append((name, key))
+        return len(candidates)
+
+    @property
+    def room(self) -> int:
+        """How many more records the page may have."""
+        return self._scan.limit - len(self.records)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the page has reached a limit of the scan."""
+        return self.room <= 0 or self._size_bytes > self._scan.bytes_max
+
+    @property
+    def nearly_full(self) -> bool:
+        """Whether to end the page now: it has three quarters of its records, and the rest may take many SCANs."""
+        return self.complete or self.room * 4 <= self._scan.limit
+
+    @property
+    def _read_count(self) -> int:
+        """How many values to read at once: as many as fit if they have the average size of those so far."""
+        if not self.records:
+            return FIRST_VALUES
+        left_bytes = max(0, self._scan.bytes_max - self._size_bytes)
+        return 1 + left_bytes * len(self.records) // max(1, self._size_bytes)

@@ -1,0 +1,167 @@
+"""Scans of one partition in sort order, from its index.
+
+Another tool may have added records without the index. Unless the table is `exclusive`, a scan therefore first goes
+through the names of the database, page by page without records, and adds what the index lacks. The indexes of an
+exclusive table are completed in the same way, once, and then have a mark for each slot. Later scans find the mark and
+read only the index.
+"""
+
+import math
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ...core import Page, Part, Scan, TableError
+from .errors import from_unexpected_reply
+from .keys import KeyNames, slot_of
+from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, ROUNDS_MAX, Keyspace, Position, scan_node
+from .pages import NamedKey, PageBuilder
+from .partition_index import PartitionIndex
+from .reads import RecordReader
+from .record_scripts import RecordScripts, script_results
+from .scans import table_records
+from .scripts import Command, script_call
+from .topology import ALL_SLOTS, Servers, format_slots
+from .write_scripts import COMPLETE_SCRIPT
+
+MEMBERS_MAX = 512
+"""How many members of the index to read at once."""
+
+_IN_INDEX = b"i"
+"""Begins a position in the index, followed by the last member that was returned."""
+
+
+class PartitionScanner:
+    """Reads pages of one partition. `exclusive`: only the service adds records to the table."""
+
+    def __init__(
+        self, servers: Servers, names: KeyNames, reads: RecordReader, index: PartitionIndex, *, exclusive: bool
+    ) -> None:
+        self._servers = servers
+        self._keyspace = Keyspace(servers)
+        self._names = names
+        self._reads = reads
+        self._index = index
+        self._scripts = RecordScripts(index)
+        self._exclusive = exclusive
+
+    async def page(self, scan: Scan, partition: Part) -> Page:
+        """Read a page in sort order. The first pages have no records while the index is completed."""
+        self._index.bounds(scan.prefix, None)  # raises for a prefix of an integer
+        if scan.position is not None and scan.position[:1] == _IN_INDEX:
+            return await self._indexed_page(scan, partition, scan.position[1:])
+        if scan.position is not None or not await self._is_complete(partition):
+            position = await self._complete_index(scan, partition)
+            if position is not None:
+                return Page([], position.to_bytes())
+        return await self._indexed_page(scan, partition, None)
+
+    # Reading the index
+
+    async def _indexed_page(self, scan: Scan, partition: Part, after: bytes | None) -> Page:
+        page = PageBuilder(scan, self._reads)
+        for _ in range(ROUNDS_MAX):
+            count = min(page.room, MEMBERS_MAX)
+            members = await self._members(partition, scan.prefix, after, count)
+            processed = await self._fill(page, partition, members)
+            if processed == len(members) < count:
+                return Page(page.records, None)
+            after = members[processed - 1]
+            if page.complete:
+                break
+        return Page(page.records, _IN_INDEX + (after or b""))
+
+    async def _members(self, partition: Part, prefix: str | None, after: bytes | None, count: int) -> list[bytes]:
+        name = self._index.name(partition)
+        low, high = self._index.bounds(prefix, after)
+        reply = await self._run(Command(("ZRANGE", name, low, high, "BYLEX", "LIMIT", 0, count), (), slot_of(name)))
+        if type(reply) is not list:
+            raise from_unexpected_reply(reply)
+        return reply
+
+    async def _fill(self, page: PageBuilder, partition: Part, members: Sequence[bytes]) -> int:
+        """Read the records of members until the page is complete, and return the number of members processed."""
+        keys = {at: key for at, member in enumerate(members) if (key := self._index.key(partition, member)) is not None}
+        candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
+        absent_before = len(page.absent)
+        processed = await page.fill(candidates)
+        await self._update_index(page.absent[absent_before:])  # A read-only server refuses, which changes nothing.
+        return len(members) if processed == len(candidates) else list(keys)[processed]
+
+    async def _is_complete(self, partition: Part) -> bool:
+        if not self._exclusive:
+            return False
+        slot = slot_of(self._index.name(partition))
+        reply = await self._run(Command(("EXISTS", self._mark(slot)), (), slot))
+        if type(reply) is not int:
+            raise from_unexpected_reply(reply)
+        return reply == 1
+
+    # Completing the index
+
+    async def _complete_index(self, scan: Scan, partition: Part) -> Position | None:
+        """Add missing records to the index. Return the position of the next page; None if the index is complete."""
+        position, node, count = self._start_position(scan, partition), None, COUNT_MAX
+        pattern = self._names.pattern(Scan(1) if self._exclusive else replace(scan, position=None))
+        for _ in range(ROUNDS_MAX):
+            if node is None or not position.part:
+                node, position = await self._keyspace.start_node(position)
+            run, cursor, names = await scan_node(node, position.cursor, pattern, count)
+            if position.run not in ("", run):
+                position, node = position.restarted(), None
+                continue
+            records = table_records(names, self._names, position)
+            _raise_first(await self._update_index(records))
+            count = COUNT_MAX if records else min(count * 2, COUNT_SPARSE_MAX)
+            if cursor:
+                position = replace(position, run=run, cursor=cursor)
+                continue
+            finished = await self._keyspace.finished_slots(node, position)
+            if self._exclusive:
+                await self._set_marks(finished, run)
+            after = position.without(finished)
+            if after is None:
+                return None
+            position, node = after, None
+        return position
+
+    def _start_position(self, scan: Scan, partition: Part) -> Position:
+        if scan.position is not None:
+            return Position.from_bytes(scan.position)
+        slots = ALL_SLOTS
+        if self._servers.is_cluster and not self._exclusive:
+            slots = frozenset({slot_of(self._index.name(partition))})
+        return Position(format_slots(slots))
+
+    async def _update_index(self, records: Sequence[NamedKey]) -> list[TableError]:
+        """Make the index agree with these records, and return errors."""
+        names, keys = [name for name, _ in records], [key for _, key in records]
+        commands = [
+            self._scripts.index(names, keys, group.positions, group.slot) for group in self._servers.groups(names)
+        ]
+        replies = await self._servers.run(commands, math.inf, writes=True) if commands else []
+        results = [
+            result
+            for command, reply in zip(commands, replies, strict=True)
+            for result in script_results(reply, len(command.positions))
+        ]
+        return [result for result in results if isinstance(result, TableError)]
+
+    async def _set_marks(self, slots: frozenset[int], run: str) -> None:
+        """Mark the indexes of slots as complete, unless another server now has their place."""
+        marked = sorted(slots) if self._servers.is_cluster else [0]
+        commands = [script_call(COMPLETE_SCRIPT, [self._mark(slot)], [run], (), slot) for slot in marked]
+        replies = await self._servers.run(commands, math.inf, writes=True)
+        _raise_first([from_unexpected_reply(reply) for reply in replies if type(reply) is not int])
+
+    def _mark(self, slot: int) -> str:
+        return self._index.mark(slot if self._servers.is_cluster else None)
+
+    async def _run(self, command: Command) -> object:
+        [reply] = await self._servers.run([command], math.inf)
+        return reply
+
+
+def _raise_first(errors: Sequence[TableError]) -> None:
+    for error in errors:
+        raise error

@@ -1,0 +1,513 @@
+"""Indexes of partitions on a real Redis: every write updates them, and scans of a partition need nothing else."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from contract import COMPOSITE, STRINGS, one, pages, put, scanned, update, written
+from servers.redis import redis
+from support.redis_tables import connected
+from support.running import running
+from tableside.core.errors import InvalidOperation, MalformedRequest, StoreUnavailable, TableError, Throttled
+from tableside.core.keys import KeySchema
+from tableside.core.operations import Delete, Key, Operation, Token
+from tableside.core.store import Scan, Store, TableSpec
+from tableside.stores.redis import partition_scans
+from tableside.stores.redis.backend import RedisTableOptions
+from tableside.stores.redis.keyspace import Position
+from tableside.stores.redis.write_scripts import COMPLETE_SCRIPT, EXPIRED_MAX
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture
+async def tool(redis_url: str) -> AsyncIterator[Any]:
+    """Another tool. The database is empty before each test."""
+    async with Redis.from_url(redis_url) as client:
+        await client.flushall()
+        yield client
+
+
+def visits(key: KeySchema = COMPOSITE, **options: Any) -> TableSpec:
+    return TableSpec("visits", key, options=RedisTableOptions.model_validate(options))
+
+
+@pytest.fixture(params=[False, True], ids=["shared", "exclusive"])
+async def store(request: pytest.FixtureRequest, tool: Any, redis_url: str) -> AsyncIterator[Any]:
+    async with connected(redis_url) as backend:
+        yield await backend.store(visits(exclusive=request.param))
+
+
+@pytest.fixture
+async def exclusive(tool: Any, redis_url: str) -> AsyncIterator[Any]:
+    async with connected(redis_url) as backend:
+        yield await backend.store(visits(exclusive=True))
+
+
+def days(members: Sequence[bytes]) -> list[int]:
+    return [int.from_bytes(member, "big") - 2**63 for member in members]
+
+
+async def indexed(tool: Any, user: str = "u") -> list[int]:
+    """Return the days in the index of a user's partition."""
+    return days(await tool.zrange(f"_tsi:visits:{user}:", 0, -1))
+
+
+async def stored(tool: Any, user: str = "u") -> list[int]:
+    """Return the days for which there is a record."""
+    start = f"visits:{user}:"
+    return sorted([int(name.removeprefix(start.encode())) async for name in tool.scan_iter(f"{start}*")])
+
+
+async def in_partition(store: Store, user: str = "u", **scan: Any) -> list[int]:
+    return [key[1] for key in await scanned(store, partition=user, **scan)]  # type: ignore[index,misc]  # composite
+
+
+# Writes
+
+
+async def test_every_write_updates_the_index(store: Any, tool: Any) -> None:
+    async def then(operation: Operation, *expected: int) -> None:
+        await one(store, operation)
+        assert await indexed(tool) == list(expected), operation
+        assert await stored(tool) == list(expected)
+
+    etag = (await written(store, put(("u", 5)))).etag or ""
+    await then(put(("u", -3)), -3, 5)
+    await then(put(("u", 7), if_absent=True), -3, 5, 7)
+    await then(put(("u", 7), {"n": 1}, if_absent=True), -3, 5, 7)
+    await then(put(("u", 8), if_match=(etag,)), -3, 5, 7)
+    await then(put(("u", 5), {"n": 1}, if_match=(etag,)), -3, 5, 7)
+    await then(update(("u", 1), {"$inc": {"n": 1}}, {"n": 0}), -3, 1, 5, 7)
+    await then(update(("u", 2), {"$inc": {"n": 1}}), -3, 1, 5, 7)
+    await then(update(("u", 2), {"n": 1}, {}, token=Token("w", 1)), -3, 1, 2, 5, 7)
+    await then(put(("u", 3), token=Token("w", 1)), -3, 1, 2, 3, 5, 7)
+    await then(Delete(("u", 2), token=Token("w", 2)), -3, 1, 3, 5, 7)
+    await then(Delete(("u", 5)), -3, 1, 3, 7)
+    await then(Delete(("u", 9)), -3, 1, 3, 7)
+    await then(Delete(("u", 1), if_match=("no such etag",)), -3, 1, 3, 7)
+    await then(Delete(("u", 1), if_match=("*",)), -3, 3, 7)
+    await then(put(("u", 3), ttl_s=100), -3, 3, 7)
+    await then(update(("u", 3), {"n": 2}), -3, 3, 7)
+    await then(put(("other", 1)), -3, 3, 7)
+    await store.apply([Delete(("u", day)) for day in (-3, 3, 7)])
+    assert not await tool.exists("_tsi:visits:u:", "_tsx:visits:u:")
+
+
+async def test_a_table_with_simple_keys_has_no_index(tool: Any, redis_url: str) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(TableSpec("simple", STRINGS))
+        await store.apply([put("a"), update("b", {}, {}), put("c", ttl_s=100)])
+        assert sorted(await tool.keys("*")) == [b"simple:a", b"simple:b", b"simple:c"]
+        assert not store.capabilities.partition_scan
+
+
+async def test_concurrent_writers_leave_the_index_as_the_records_are(tool: Any, redis_url: str) -> None:
+    async with connected(redis_url) as here, connected(redis_url) as there:
+        stores = [await here.store(visits()), await there.store(visits())]
+
+        async def write(number: int) -> None:
+            for turn in range(40):
+                key = ("u", (number * 7 + turn * 3) % 23)
+                operations: list[Operation] = [
+                    put(key),
+                    Delete(key),
+                    update(key, {"$inc": {"n": 1}}, {"n": 0}),
+                    put(key, ttl_s=0.001),
+                    Delete(key, token=Token(f"w{number}", turn)),
+                ]
+                await one(stores[number % 2], operations[(number + turn) % len(operations)])
+
+        await asyncio.gather(*map(write, range(16)))
+        await asyncio.sleep(0.01)
+        kept = await stored(tool)
+        assert set(kept) <= set(await indexed(tool))
+        assert await in_partition(stores[0]) == kept
+        assert await indexed(tool) == kept
+
+
+def test_a_service_that_is_killed_leaves_the_index_as_the_records_are(tmp_path: Path, redis_url: str) -> None:
+    config = tmp_path / "service.yaml"
+    config.write_text(f"""
+stores: {{cache: {{kind: redis, url: "{redis_url}"}}}}
+tables: {{visits: {{store: cache, key: {{user: string, day: integer}}}}}}
+""")
+    with running(tmp_path, config) as service:
+        acknowledged = threading.Event()
+
+        def write(number: int) -> None:
+            with httpx.Client(base_url=service.url) as client:
+                for turn in range(100_000):
+                    operations: list[dict[str, Any]] = [
+                        {"op": ("put", "put", "delete")[(turn + at) % 3], "key": ["killed", at], "value": {}}
+                        for at in range(number, 2000, 7)
+                    ]
+                    for operation in operations:
+                        if operation["op"] == "delete":
+                            del operation["value"]
+                    try:
+                        client.post("/v1/tables/visits/batch", json={"operations": operations})
+                    except httpx.TransportError:
+                        return
+                    acknowledged.set()
+
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        for writer in writers:
+            writer.start()
+        assert acknowledged.wait(60)
+        service.kill()
+        for writer in writers:
+            writer.join()
+
+    async def compare() -> None:
+        async with Redis.from_url(redis_url) as client:
+            kept = await stored(client, "killed")
+            assert kept
+            assert await indexed(client, "killed") == kept
+
+    asyncio.run(compare())
+
+
+# Expiry
+
+
+async def test_a_scan_removes_expired_records_from_the_index(store: Any, tool: Any) -> None:
+    await store.apply([put(("u", day), ttl_s=0.02 if day % 2 else None) for day in range(40)])
+    assert len(await indexed(tool)) == 40
+    await asyncio.sleep(0.05)
+    assert await in_partition(store) == list(range(0, 40, 2))
+    assert await indexed(tool) == list(range(0, 40, 2))
+    assert not await tool.exists("_tsx:visits:u:")
+
+
+async def test_a_record_that_another_tool_lets_expire_is_removed_from_the_index(store: Any, tool: Any) -> None:
+    await store.apply([put(("u", day)) for day in range(3)])
+    await tool.pexpire("visits:u:1", 10)
+    await asyncio.sleep(0.03)
+    assert await indexed(tool) == [0, 1, 2]
+    assert await in_partition(store) == [0, 2]
+    assert await indexed(tool) == [0, 2]
+
+
+async def test_writes_remove_expired_records_from_an_index_that_no_scan_reads(store: Any, tool: Any) -> None:
+    await store.apply([put(("u", day), ttl_s=0.02) for day in range(4 * EXPIRED_MAX)] + [put(("u", -1))])
+    await asyncio.sleep(0.05)
+    for day in range(4):
+        await written(store, put(("u", 1000 + day), ttl_s=100))
+        assert len(await indexed(tool)) == (3 - day) * EXPIRED_MAX + day + 2
+    await written(store, put(("u", 2000)))
+    assert await indexed(tool) == [-1, 1000, 1001, 1002, 1003, 2000]
+
+
+async def test_an_index_expires_with_the_last_of_its_records(store: Any, tool: Any) -> None:
+    async def expiry() -> tuple[int, int]:
+        return await tool.pexpiretime("_tsi:visits:u:"), await tool.pexpiretime("_tsx:visits:u:")
+
+    early = (await written(store, put(("u", 1), ttl_s=100))).expires_ms
+    late = (await written(store, put(("u", 2), ttl_s=200))).expires_ms
+    assert await expiry() == (late, late)
+    await written(store, Delete(("u", 2)))
+    assert await expiry() == (early, early)
+    await written(store, put(("u", 3)))
+    assert await expiry() == (-1, -1)
+    assert (await written(store, update(("u", 1), {"n": 1}))).expires_ms == early
+    assert await expiry() == (-1, -1)
+    await written(store, Delete(("u", 3)))
+    assert await expiry() == (early, early)
+    await written(store, update(("u", 1), {"n": 1}, ttl_s=-1))
+    assert await expiry() == (-1, -2)
+    assert await in_partition(store) == [1]
+
+
+async def test_a_record_that_appears_again_stays_in_the_index(store: Any, tool: Any) -> None:
+    """A scan has found the record absent, and another writer puts it before the scan cleans the index."""
+    scanner = store._partition_scans
+    removed: list[Key] = []
+    update_index = scanner._update_index
+
+    async def put_before_cleaning(records: Any) -> Any:
+        for _, key in records:
+            if key == ("u", 2) and not removed:
+                removed.append(key)
+                await written(store, put(key))
+        return await update_index(records)
+
+    await store.apply([put(("u", day)) for day in range(4)])
+    await in_partition(store)
+    await tool.delete("visits:u:2", "visits:u:3")
+    scanner._update_index = put_before_cleaning
+    assert await in_partition(store) == [0, 1]
+    assert removed == [("u", 2)]
+    assert await indexed(tool) == [0, 1, 2]
+    assert await in_partition(store) == [0, 1, 2]
+
+
+async def test_a_record_in_its_last_millisecond_is_in_the_index(store: Any, tool: Any) -> None:
+    for round_ in range(30):
+        await written(store, put(("u", round_), ttl_s=0.002))
+        await written(store, put(("u", -1 - round_), ttl_s=100))
+        async with tool.pipeline() as both:
+            both.zrange("_tsi:visits:u:", 0, -1)
+            both.exists(f"visits:u:{round_}")
+            members, exists = await both.execute()
+        assert not exists or round_ in days(members)
+
+
+# Records without an index
+
+
+async def test_a_table_that_has_no_index_yet_is_scanned_in_order(store: Any, tool: Any) -> None:
+    await tool.mset({f"visits:{user}:{day}": "{}" for user in ("u", "v") for day in range(-20, 700, 3)})
+    await written(store, put(("u", 0)))
+    await tool.mset({"visits:u:x": "{}", "visits:u:1:2": "{}", "visits:u": "{}"})
+    everything = sorted({*range(-20, 700, 3), 0})
+    for limit in (7, 10_000):
+        assert await in_partition(store, limit=limit) == everything
+    assert await in_partition(store, "v") == list(range(-20, 700, 3))
+    assert await in_partition(store, "w") == []
+    assert await indexed(tool) == everything
+
+
+async def test_a_record_that_another_tool_adds_is_scanned_unless_the_table_is_exclusive(store: Any, tool: Any) -> None:
+    await store.apply([put(("u", day)) for day in (1, 3)])
+    assert await in_partition(store) == [1, 3]
+    await tool.set("visits:u:2", '{"n": 1}')
+    exclusive = store.capabilities.partition_scan
+    assert await in_partition(store) == ([1, 3] if exclusive else [1, 2, 3])
+    await tool.delete("_tsc:visits:")  # The documented way to complete the indexes again.
+    assert await in_partition(store) == [1, 2, 3]
+
+
+async def test_a_write_indexes_a_record_of_another_tool(exclusive: Any, tool: Any) -> None:
+    await in_partition(exclusive)
+    await tool.set("visits:u:2", '{"n": 1}')
+    await written(exclusive, update(("u", 2), {"$inc": {"n": 1}}))
+    assert await in_partition(exclusive) == [2]
+
+
+async def test_members_that_the_service_would_not_write_are_passed_over(exclusive: Any, tool: Any) -> None:
+    await exclusive.apply([put(("u", day)) for day in range(5)])
+    await tool.zadd("_tsi:visits:u:", {b"": 0, b"\x80": 0, b"\x80" + bytes(8): 0, b"\xff" * 20: 0})
+    for limit in (1, 2, 100):
+        assert await in_partition(exclusive, limit=limit) == list(range(5))
+
+
+async def test_completing_an_index_starts_again_on_another_run_of_the_server(store: Any, tool: Any) -> None:
+    await tool.mset({f"visits:u:{day}": "{}" for day in range(2000)})
+    cursor, _ = await tool.scan(0, count=500)
+    position = Position("0-16383", "0-16383", "f" * 40, cursor).to_bytes()
+    assert await in_partition(store, position=position) == list(range(2000))
+
+
+async def test_only_the_run_that_was_scanned_is_marked(tool: Any) -> None:
+    run = (await tool.info("server"))["run_id"]
+    assert await tool.eval(COMPLETE_SCRIPT.text, 1, "_tsc:x", "f" * 40) == 0
+    assert await tool.exists("_tsc:x") == 0
+    assert await tool.eval(COMPLETE_SCRIPT.text, 1, "_tsc:x", run) == 1
+    assert await tool.get("_tsc:x") == b"1"
+
+
+async def test_completing_the_index_of_a_large_database_takes_several_pages(
+    store: Any, tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_scans, "ROUNDS_MAX", 3)
+    await tool.mset({f"filler:{index}": "" for index in range(20_000)})
+    await tool.mset({f"visits:u:{day}": "{}" for day in range(100)})
+    found = await pages(store, Scan(1000, partition="u"))
+    assert len(found) > 2
+    assert [key[1] for page in found for key, _ in page.records] == list(range(100))  # type: ignore[index]  # composite
+    assert not any(page.records for page in found[:-1])
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"{}", b"[1]", b'["99999"]'], ids=repr)
+async def test_what_is_no_position_is_refused(store: Any, text: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        await store.scan(Scan(10, partition="u", position=text))
+
+
+async def test_a_prefix_of_an_integer_is_refused(store: Any) -> None:
+    with pytest.raises(InvalidOperation):
+        await store.scan(Scan(10, partition="u", prefix="1"))
+
+
+# Cost
+
+
+async def commands_of(tool: Any, store: Store) -> dict[str, int]:
+    """Return how often each command runs for a scan of a partition."""
+    await tool.config_resetstat()
+    assert await in_partition(store, limit=100) == list(range(50))
+    statistics = await tool.info("commandstats")
+    return {name.removeprefix("cmdstat_"): found["calls"] for name, found in statistics.items() if "config" not in name}
+
+
+async def test_the_cost_of_a_scan_does_not_depend_on_the_size_of_the_database(exclusive: Any, tool: Any) -> None:
+    await exclusive.apply([put(("u", day)) for day in range(50)])
+    assert await in_partition(exclusive) == list(range(50))
+    few = await commands_of(tool, exclusive)
+    await tool.mset({f"filler:{index}": "" for index in range(20_000)})
+    await exclusive.apply([put((f"u{user}", day)) for user in range(50) for day in range(50)])
+    assert await commands_of(tool, exclusive) == few
+    assert "scan" not in few
+
+
+async def test_pages_of_a_partition_read_the_index_from_where_the_last_ended(exclusive: Any, tool: Any) -> None:
+    await exclusive.apply([put(("u", day), {"long": "x" * 1000}) for day in range(100)])
+    await in_partition(exclusive)
+    found = await pages(exclusive, Scan(1000, partition="u", bytes_max=5000))
+    assert len(found) >= 15
+    assert [key[1] for page in found for key, _ in page.records] == list(range(100))  # type: ignore[index]  # composite
+    assert [len(page.records) for page in await pages(exclusive, Scan(50, partition="u"))] == [50, 50, 0]
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "words"),
+    [
+        (STRINGS, {"exclusive": True}, "composite"),
+        (STRINGS, {"hash_tag": True}, "composite"),
+        (COMPOSITE, {"hash_tag": True, "prefix": "a{}b:"}, "prefix"),
+    ],
+    ids=["exclusive", "hash_tag", "empty braces"],
+)
+async def test_options_without_effect_are_refused(redis_url: str, key: KeySchema, options: Any, words: str) -> None:
+    async with connected(redis_url) as backend:
+        with pytest.raises(InvalidOperation, match=words):
+            await backend.store(visits(key, **options))
+
+
+async def test_names_with_a_hash_tag_are_read_again(tool: Any, redis_url: str) -> None:
+    async with connected(redis_url) as backend:
+        store = await backend.store(visits(hash_tag=True))
+        keys: list[Key] = [("{a}:%", 1), ("}{", 2), ("a", 3)]
+        await store.apply([put(key) for key in keys])
+        assert await tool.exists("visits:{%7Ba%7D%3A%25}:1", "visits:{%7D%7B}:2", "visits:{a}:3") == 3
+        await tool.mset({"visits:b:1": "{}", "visits:{b:1": "{}", "visits:b}:1": "{}", "visits:{}:1": "{}"})
+        assert set(await scanned(store)) == set(keys)
+        assert set(await scanned(store, prefix="{a")) == {keys[0]}
+        for key in keys:
+            assert await scanned(store, partition=key[0]) == [key]  # type: ignore[index]  # composite
+
+
+async def test_where_the_server_may_evict_the_index_is_checked_for_each_scan(tool: Any, redis_url: str) -> None:
+    await tool.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        async with connected(redis_url) as backend:
+            store = await backend.store(visits(exclusive=True))
+            assert not store.capabilities.partition_scan
+            await store.apply([put(("u", day)) for day in range(3)])
+            assert await in_partition(store) == [0, 1, 2]
+            await tool.delete("_tsi:visits:u:")
+            assert await in_partition(store) == [0, 1, 2]
+    finally:
+        await tool.config_set("maxmemory-policy", "noeviction")
+
+
+async def test_a_replica_is_scanned_and_cannot_complete_an_index(store: Any, tool: Any) -> None:
+    await store.apply([put(("u", day)) for day in range(3)])
+    assert await in_partition(store) == [0, 1, 2]
+    await tool.delete("visits:u:1")
+    await tool.config_set("repl-diskless-load", "disabled")
+    await tool.replicaof("127.0.0.1", 1)
+    try:
+        assert await in_partition(store) == [0, 2]
+        assert await indexed(tool) == [0, 1, 2]
+    finally:
+        await tool.replicaof("NO", "ONE")
+    await tool.delete("_tsi:visits:u:", "_tsc:visits:")
+    await tool.replicaof("127.0.0.1", 1)
+    try:
+        with pytest.raises(StoreUnavailable):
+            await in_partition(store)
+    finally:
+        await tool.replicaof("NO", "ONE")
+    assert await in_partition(store) == [0, 2]
+
+
+async def test_a_user_needs_no_more_than_the_documentation_says(tool: Any, redis_url: str) -> None:
+    documented = (
+        "get mget set getrange setrange exists unlink pexpireat pexpiretime persist time eval evalsha "
+        "zadd zrem zscore zcard zrange scan info ping"
+    )
+    allowed = [f"+{command}" for command in documented.split()]
+    await tool.acl_setuser(
+        "tableside", enabled=True, passwords=["+geheim"], keys=["visits:*", "_ts*"], commands=allowed
+    )
+    try:
+        async with connected(redis_url, username="tableside", password="geheim") as backend:
+            store = await backend.store(visits(exclusive=True))
+            writes: list[Operation] = [
+                put(("u", 1), ttl_s=100),
+                put(("u", 2), token=Token("w", 1)),
+                update(("u", 3), {"n": 1}, {}, ttl_s=0.01),
+                Delete(("u", 4)),
+                put(("u", 5)),
+            ]
+            assert not any(isinstance(outcome, TableError) for outcome in await store.apply(writes))
+            await asyncio.sleep(0.03)
+            await written(store, put(("u", 1), ttl_s=200))
+            assert await in_partition(store) == [1, 2, 5]
+            await tool.delete("visits:u:5")
+            assert await in_partition(store) == [1, 2]
+            assert await indexed(tool) == [1, 2]
+    finally:
+        await tool.acl_deluser("tableside")
+
+
+async def test_a_user_who_may_not_write_the_index_writes_no_record(tool: Any, redis_url: str) -> None:
+    """A user of an ACL for an older version of the service."""
+    names = ["visits:*", "_ts*"]
+    refused = ["-zadd", "-zrem", "-zscore", "-zcard", "-zrange"]
+    await tool.set("visits:u:0", "{}")
+    await tool.acl_setuser("old", enabled=True, passwords=["+geheim"], keys=names, commands=["+@all", *refused])
+    try:
+        async with connected(redis_url, username="old", password="geheim") as backend:
+            store = await backend.store(visits())
+            for operation in (put(("u", 1)), update(("u", 1), {}, {}), Delete(("u", 0))):
+                outcome = await one(store, operation)
+                assert isinstance(outcome, StoreUnavailable)
+                assert outcome.applied == "no"
+            assert await tool.keys("*") == [b"visits:u:0"]
+    finally:
+        await tool.acl_deluser("old")
+
+
+async def test_a_server_without_memory_still_deletes(store: Any, tool: Any) -> None:
+    await store.apply([put(("u", day)) for day in range(3)])
+    await in_partition(store)
+    await tool.config_set("maxmemory", 1)
+    try:
+        assert isinstance(await one(store, put(("u", 3))), Throttled)
+        await written(store, Delete(("u", 1)))
+        assert await in_partition(store) == [0, 2]
+    finally:
+        await tool.config_set("maxmemory", 0)
+    assert await indexed(tool) == [0, 2]
+
+
+async def test_an_index_of_another_type_is_an_error_and_loses_no_record(store: Any, tool: Any) -> None:
+    await written(store, put(("u", 0)))
+    await tool.set("_tsi:visits:u:", "of another tool")
+    for operation in (put(("u", 1)), update(("u", 1), {}, {}), Delete(("u", 0)), put(("u", 1), token=Token("w", 1))):
+        outcome = await one(store, operation)
+        assert isinstance(outcome, TableError)
+        assert outcome.applied == "no"
+    assert await tool.exists("visits:u:0", "visits:u:1") == 1
+    with pytest.raises(TableError):
+        await in_partition(store)
+    await tool.delete("_tsi:visits:u:", "_tsc:visits:")
+    assert await in_partition(store) == [0]
