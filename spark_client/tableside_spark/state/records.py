@@ -42,7 +42,8 @@ class Records:
 
     def scans_in_order(self) -> bool:
         """Return whether the table can scan one place without reading others."""
-        return bool(self._described()["capabilities"].get("sorted_scan"))
+        capability = "sorted_scan" if len(self._key_names()) == 1 else "partition_scan"
+        return bool(self._described()["capabilities"].get(capability))
 
     def scan(self, place: str) -> Iterator[list[Key]]:
         """Yield the keys of a place in lists."""
