@@ -1,5 +1,6 @@
 """Batches as Arrow: the outcomes are the same as in JSON, in columns."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from service.http.asking import ARROW, JSON, ON_EVERY_STORE, Asking, check_refused, fresh, read, statuses, stream
+from tableside.core.projection import VALUES_MIN
 from tableside.http.wire.arrow_limits import decompressed_bytes
 
 T = "arrow"
@@ -236,6 +238,16 @@ def test_fields_choose_the_members_of_whatever_is_answered(asking: Asking) -> No
     columns = {"op": ["put", "get"], "key": [key] * 2, "value": ['{"a":1,"b":2}', None]}
     rows = asking.rows(T, columns, fields="a", **{"return": "true"})
     assert [row["value"] for row in rows] == [b'{"a":1}', b'{"a":1}']
+
+
+@pytest.mark.parametrize("absent", [0, 1])
+def test_many_gets_with_fields_answer_as_one_does(asking: Asking, absent: int) -> None:
+    keys = [fresh() for _ in range(VALUES_MIN)]
+    values = [json.dumps({"a": [number], "b": 2}) for number in range(len(keys))]
+    assert set(statuses(asking.rows(T, {"key": keys, "value": values}, op="put"))) == {204}
+    rows = asking.rows(T, {"key": keys + [fresh()] * absent}, op="get", fields="a,x")
+    assert [row["value"] for row in rows] == [b'{"a":[%d]}' % number for number in range(len(keys))] + [None] * absent
+    assert [row["code"] for row in rows] == [None] * len(keys) + ["record_not_found"] * absent
 
 
 def test_return_false_is_as_if_not_given(asking: Asking) -> None:

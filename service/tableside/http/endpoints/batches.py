@@ -10,7 +10,7 @@ from ...catalog import Table
 from ...core import Get, InvalidOperation, MalformedRequest, Operation, Outcome, Record, TableSpec
 from ..request_context import caller_of
 from ..wire import arrow_answers, arrow_batch, json_batch, request_headers
-from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
+from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, project_records, valid_operations, with_max_age
 from .endpoint import TableRequest, check_any, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -41,9 +41,10 @@ async def apply_batch(request: TableRequest) -> Response:
         outcomes = merge_rejected(permitted, outcomes)
     bytes_max = request.limits.response_bytes_max
     partitioned = bool(spec.partitions)
-    if media == ARROW and batch.fields is None and (records := _all_found(outcomes, bytes_max)):
+    outcomes, fields = project_records(outcomes, batch.fields)
+    if media == ARROW and fields is None and (records := _all_found(outcomes, bytes_max)):
         return Response(arrow_answers.encode_records(records, partitioned=partitioned), media_type=ARROW)
-    found = answers(outcomes, batch.fields, bytes_max=bytes_max, operations=batch.operations)
+    found = answers(outcomes, fields, bytes_max=bytes_max, operations=batch.operations)
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     encoded = json_batch.encode(found) if media == JSON else arrow_answers.encode(found, partitioned=partitioned)
     return Response(encoded, media_type=media)

@@ -20,6 +20,7 @@ from ...core import (
     Written,
 )
 from ...core.errors import RecordNotFound
+from ...core.projection import projection
 from ...core.values import project
 from .problems import status
 
@@ -88,6 +89,25 @@ def answers(
     if total > bytes_max:
         return _limit_values(found, operations, bytes_max)
     return found
+
+
+def project_records(
+    outcomes: Sequence[Outcome], fields: list[Fields] | None
+) -> tuple[Sequence[Outcome], list[Fields] | None]:
+    """Project the records of gets that all request the same fields, which is several times as fast as one by one.
+
+    Return the outcomes, and the fields that remain to be applied: None after a projection.
+    """
+    if not fields or fields[0] is None or fields.count(fields[0]) != len(fields):
+        return outcomes, fields
+    if not set(map(type, outcomes)) <= {Record, type(None)}:
+        return outcomes, fields
+    project_one = projection(fields[0], len(outcomes))
+    return [_with_value(one, project_one(one.value)) if isinstance(one, Record) else one for one in outcomes], None
+
+
+def _with_value(record: Record, value: bytes) -> Record:
+    return Record(value, record.etag, record.expires_ms, record.age_s)
 
 
 def rfc3339(expires_ms: int) -> str:

@@ -4,18 +4,19 @@ import orjson
 import pyarrow as pa
 
 from ...core import Key, Page, Record, TableSpec
-from ...core.values import project
+from ...core.projection import projection
 from . import arrow_answers
 from .answers import Fields, rfc3339
 
 
 def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:
     """Encode a page as an object with the members `records` and `cursor`."""
+    values = _projected(page, fields)
     if page.partitions is None:
-        encoded = [_encoded(key, record, fields) for key, record in page.records]
+        encoded = [_encoded(key, record, value) for (key, record), value in zip(page.records, values, strict=True)]
     else:
-        placed = zip(page.records, page.partitions, strict=True)
-        encoded = [_encoded(*record, fields, b',"partition":%d' % index) for record, index in placed]
+        placed = zip(page.records, values, page.partitions, strict=True)
+        encoded = [_encoded(*record, value, b',"partition":%d' % index) for record, value, index in placed]
     records = b",".join(encoded)
     return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
 
@@ -25,10 +26,9 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
-    values = [_projected(record.value, fields) for _, record in page.records]
     columns = [
         pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec)),
-        pa.array(values, pa.binary()),
+        pa.array(_projected(page, fields), pa.binary()),
         pa.array([record.etag for _, record in page.records], pa.utf8()),
     ]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
@@ -58,11 +58,12 @@ def _part_name(spec: TableSpec, index: int) -> str:
     return spec.key.fields[index].name or str(index)
 
 
-def _encoded(key: Key, record: Record, fields: Fields, partition: bytes = b"") -> bytes:
-    head = b'{"key":' + orjson.dumps(key) + b',"value":' + _projected(record.value, fields)
+def _encoded(key: Key, record: Record, value: bytes, partition: bytes = b"") -> bytes:
+    head = b'{"key":' + orjson.dumps(key) + b',"value":' + value
     expiry = b',"expires_at":"' + rfc3339(record.expires_ms).encode() + b'"' if record.expires_ms else b""
     return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + partition + b"}"
 
 
-def _projected(value: bytes, fields: Fields) -> bytes:
-    return value if fields is None else project(value, fields)
+def _projected(page: Page, fields: Fields) -> list[bytes]:
+    values = [record.value for _, record in page.records]
+    return values if fields is None else list(map(projection(fields, len(values)), values))

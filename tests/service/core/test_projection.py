@@ -1,0 +1,36 @@
+"""Projections of many values give the same as those of one."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tableside.core import values
+from tableside.core.projection import FIELDS_MAX, VALUES_MIN, projection
+
+names = st.sampled_from(["a", "b", "ü", "a.b", "member_0", 'quo"te', "back\\slash", "line\n", " "])
+scalars = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text())
+members = st.recursive(
+    scalars.filter(lambda value: value not in (float("inf"), float("-inf"))),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(names, members), st.frozensets(names))
+def test_a_projection_of_many_values_is_that_of_each(value: dict[str, object], fields: frozenset[str]) -> None:
+    text = orjson.dumps(value)
+    [one, many] = [orjson.loads(projection(fields, count)(text)) for count in (1, VALUES_MIN)]
+    assert one == many == {name: member for name, member in value.items() if name in fields}
+
+
+def test_numbers_and_nested_texts_stay_as_they_are() -> None:
+    text = b'{"large":9007199254740993,"nested":{"x":[1,{"y":0.1}]},"none":null,"text":"\\u0007"}'
+    keep = projection(frozenset(["large", "nested", "none", "text", "absent"]), VALUES_MIN)
+    assert keep(text) == values.project(text, frozenset(["large", "nested", "none", "text"]))
+
+
+@pytest.mark.parametrize("count", [1, VALUES_MIN])
+@pytest.mark.parametrize("fields", [frozenset[str](), frozenset(str(number) for number in range(FIELDS_MAX + 1))])
+def test_no_field_and_more_than_the_maximum_are_projected(count: int, fields: frozenset[str]) -> None:
+    assert projection(fields, count)(b'{"0":[1],"x":2}') == (b'{"0":[1]}' if fields else b"{}")
