@@ -57,7 +57,6 @@ T = "errors"
         ("GET", "/v1/tables/a/"),
         ("GET", "/v1/tables/a/rows"),
         ("POST", "/v1/tables/a/batch/"),
-        ("GET", "/favicon.ico"),
         ("GET", "/static-offline-docs/none.js"),
         ("GET", "/v1/tables//records/a"),
         ("GET", "/redoc"),
