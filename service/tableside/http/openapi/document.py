@@ -30,10 +30,10 @@ _SECURITY: list[Fragment] = [{}, {"bearer": []}]
 """Whether a token is required depends on the configuration."""
 
 _TAGS = [
-    {"name": "records", "description": "One record at a time."},
+    {"name": "records", "description": "Operations on one record."},
     {"name": "batches", "description": "Many operations in one request, as JSON or as Arrow."},
-    {"name": "scans", "description": "All records of a table, in pages and in parallel."},
-    {"name": "tables", "description": "Which tables there are, and what they can do."},
+    {"name": "scans", "description": "Scans of a whole table, page by page and in parallel."},
+    {"name": "tables", "description": "The tables and their capabilities."},
     {"name": "service", "description": "For probes and monitoring."},
 ]
 
@@ -49,7 +49,7 @@ def document(version: str) -> Fragment:
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "Where this document came from."}],
+        "servers": [{"url": "/", "description": "The service that serves this document."}],
         "tags": _TAGS,
         "paths": {path: _with_common_parameters(item) for path, item in paths.items()},
         "security": _SECURITY,

@@ -50,7 +50,7 @@ PARAMETERS: Fragment = {
     "fields": _parameter(
         "fields",
         "query",
-        "Names of top-level members, with commas between them: only these are returned.",
+        "Comma-separated names of the top-level members to return.",
         {"type": "string"},
         "name,visits",
     ),
@@ -73,7 +73,7 @@ PARAMETERS: Fragment = {
     "If-Match": _parameter(
         "If-Match",
         "header",
-        "Etags in quotes, with commas between them: the write is done only if the record is in one of these versions. "
+        "Comma-separated etags in quotes: the write is applied only if the record has one of these versions. "
         "`*` is any version. For an absent record the response is 412.",
         {"type": "string", "pattern": _ETAGS},
         _ETAG_EXAMPLE,
@@ -86,12 +86,12 @@ PARAMETERS: Fragment = {
         _ETAG_EXAMPLE,
     ),
     "If-Absent": _parameter(
-        "If-None-Match", "header", "`*`: the write is done only if there is no such record.", enum("*"), "*"
+        "If-None-Match", "header", "`*`: the write is applied only if the record does not exist.", enum("*"), "*"
     ),
     "Prefer": _parameter(
         "Prefer",
         "header",
-        "RFC 7240. `return=representation` asks for the value after a write. `wait=S` is the client's deadline in "
+        "RFC 7240. `return=representation` requests the value after a write. `wait=S` is the client's deadline in "
         "seconds: after it the response is 504. Unknown preferences are ignored.",
         {"type": "string"},
         "return=representation, wait=10",
@@ -100,7 +100,7 @@ PARAMETERS: Fragment = {
         "Cache-Control",
         "header",
         "RFC 9111, for a table that has a cache. `no-cache` reads from the store and refreshes the cache. `max-age=N`: "
-        "an answer from the cache is at most N seconds old. Other directives are ignored. In a batch it applies to "
+        "a record from the cache is at most N seconds old. Other directives are ignored. In a batch it applies to "
         "every get.",
         {"type": "string"},
         "max-age=5",
@@ -108,15 +108,15 @@ PARAMETERS: Fragment = {
     "Tableside-Token": _parameter(
         "Tableside-Token",
         "header",
-        "`<writer>/<sequence>`: names this write, so that its repetition is acknowledged and not applied. The writer "
-        "sends its sequences for one key in rising order.",
+        "`<writer>/<sequence>`: identifies this write, so that a repetition is acknowledged and not applied. The "
+        "writer sends its sequences for one key in ascending order.",
         {"type": "string", "pattern": f"^[!-~]{{1,{WRITER_CHARACTERS_MAX}}}/[0-9]{{1,18}}$"},
         "etl-3/42",
     ),
     "Idempotency-Key": _parameter(
         "Idempotency-Key",
         "header",
-        "Marks this write as a single one: repeating the request with the same key does not apply the write again. The "
+        "Identifies this write: repeating the request with the same key does not apply the write again. The "
         "same as the token `<key>/1`. Quotes around the key are not part of it. Cannot be combined with "
         "`Tableside-Token`.",
         {"type": "string", "pattern": _IDEMPOTENCY_KEY},
@@ -150,7 +150,7 @@ HEADERS: Fragment = {
         "example": _ETAG_EXAMPLE,
     },
     "ETag-If-Present": {
-        "description": "The version of the record; not there where a replay found it deleted, nor where it was written "
+        "description": "The version of the record; absent if a replay found the record deleted, or if the write went "
         "to several partitions, or to none.",
         "schema": {"type": "string", "pattern": '^"[!#-~]+"$'},
         "example": _ETAG_EXAMPLE,
@@ -161,12 +161,12 @@ HEADERS: Fragment = {
         "example": "2030-01-01T00:00:00.000Z",
     },
     "Age": {
-        "description": "How many whole seconds ago the record was read; there if it was not read for this request.",
+        "description": "Seconds since the record was read; only if it was not read for this request.",
         "schema": {"type": "integer", "minimum": 0},
         "example": 3,
     },
     "Tableside-Replayed": {
-        "description": "The token is a repetition: nothing was applied now.",
+        "description": "The write is a repetition by its token, and was not applied again.",
         "schema": enum("true"),
     },
     "Tableside-Partitions": {
@@ -175,11 +175,11 @@ HEADERS: Fragment = {
         "example": "0,2",
     },
     "Tableside-Dropped": {
-        "description": "The write named no partition of the table: it was acknowledged, and not written.",
+        "description": "The write named no partition: it was acknowledged, and not applied.",
         "schema": enum("true"),
     },
     "Preference-Applied": {
-        "description": "The preference that was followed.",
+        "description": "The preference that was applied.",
         "schema": enum("return=representation"),
     },
     "Tableside-Cursor": {
@@ -207,7 +207,7 @@ HEADERS: Fragment = {
         "required": True,
         "schema": enum(f"{JSON}, {MERGE_PATCH}"),
     },
-    "Vary": {"description": "The media type is chosen by `Accept`.", "schema": enum("Accept")},
+    "Vary": {"description": "The media type depends on `Accept`.", "schema": enum("Accept")},
 }
 
 
@@ -251,7 +251,7 @@ TABLE_ERRORS = (
 )
 
 _ERROR_DESCRIPTIONS = {
-    "malformed_request": "a parser refuses the request, or the whole of it has the wrong shape",
+    "malformed_request": "the request cannot be parsed, or its structure is invalid",
     "unauthenticated": "the service requires a bearer token, and the request has none that is valid",
     "forbidden": "the caller does not have permission",
     "record_not_found": "there is no such record",
@@ -259,11 +259,11 @@ _ERROR_DESCRIPTIONS = {
     "not_found": "there is no such path",
     "method_not_allowed": "the path does not support this method",
     "not_acceptable": "the client accepts none of the available media types",
-    "contended": "other writers kept changing the record; nothing was applied",
+    "contended": "concurrent writes caused a conflict; nothing was applied",
     "precondition_failed": "the record does not have the required version or state",
     "too_large": "a limit in bytes or in number is exceeded",
     "unsupported_media_type": "the media type or encoding of the body is not supported",
-    "invalid_operation": "it is well-formed, but not a valid key, value, update or operation",
+    "invalid_operation": "the key, value, update or operation is invalid",
     "throttled": "a limit of the service or of the store is reached",
     "internal": "an internal error of the service",
     "unsupported": "the store or the table lacks the capability that the detail names",

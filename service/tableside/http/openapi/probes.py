@@ -18,7 +18,7 @@ def _json(description: str, schema: Fragment) -> Fragment:
 _TABLES = _get(
     "list_tables",
     "tables",
-    "Describe every table",
+    "List the tables",
     {
         **_json("The tables, by name. `policies` has only those that differ from their defaults.", schema("Tables")),
         **error_responses(*_DESCRIPTION_ERRORS),
@@ -36,34 +36,34 @@ _TABLE = _get(
 _LIVEZ = _get(
     "check_liveness",
     "service",
-    "Whether the process runs; does not check stores",
-    _json("It does.", {"type": "object", "required": ["status"], "properties": {"status": enum("alive")}}),
+    "Check whether the process runs, without checking stores",
+    _json("The process runs.", {"type": "object", "required": ["status"], "properties": {"status": enum("alive")}}),
 )
 _READYZ = _get(
     "check_readiness",
     "service",
-    "Whether operations can be served",
-    {**_json("They can.", schema("Readiness")), **error_responses("store_unavailable")},
+    "Check whether the service can process operations",
+    {**_json("The service can process operations.", schema("Readiness")), **error_responses("store_unavailable")},
 )
 _METRICS = _get(
     "get_metrics",
     "service",
-    "Metrics in Prometheus' text format",
+    "Get the metrics in Prometheus' text format",
     {
-        "200": response("Every metric.", content={"text/plain": {"schema": {"type": "string"}}}),
+        "200": response("All metrics.", content={"text/plain": {"schema": {"type": "string"}}}),
         **error_responses("unauthenticated", "forbidden"),
     },
 )
 _OPENAPI = _get(
     "get_openapi",
     "service",
-    "This document",
+    "Get this document",
     {**_json("An OpenAPI 3.1 document.", {"type": "object", "required": ["openapi"]}), **error_responses("overloaded")},
 )
 _DOCS = _get(
     "get_docs",
     "service",
-    "This document, to read and try in a browser; it needs no network",
+    "Get a page that shows this document and sends requests; it works without a network",
     {
         "200": response("A page.", content={"text/html": {"schema": {"type": "string"}}}),
         **error_responses("overloaded"),

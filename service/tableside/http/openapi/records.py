@@ -16,20 +16,20 @@ def _link(operation: str, description: str, **parameters: str) -> Fragment:
 _ETAG = "$response.header.ETag"
 
 _AFTER_A_WRITE: Fragment = {
-    "read": _link("get_record", "Read what was written."),
-    "look": _link("head_record", "Ask for its version."),
+    "read": _link("get_record", "Read the record."),
+    "look": _link("head_record", "Read the version of the record."),
     "replace": _link("put_record", "Replace this version.", **{"header.If-Match": _ETAG}),
-    "update": _link("patch_record", "Change this version.", **{"header.If-Match": _ETAG}),
+    "update": _link("patch_record", "Update this version.", **{"header.If-Match": _ETAG}),
     "delete": _link("delete_record", "Delete this version.", **{"header.If-Match": _ETAG}),
 }
 _AFTER_A_READ: Fragment = {
-    "revalidate": _link("get_record", "Ask whether it changed.", **{"header.If-None-Match": _ETAG}),
+    "revalidate": _link("get_record", "Check whether the record changed.", **{"header.If-None-Match": _ETAG}),
     "replace": _link("put_record", "Replace this version.", **{"header.If-Match": _ETAG}),
     "delete": _link("delete_record", "Delete this version.", **{"header.If-Match": _ETAG}),
 }
 _AFTER_A_DELETE: Fragment = {
-    "make": _link("put_record", "Make it anew.", **{"header.If-None-Match": "*"}),
-    "repeat": _link("delete_record", "Delete what is absent, which is fine."),
+    "make": _link("put_record", "Create the record again.", **{"header.If-None-Match": "*"}),
+    "repeat": _link("delete_record", "Delete the absent record, which succeeds."),
 }
 
 _VALUE = {JSON: {"schema": schema("Value")}}
@@ -52,7 +52,7 @@ def _read(operation: str, summary: str, content: Fragment | None) -> Fragment:
                 links=_AFTER_A_READ,
             ),
             "304": response(
-                "The caller has this version.", "ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions"
+                "The client already has this version.", "ETag", "Tableside-Expires-At", "Age", "Tableside-Partitions"
             ),
             **_read_errors(content, "record_not_found"),
         },
@@ -73,7 +73,7 @@ _TOKENS = ("Tableside-Token", "Idempotency-Key")
 
 _PUT: Fragment = {
     "operationId": "put_record",
-    "summary": "Make a record's value exactly the body",
+    "summary": "Put a record",
     "description": "Creates the record or replaces its value; a plain PUT answers 204 in both cases. To learn whether "
     "the record is new, send `If-None-Match: *`: the response is 201 if it was created, and 412 if it existed.",
     "tags": ["records"],
@@ -84,7 +84,7 @@ _PUT: Fragment = {
     },
     "responses": {
         "200": response(
-            "Written; the value was asked for.",
+            "Written. The body is the value, as `Prefer` requested.",
             "ETag",
             "Tableside-Expires-At",
             "Tableside-Replayed",
@@ -94,7 +94,7 @@ _PUT: Fragment = {
             links=_AFTER_A_WRITE,
         ),
         "201": response(
-            "`If-None-Match: *` made it. The body is the value if that was asked for, else there is none.",
+            "Created, with `If-None-Match: *`. The body is the value if `Prefer` requested it, else empty.",
             "ETag-If-Present",
             "Tableside-Expires-At",
             "Tableside-Partitions",
@@ -108,7 +108,7 @@ _PUT: Fragment = {
 
 _PATCH_RESPONSES: Fragment = {
     "200": response(
-        "Changed; the value was asked for.",
+        "Updated. The body is the value, as `Prefer` requested.",
         "ETag",
         "Tableside-Expires-At",
         "Tableside-Replayed",
@@ -118,23 +118,23 @@ _PATCH_RESPONSES: Fragment = {
         links=_AFTER_A_WRITE,
     ),
     "201": response(
-        "The default was used: the record was absent. The body is the value if that was asked for, else there is none.",
+        "Created from the default. The body is the value if `Prefer` requested it, else empty.",
         "ETag-If-Present",
         "Tableside-Expires-At",
         "Tableside-Partitions",
         "Preference-Applied",
         links=_AFTER_A_WRITE,
     ),
-    "204": response("Changed.", "ETag-If-Present", *_WRITE_HEADERS, links=_AFTER_A_WRITE),
+    "204": response("Updated.", "ETag-If-Present", *_WRITE_HEADERS, links=_AFTER_A_WRITE),
     **error_responses(*_WRITE_ERRORS, "record_not_found", "unsupported_media_type"),
 }
 _PATCH_RESPONSES["415"]["headers"]["Accept-Patch"] = {"$ref": "#/components/headers/Accept-Patch"}
 
 _PATCH: Fragment = {
     "operationId": "patch_record",
-    "summary": "Change a record, starting from a default where there is none",
+    "summary": "Update a record, or create it from a default",
     "description": f"As `{MERGE_PATCH}` the body is a merge patch, and there is no default. As `{JSON}` it is an "
-    "object with the update, and if wanted the default and `ttl_s`.",
+    "object with the update and, optionally, a default and `ttl_s`.",
     "tags": ["records"],
     "parameters": parameters("ttl_s", "partitions", "If-Match", "Prefer", *_TOKENS),
     "requestBody": {
@@ -152,12 +152,12 @@ _PATCH: Fragment = {
 
 _DELETE: Fragment = {
     "operationId": "delete_record",
-    "summary": "Make a record absent",
+    "summary": "Delete a record",
     "tags": ["records"],
     "parameters": parameters("partitions", "If-Match", "Prefer", *_TOKENS),
     "responses": {
         "204": response(
-            "It is absent. The etag is there only where a replay found a later record.",
+            "Deleted, or absent before. It has an etag only if a replay found a later record.",
             "ETag-If-Present",
             *_WRITE_HEADERS,
             links=_AFTER_A_DELETE,

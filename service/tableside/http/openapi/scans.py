@@ -12,34 +12,39 @@ def _query(name: str, description: str, schema: Fragment) -> Fragment:
 
 _SCAN: Fragment = {
     "operationId": "scan_records",
-    "summary": "Read records, in pages",
-    "description": "A record that is present throughout is returned at least once, possibly twice. A page may be short "
-    "or empty: only a cursor that is null ends the scan.",
+    "summary": "Scan records, page by page",
+    "description": "A record that exists during the whole scan is returned at least once, possibly twice. A page may "
+    "be short or empty: the scan ends only if the cursor is null.",
     "tags": ["scans"],
     "parameters": [
         _query(
-            "prefix", "What the first part of the key begins with; with a partition, the second.", {"type": "string"}
+            "prefix", "Prefix of the first part of the key; with `partition`, of the second part.", {"type": "string"}
         ),
-        _query("partition", "For a composite key: its first part.", {"type": "string", "minLength": 1}),
+        _query(
+            "partition", "For a composite key: only records with this first part.", {"type": "string", "minLength": 1}
+        ),
         _query(
             "limit",
-            "How many records a page may have.",
+            "Maximum number of records in a page. Above 10,000 it is 10,000.",
             {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "default": 1000},
         ),
-        _query("cursor", "From the page before, whose other parameters these are.", {"type": "string"}),
-        _query("split", "One of the table's splits: only its records.", {"type": "string"}),
+        _query(
+            "cursor",
+            "The cursor of the previous page. `prefix`, `partition` and `split` must be the same.",
+            {"type": "string"},
+        ),
+        _query("split", "One of the table's splits: only the records in it.", {"type": "string"}),
         _query(
             "partitions",
-            "Of a partitioned table: the indexes of the partitions to read, with commas between them, or `all`.",
+            "For a partitioned table: the comma-separated indexes of the partitions to read, or `all`.",
             {"type": "string", "pattern": "^(all|[0-9]{1,3}(,[0-9]{1,3})*)$"},
         ),
         *parameters("fields", "Prefer"),
     ],
     "responses": {
         "200": response(
-            "A page. As Arrow it has the columns `key`, `value`, `etag`, where a record expires `expires_at`, and "
-            "of a partitioned table, as the last, `partition` int32; the cursor stands in the schema's metadata and in "
-            "a header.",
+            "A page. In Arrow it has the columns `key`, `value` and `etag`, then `expires_at` if any record expires, "
+            "and for a partitioned table `partition` int32. The cursor is in the schema's metadata and in a header.",
             "Tableside-Cursor",
             "Vary",
             content={
@@ -60,25 +65,25 @@ _SCAN: Fragment = {
 
 _SPLITS: Fragment = {
     "operationId": "list_splits",
-    "summary": "Divide a table for parallel readers",
-    "description": "The parts are disjoint and together cover the table.",
+    "summary": "Split a table for parallel readers",
+    "description": "The splits are disjoint and together cover the table.",
     "tags": ["scans"],
     "parameters": [
         _query(
             "count",
-            "How many parts there may be.",
+            "Maximum number of splits.",
             {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "default": 8},
         ),
         *parameters("Prefer"),
     ],
     "responses": {
         "200": response(
-            "The parts, each to be given to a scan as `split`.",
+            "The splits, for the parameter `split` of scans.",
             content={JSON: {"schema": schema("Splits")}},
             links={
                 "read": {
                     "operationId": "scan_records",
-                    "description": "Read the first part.",
+                    "description": "Read the first split.",
                     "parameters": {"table": "$request.path.table", "split": "$response.body#/splits/0"},
                 }
             },

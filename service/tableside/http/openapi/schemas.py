@@ -31,7 +31,7 @@ def _operation(op: str, required: list[str], properties: Fragment, description: 
 
 
 _CONDITION: Fragment = {
-    "if_match": nullable("string", minLength=1, description="Only if the record is in this version; `*` is any.")
+    "if_match": nullable("string", minLength=1, description="Only if the record has this version; `*` is any version.")
 }
 _COMMON: Fragment = {**_CONDITION, "token": optional(schema("Token")), "return": nullable("boolean")}
 
@@ -42,7 +42,7 @@ _OPERATIONS: Fragment = {
         ["value"],
         {
             "value": schema("Value"),
-            "if_absent": nullable("boolean", description="Only if there is no such record; not with `if_match`."),
+            "if_absent": nullable("boolean", description="Only if the record does not exist; not with `if_match`."),
             "ttl_s": schema("TtlS"),
             **_COMMON,
         },
@@ -61,7 +61,7 @@ _BATCH: Fragment = closed_object(
     ["operations"],
     {
         "operations": {
-            "description": "In the order in which operations on one key take effect.",
+            "description": "Operations on one key take effect in this order.",
             "type": "array",
             "items": schema("Operation"),
         }
@@ -145,7 +145,7 @@ _TABLE: Fragment = {
         "name": {"type": "string"},
         "store": closed_object(["name", "kind"], {"name": {"type": "string"}, "kind": {"type": "string"}}),
         "key": {
-            "description": "The parts of a key, in order; the name is null where the configuration names none.",
+            "description": "The parts of a key, in order; the name is null if the configuration has none.",
             "type": "array",
             "minItems": 1,
             "items": closed_object(
@@ -159,12 +159,20 @@ _TABLE: Fragment = {
         },
         "limits": {"type": "object", "additionalProperties": {"type": "integer"}},
         "policies": {"type": "object"},
-        "partitions": {"description": "How many it has, where it is partitioned.", "type": "integer", "minimum": 1},
+        "partitions": {
+            "description": "The number of partitions; only for a partitioned table.",
+            "type": "integer",
+            "minimum": 1,
+        },
     },
 }
 
 _PARTITION_MEMBER: Fragment = {
-    "partition": {"description": "Where it is, of a partitioned table.", "type": "integer", "minimum": 0}
+    "partition": {
+        "description": "The partition of the record; only for a partitioned table.",
+        "type": "integer",
+        "minimum": 0,
+    }
 }
 
 _RECORD: Fragment = closed_object(
@@ -199,7 +207,13 @@ SCHEMAS: Fragment = {
     "PartitionResult": _PARTITION_RESULT,
     "Results": closed_object(
         ["results"],
-        {"results": {"description": "One per operation, in its order.", "type": "array", "items": schema("Result")}},
+        {
+            "results": {
+                "description": "One per operation, in the same order.",
+                "type": "array",
+                "items": schema("Result"),
+            }
+        },
     ),
     "Problem": _PROBLEM,
     "Table": _TABLE,

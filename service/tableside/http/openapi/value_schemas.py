@@ -79,7 +79,7 @@ OPERATORS: Fragment = {
             description='Adds one element, or all of `{"$each": […]}`, to the end of an array.',
         ),
         "$addToSet": _of_paths(
-            {"tags": "new"}, description="As `$push`, without the elements that the array has already."
+            {"tags": "new"}, description="As `$push`, without the elements that the array already contains."
         ),
     },
     "examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}],
@@ -93,7 +93,7 @@ MERGE_PATCH: Fragment = {
 }
 
 UPDATE: Fragment = {
-    "description": "What to change: a merge patch, operators, or an array of these, applied in order as one step.",
+    "description": "A merge patch, operators, or an array of these, applied in order as one atomic step.",
     "oneOf": [
         schema("MergePatch"),
         schema("Operators"),
@@ -102,7 +102,7 @@ UPDATE: Fragment = {
 }
 
 TTL_S: Fragment = {
-    "description": "Seconds until the record expires: -1, which is never, or more than 0. Null is as if not given.",
+    "description": "Seconds until the record expires: above 0, or -1 for never. Null is the same as absent.",
     "type": ["number", "null"],
     "minimum": -1,
     "examples": [3600],
@@ -114,13 +114,13 @@ TOKEN: Fragment = closed_object(
         "writer": {"type": "string", "minLength": 1, "maxLength": WRITER_CHARACTERS_MAX},
         "sequence": {"type": "integer", "minimum": 0, "maximum": INTEGER_MAX},
     },
-    description="Names a write of a writer: one whose sequence is not above the writer's last on this record is "
+    description="Identifies a write. If the sequence is not above the writer's last one on this record, the write is "
     "acknowledged as replayed, and not applied.",
     examples=[{"writer": "w", "sequence": 7}],
 )
 
 FIELDS: Fragment = {
-    "description": "Only these top-level members are returned.",
+    "description": "The top-level members to return.",
     **nullable("array"),
     "items": {"type": "string", "minLength": 1},
     "maxItems": FIELDS_MAX,
