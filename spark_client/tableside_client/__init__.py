@@ -1,1 +1,39 @@
-"""The HTTP client of the service, without Spark: connections, retries, authentication, TLS and batches in Arrow."""
+"""The HTTP client of the service for Python programs. It needs httpx only, and neither Spark nor Arrow.
+
+`Client` is blocking, `AsyncClient` is for asyncio. Imports no other package of this project.
+"""
+
+from tableside_client.asynchronous import AsyncClient, AsyncTable
+from tableside_client.blocking import Client
+from tableside_client.blocking_table import Table
+from tableside_client.errors import (
+    AccessDenied,
+    InvalidOperation,
+    LoadError,
+    PreconditionFailed,
+    RecordNotFound,
+    TableNotFound,
+    TablesideError,
+    Unavailable,
+)
+from tableside_client.results import Outcome, Record, Written
+from tableside_client.retries import Retries
+
+__all__ = [
+    "AccessDenied",
+    "AsyncClient",
+    "AsyncTable",
+    "Client",
+    "InvalidOperation",
+    "LoadError",
+    "Outcome",
+    "PreconditionFailed",
+    "Record",
+    "RecordNotFound",
+    "Retries",
+    "Table",
+    "TableNotFound",
+    "TablesideError",
+    "Unavailable",
+    "Written",
+]

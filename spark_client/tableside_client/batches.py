@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from tableside_client import batch_retry, wire
 from tableside_client.errors import TableError, from_problem
+from tableside_client.paths import Key, table_path
 from tableside_client.transport import Transport
-from tableside_client.wire import Key, table_path
 
 
 def send_batch(

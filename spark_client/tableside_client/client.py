@@ -8,11 +8,11 @@ import pyarrow as pa
 from tableside_client import wire
 from tableside_client.batches import send_batch, send_get, send_write
 from tableside_client.credential import Credential
-from tableside_client.results import Record, Written
+from tableside_client.paths import Key, given, joined, record_path, table_path, write_headers
+from tableside_client.results import Record, Written, record_from_response, record_from_result
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
 from tableside_client.transport import Transport
-from tableside_client.wire import Key, given, joined, record_path, table_path, write_headers
 
 
 class TableClient:
@@ -113,7 +113,7 @@ class TableClient:
         response = self._transport.send_with_retries("GET", path, table=table, params={"count": count})
         return [str(split) for split in response.json()["splits"]]
 
-    def get(self, table: str, key: Key, *, fields: Sequence[str] | None = None) -> Record:
+    def get(self, table: str, key: Key, *, fields: Sequence[str] | None = None) -> Record[dict[str, Any]]:
         """Return a record.
 
         Args:
@@ -126,9 +126,9 @@ class TableClient:
         """
         path = record_path(table, key, None)
         if path is None:
-            return Record.from_result(send_get(self._transport, table, key, given(fields=fields)))
+            return record_from_result(key, send_get(self._transport, table, key, given(fields=fields)))
         response = self._transport.send_with_retries("GET", path, table=table, params=given(fields=joined(fields)))
-        return Record.from_response(response)
+        return record_from_response(key, response)
 
     def put(
         self,

@@ -1,6 +1,6 @@
-"""`TableError`, and its construction from problem documents."""
+"""The exceptions of the clients, and their construction from problem documents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNREACHABLE = "service_unreachable"
@@ -12,8 +12,8 @@ TLS_REFUSED = "tls_refused"
 _RETRIABLE = {429: "throttled", 502: "bad_gateway", 503: "overloaded", 504: "deadline_exceeded"}
 
 
-class TableError(Exception):
-    """A failed request or operation.
+class TablesideError(Exception):
+    """A failed request or operation, the base of all exceptions about the service's responses.
 
     Attributes:
         table: The name of the table, or None.
@@ -48,31 +48,108 @@ class TableError(Exception):
         super().__init__(f"{where}{code} ({status}): {detail}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (
-            self.table, self.code, self.status, self.detail, self.retriable, self.applied, self.retry_after_s,
-        )  # fmt: skip
+        state = {"retriable": self.retriable, "applied": self.applied, "retry_after_s": self.retry_after_s}
+        return _rebuild, (type(self), (self.table, self.code, self.status, self.detail), state)
 
 
-def _rebuild(
-    table: str | None,
-    code: str,
-    status: int,
-    detail: str,
-    retriable: bool,
-    applied: str,
-    retry_after_s: float | None,
-) -> TableError:
-    return TableError(table, code, status, detail, retriable=retriable, applied=applied, retry_after_s=retry_after_s)
+TableError = TablesideError
+
+
+class RecordNotFound(TablesideError):
+    """There is no record with this key (`record_not_found`)."""
+
+
+class TableNotFound(TablesideError):
+    """There is no table with this name (`table_not_found`)."""
+
+
+class PreconditionFailed(TablesideError):
+    """The record is not the version that `if_match` names, or exists although `if_absent` is set."""
+
+
+class AccessDenied(TablesideError):
+    """The token is missing or invalid (`unauthenticated`), or gives no right to this operation (`forbidden`)."""
+
+
+class InvalidOperation(TablesideError):
+    """The operation can never succeed as it is: an invalid key, value or update, or one that is too large."""
+
+
+class Unavailable(TablesideError):
+    """The service or the store cannot answer now: unreachable, overloaded, throttled, or past the deadline."""
+
+
+class LoadError(TablesideError):
+    """`Table.load` could not write some records. Code, status and `retriable` are those of the first.
+
+    The load stops after a request whose failures are temporary: later records are not sent.
+
+    Attributes:
+        failures: The key and the error of each record that was not written, in the order of the input.
+        written: The number of records that were written.
+    """
+
+    def __init__(self, failures: Sequence[tuple[Any, TablesideError]], written: int) -> None:
+        key, first = failures[0]
+        stopped = "; the load stopped there" if is_temporary(failures) else ""
+        super().__init__(
+            first.table,
+            first.code,
+            first.status,
+            f"{written} records were written, {len(failures)} records were not written{stopped}; the first has the key "
+            f"{key!r}: {first.detail}",
+            retriable=first.retriable,
+            applied=first.applied,
+        )
+        self.failures = list(failures)
+        self.written = written
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LoadError, (self.failures, self.written)
+
+
+def is_temporary(failures: Sequence[tuple[Any, TablesideError]]) -> bool:
+    """Return whether one of the failures is temporary although it was retried."""
+    return any(failure.retriable for _, failure in failures)
+
+
+_CLASSES: dict[str, type[TablesideError]] = {
+    "record_not_found": RecordNotFound,
+    "table_not_found": TableNotFound,
+    "precondition_failed": PreconditionFailed,
+    "unauthenticated": AccessDenied,
+    "forbidden": AccessDenied,
+    "malformed_request": InvalidOperation,
+    "invalid_operation": InvalidOperation,
+    "too_large": InvalidOperation,
+    "unsupported": InvalidOperation,
+    "contended": Unavailable,
+    "throttled": Unavailable,
+    "overloaded": Unavailable,
+    "store_unavailable": Unavailable,
+    "deadline_exceeded": Unavailable,
+    "bad_gateway": Unavailable,
+    UNREACHABLE: Unavailable,
+}
+
+
+def error(table: str | None, code: str, status: int, detail: str, **attributes: Any) -> TablesideError:
+    """Return the exception of a code. `attributes` are the keyword arguments of `TablesideError`."""
+    return _CLASSES.get(code, TablesideError)(table, code, status, detail, **attributes)
+
+
+def _rebuild(kind: type[TablesideError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TablesideError:
+    return kind(*arguments, **attributes)
 
 
 def from_problem(
     table: str | None, status: int, problem: Mapping[str, Any] | None, retry_after: str | None
-) -> TableError:
+) -> TablesideError:
     """Build the error of a problem document. Without a document (a proxy's response), use the status alone."""
     if problem is None or "code" not in problem:
         return _from_status(table, status, _seconds(retry_after))
     seconds = problem.get("retry_after_s")
-    return TableError(
+    return error(
         table,
         str(problem["code"]),
         status,
@@ -83,8 +160,8 @@ def from_problem(
     )
 
 
-def _from_status(table: str | None, status: int, retry_after_s: float | None) -> TableError:
-    return TableError(
+def _from_status(table: str | None, status: int, retry_after_s: float | None) -> TablesideError:
+    return error(
         table,
         "too_large" if status == 413 else _RETRIABLE.get(status, "unexpected_answer"),
         status,

@@ -61,14 +61,21 @@ class RetryBudget:
             retry_after_s: The minimum wait, in seconds, if the service sent one.
             reason: The failure of the last attempt, for the log.
         """
-        if self._retries.attempts_max is not None and self._attempts >= self._retries.attempts_max:
+        pause_s = self.next_pause_s(retry_after_s)
+        if pause_s is None:
             return False
-        pause_s = max(self._backoff_s(), retry_after_s or 0.0)
-        if self._clock() + pause_s > self._deadline:
-            return False
-        self._attempts += 1
         self._waits.wait(pause_s, reason)
         return True
+
+    def next_pause_s(self, retry_after_s: float | None) -> float | None:
+        """Return the pause before the next attempt, None if the attempts or the time are used up."""
+        if self._retries.attempts_max is not None and self._attempts >= self._retries.attempts_max:
+            return None
+        pause_s = max(self._backoff_s(), retry_after_s or 0.0)
+        if self._clock() + pause_s > self._deadline:
+            return None
+        self._attempts += 1
+        return pause_s
 
     def _backoff_s(self) -> float:
         ceiling_s = min(self._retries.longest_s, self._retries.first_s * 2.0 ** min(self._attempts - 1, _DOUBLINGS_MAX))

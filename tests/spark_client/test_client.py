@@ -19,8 +19,8 @@ from support.running import Service
 from tableside_client.connection import Connection
 from tableside_client.credential import REFRESH_INTERVAL_S, Credential, CredentialError, RefreshingToken
 from tableside_client.errors import UNREACHABLE
+from tableside_client.http_options import BearerAuth
 from tableside_client.retries import Retries
-from tableside_client.transport import _BearerAuth
 from tableside_client.wire import read_stream, stream_bytes
 from tableside_spark import TableClient, TableError
 
@@ -214,7 +214,7 @@ def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path)
 def test_a_token_that_another_thread_has_read_already_is_used(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
-    signing = _BearerAuth(Credential(path=str(path)))
+    signing = BearerAuth(Credential(path=str(path)))
     first, second = (httpx.Request("GET", "http://127.0.0.1/") for _ in range(2))
     flows = [signing.auth_flow(request) for request in (first, second)]
     assert [next(flow).headers["Authorization"] for flow in flows] == ["Bearer old"] * 2

@@ -1,0 +1,252 @@
+"""`AsyncClient` and `AsyncTable`: the tables of a service as coroutines, with Python objects as values."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Self, TypeVar, overload
+
+import httpx
+
+from tableside_client import json_batch
+from tableside_client.calls import AsyncRun, Call, CallSettings, Pause, Request
+from tableside_client.coalescing import TaskCoalescer
+from tableside_client.codec import Codec
+from tableside_client.credential import Credential
+from tableside_client.errors import LoadError, is_temporary
+from tableside_client.http_options import Address
+from tableside_client.json_batch import as_key
+from tableside_client.paths import Key
+from tableside_client.results import Outcome, Record, Written
+from tableside_client.retries import DEFAULT_RETRIES, Retries
+from tableside_client.table_calls import TableCalls, Update, list_tables, scan_params
+from tableside_client.tls import Tls
+from tableside_client.tokens import TokenArgument
+from tableside_client.turns import TaskTurns
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class AsyncClient:
+    """An asyncio client for the tables of one service, with one connection pool. Tasks of one event loop can share it.
+
+    The arguments, guarantees and exceptions are those of `Client`.
+
+    Example:
+        ```python
+        async with AsyncClient("http://127.0.0.1:8080") as client:
+            people = client.table("people")
+            await people.update("ada", {"$inc": {"visits": 1}}, default={"visits": 0})
+            await people.get("ada")  # {"visits": 1}
+        ```
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        *,
+        token: str | None = None,
+        token_file: str | None = None,
+        ca_file: str | None = None,
+        certificate_file: str | None = None,
+        key_file: str | None = None,
+        timeout_s: float = 30.0,
+        connections_max: int = 64,
+        retries: Retries = DEFAULT_RETRIES,
+        coalesce: bool = False,
+    ) -> None:
+        address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
+        self._http = httpx.AsyncClient(**address.http_options(timeout_s, connections_max))
+        self._settings = CallSettings(retries, tls=address.tls)
+        self._coalesce = coalesce
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections. Calls in progress fail."""
+        await self._http.aclose()
+
+    async def tables(self) -> list[dict[str, Any]]:
+        """Describe every table that the caller may see."""
+        return await self._run(list_tables(self._settings))
+
+    @overload
+    def table(self, name: str, *, deadline_s: float | None = None) -> "AsyncTable[dict[str, Any]]": ...
+    @overload
+    def table(self, name: str, type: type[V], *, deadline_s: float | None = None) -> "AsyncTable[V]": ...
+
+    def table(self, name: str, type: type[Any] = dict, *, deadline_s: float | None = None) -> "AsyncTable[Any]":  # noqa: A002 - the natural name
+        """Return a table, as `Client.table` does. No request is sent."""
+        calls = TableCalls(name, replace(self._settings, deadline_s=deadline_s), Codec(type))
+        return AsyncTable(calls, self._run, coalesce=self._coalesce)
+
+    async def _run(self, call: Call[T]) -> T:
+        """Perform the requests and pauses of a call."""
+        reply: httpx.Response | httpx.TransportError | None = None
+        while True:
+            try:
+                step = call.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+                reply = None
+            else:
+                reply = await self._exchange(step)
+
+    async def _exchange(self, request: Request) -> httpx.Response | httpx.TransportError:
+        try:
+            return await self._http.request(**request.arguments())
+        except httpx.TransportError as failure:
+            return failure
+
+
+class AsyncTable(Generic[V]):
+    """A table. `AsyncClient.table` creates it. Its methods have the arguments and exceptions of those of `Table`."""
+
+    def __init__(self, calls: TableCalls[V], run: AsyncRun, *, coalesce: bool = False) -> None:
+        self._calls = calls
+        self._run = run
+        self._turns = TaskTurns()
+        self._coalescer = TaskCoalescer(lambda keys: run(calls.get_each(keys))) if coalesce else None
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._calls.name
+
+    async def describe(self) -> dict[str, Any]:
+        """Describe the table: key fields, capabilities, limits and policies."""
+        return await self._run(self._calls.describe())
+
+    async def get(self, key: Key, *, fields: Sequence[str] | None = None) -> V | None:
+        """Return a record's value, or None if there is no record. `fields` are the members to return."""
+        if self._coalescer is not None and fields is None:
+            return await self._coalescer.get(as_key(key))
+        return await self._run(self._calls.get(key, fields))
+
+    async def record(self, key: Key, *, fields: Sequence[str] | None = None) -> Record[V]:
+        """Return a record with its etag and expiry. Raises `RecordNotFound` if there is none."""
+        return await self._run(self._calls.record(key, fields))
+
+    async def put(
+        self,
+        key: Key,
+        value: V | Mapping[str, Any],
+        *,
+        if_match: str | None = None,
+        if_absent: bool = False,
+        ttl_s: float | None = None,
+        token: TokenArgument = None,
+    ) -> Written:
+        """Store a value, replacing any existing one, as `Table.put` does."""
+        call = self._calls.put(key, value, if_match=if_match, if_absent=if_absent, ttl_s=ttl_s, token=token)
+        return await self._write(key, call, in_turn=token is None and (if_absent or if_match is not None))
+
+    async def update(
+        self,
+        key: Key,
+        update: Update,
+        *,
+        default: V | Mapping[str, Any] | None = None,
+        if_match: str | None = None,
+        ttl_s: float | None = None,
+        return_value: bool = False,
+        token: TokenArgument = None,
+    ) -> Written:
+        """Change a record, as `Table.update` does."""
+        call = self._calls.update(
+            key, update, default=default, if_match=if_match, ttl_s=ttl_s, return_value=return_value, token=token
+        )
+        return await self._write(key, call, in_turn=token is None)
+
+    async def delete(self, key: Key, *, if_match: str | None = None, token: TokenArgument = None) -> Written:
+        """Remove a record. Deleting an absent record succeeds, unless `if_match` is set."""
+        call = self._calls.delete(key, if_match=if_match, token=token)
+        return await self._write(key, call, in_turn=token is None and if_match is not None)
+
+    async def _write(self, key: Key, call: Call[Written], *, in_turn: bool) -> Written:
+        """Run a write. With `in_turn`, wait for the writes of this record before it, which have the same writer."""
+        if not in_turn:
+            return await self._run(call)
+        async with self._turns.take(as_key(key)):
+            return await self._run(call)
+
+    async def get_many(self, keys: Iterable[Any], *, fields: Sequence[str] | None = None) -> dict[Any, V]:
+        """Return the values of those keys that have a record, in batches. A composite key is a tuple in the result."""
+        return await self._run(self._calls.get_many(keys, fields))
+
+    async def batch(self, operations: Iterable[Mapping[str, Any]]) -> list[Outcome[V]]:
+        """Send operations as batches of at most 1,000, and return their outcomes in order, as `Table.batch` does."""
+        return await self._run(self._calls.batch(operations))
+
+    async def load(
+        self,
+        pairs: Iterable[tuple[Any, V | Mapping[str, Any]]] | AsyncIterable[tuple[Any, V | Mapping[str, Any]]],
+    ) -> int:
+        """Store pairs of key and value in batches, and return their number, as `Table.load` does."""
+        written, failures = 0, []
+        async for chunk in _chunks(pairs):
+            failed = await self._run(self._calls.load(chunk))
+            failures += failed
+            written += len(chunk) - len(failed)
+            if is_temporary(failed):
+                break
+        if failures:
+            raise LoadError(failures, written)
+        return written
+
+    async def scan(
+        self,
+        *,
+        prefix: str | None = None,
+        partition: str | int | None = None,
+        split: str | None = None,
+        fields: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Record[V]]:
+        """Read all records, or a part of them, as `Table.scan` does."""
+        params = scan_params(prefix, partition, split, fields, limit)
+        remaining = limit
+        page = asyncio.create_task(self._page(params, None))
+        try:
+            while True:
+                records, cursor = await page
+                records = records[:remaining]
+                remaining = None if remaining is None else remaining - len(records)
+                last = cursor is None or remaining == 0
+                if not last:
+                    page = asyncio.create_task(self._page(params, cursor))
+                for record in records:
+                    yield record
+                if last:
+                    return
+        finally:
+            page.cancel()
+
+    async def splits(self, count: int) -> list[str]:
+        """Divide the table into 1 to `count` disjoint parts for parallel scans. Together they cover the table."""
+        return await self._run(self._calls.splits(count))
+
+    async def _page(self, params: Mapping[str, Any], cursor: str | None) -> tuple[list[Record[V]], str | None]:
+        return await self._run(self._calls.page(params, cursor))
+
+
+async def _chunks(pairs: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[list[Any]]:
+    if not isinstance(pairs, AsyncIterable):
+        for chunk in json_batch.chunks(pairs):
+            yield chunk
+        return
+    chunk = []
+    async for pair in pairs:
+        chunk.append(pair)
+        if len(chunk) == json_batch.OPERATIONS_PER_REQUEST:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,135 @@
+"""Calls as generators, which the blocking and the asynchronous client share.
+
+A call yields what it needs, a `Request` or a `Pause`, and receives the response or the transport error. The client that
+runs the call performs the input and output.
+"""
+
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import httpx
+
+from tableside_client.errors import TablesideError, error, from_problem
+from tableside_client.http_options import attempt_timeout
+from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
+from tableside_client.tls import Tls
+from tableside_client.tracing import trace_headers
+from tableside_client.unreachable import problem_of, unreachable
+from tableside_client.waits import Waits
+
+RESPONSE_MARGIN_S = 1.0
+"""How much longer than a deadline the client waits, because the service answers at the deadline."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to send once. `repeatable` means that it may be sent again although it may have been applied."""
+
+    method: str
+    path: str
+    table: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    repeatable: bool = True
+    timeout_s: float | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the `request` method of httpx clients."""
+        arguments = {name: getattr(self, name) for name in ("method", "params", "headers", "content")}
+        limited = {} if self.timeout_s is None else {"timeout": attempt_timeout(self.timeout_s)}
+        return {"url": self.path, **arguments, **limited}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A time to wait, in seconds."""
+
+    seconds: float
+
+
+Call: TypeAlias = Generator[Request | Pause, httpx.Response | httpx.TransportError | None, T]
+
+
+class Run(Protocol):
+    """Performs the requests and pauses of a call, and returns its result."""
+
+    def __call__(self, call: Call[T], /) -> T:
+        """Run a call."""
+        ...
+
+
+class AsyncRun(Protocol):
+    """Performs the requests and pauses of a call without blocking, and returns its result."""
+
+    async def __call__(self, call: Call[T], /) -> T:
+        """Run a call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """The limits of each call: its retries, and the deadline for all of its attempts, in seconds."""
+
+    retries: Retries = DEFAULT_RETRIES
+    deadline_s: float | None = None
+    tls: Tls | None = None
+
+    def start(self) -> "CallLimits":
+        """Start the time of a call."""
+        return CallLimits(self)
+
+
+class CallLimits:
+    """The remaining time and attempts of one call."""
+
+    def __init__(self, settings: CallSettings) -> None:
+        retries, deadline_s = settings.retries, settings.deadline_s
+        self._ends_at = None if deadline_s is None else time.monotonic() + deadline_s
+        total_s = retries.total_s if deadline_s is None else min(retries.total_s, deadline_s)
+        self._budget = RetryBudget(replace(retries, total_s=total_s), Waits())
+        self._tls = settings.tls
+
+    def send(self, request: Request) -> Call[httpx.Response]:
+        """Send a request once. Raises `TablesideError` unless the response's status is 2xx."""
+        reply = yield self._with_deadline(request)
+        if isinstance(reply, httpx.TransportError):
+            raise unreachable(request.table, reply, self._tls) from reply
+        assert reply is not None
+        if not reply.is_success:
+            raise from_problem(request.table, reply.status_code, problem_of(reply), reply.headers.get("retry-after"))
+        return reply
+
+    def send_with_retries(self, request: Request) -> Call[httpx.Response]:
+        """Send a request until it succeeds, fails permanently, or the time or the attempts are used up."""
+        while True:
+            try:
+                return (yield from self.send(request))
+            except TablesideError as failure:
+                safe = request.repeatable or failure.applied == "no"
+                if not (failure.retriable and safe and (yield from self.pause(failure.retry_after_s))):
+                    raise
+
+    def pause(self, retry_after_s: float | None) -> Call[bool]:
+        """Wait before the next attempt. Returns False without waiting if there is none."""
+        seconds = self._budget.next_pause_s(retry_after_s)
+        if seconds is None:
+            return False
+        yield Pause(seconds)
+        return True
+
+    def _with_deadline(self, request: Request) -> Request:
+        """Add the trace context and, with a deadline, the header that limits the service's work."""
+        headers = trace_headers() | dict(request.headers)
+        if self._ends_at is None:
+            return replace(request, headers=headers)
+        remaining_s = self._ends_at - time.monotonic()
+        if remaining_s <= 0:
+            raise error(request.table, "deadline_exceeded", 504, "the deadline of the call has passed")
+        wait = f"wait={remaining_s:.3f}"
+        headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
+        return replace(request, headers=headers, timeout_s=remaining_s + RESPONSE_MARGIN_S)

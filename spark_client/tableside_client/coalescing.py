@@ -1,0 +1,111 @@
+"""Combines concurrent single gets into batches.
+
+A get joins the next batch. While `BATCHES_IN_FLIGHT_MAX` batches are in flight, further gets wait and form a larger
+one, so that a batch grows with the load and a single caller waits for nothing.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from tableside_client.errors import RecordNotFound, TablesideError
+from tableside_client.json_batch import OPERATIONS_PER_REQUEST
+
+BATCHES_IN_FLIGHT_MAX = 2
+
+V = TypeVar("V")
+
+
+class ThreadCoalescer(Generic[V]):
+    """Combines the gets of threads. `fetch` returns the value or the error of each key."""
+
+    def __init__(
+        self, fetch: Callable[[Sequence[Any]], Sequence[V | TablesideError]], threads: ThreadPoolExecutor
+    ) -> None:
+        self._fetch = fetch
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._waiting: dict[Any, Future[V | TablesideError]] = {}
+        self._in_flight = 0
+
+    def get(self, key: Any) -> V | None:
+        """Return the value of a key, None if there is no record. Raises `TablesideError`."""
+        with self._lock:
+            future = self._waiting.setdefault(key, Future())
+            start = self._in_flight < BATCHES_IN_FLIGHT_MAX
+            self._in_flight += start
+        if start:
+            self._threads.submit(self._send_waiting)
+        return _value(future.result())
+
+    def _send_waiting(self) -> None:
+        """Send batches until no get is waiting."""
+        while True:
+            with self._lock:
+                batch = {key: self._waiting.pop(key) for key in list(islice(self._waiting, OPERATIONS_PER_REQUEST))}
+                if not batch:
+                    self._in_flight -= 1
+                    return
+            try:
+                values = self._fetch(list(batch))
+            except Exception as failure:  # noqa: BLE001 - each caller raises it
+                for future in batch.values():
+                    future.set_exception(failure)
+            else:
+                for future, value in zip(batch.values(), values, strict=True):
+                    future.set_result(value)
+
+
+class TaskCoalescer(Generic[V]):
+    """Combines the gets of asyncio tasks. `fetch` returns the value or the error of each key."""
+
+    def __init__(self, fetch: Callable[[Sequence[Any]], Awaitable[Sequence[V | TablesideError]]]) -> None:
+        self._fetch = fetch
+        self._waiting: dict[Any, asyncio.Future[V | TablesideError]] = {}
+        self._senders: set[asyncio.Task[None]] = set()
+
+    async def get(self, key: Any) -> V | None:
+        """Return the value of a key, None if there is no record. Raises `TablesideError`."""
+        if (future := self._waiting.get(key)) is None:
+            future = self._waiting[key] = asyncio.get_running_loop().create_future()
+        if len(self._senders) < BATCHES_IN_FLIGHT_MAX:
+            sender = asyncio.create_task(self._send_waiting())
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
+        # Several callers may wait for the same key: the cancellation of one does not affect the others.
+        return _value(await asyncio.shield(future))
+
+    async def close(self) -> None:
+        """Cancel the batches in flight. Waiting gets fail."""
+        for sender in self._senders:
+            sender.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+
+    async def _send_waiting(self) -> None:
+        """Send batches until no get is waiting."""
+        while self._waiting:
+            batch = {key: self._waiting.pop(key) for key in list(islice(self._waiting, OPERATIONS_PER_REQUEST))}
+            try:
+                values = await self._fetch(list(batch))
+            except Exception as failure:  # noqa: BLE001 - each caller raises it
+                for future in batch.values():
+                    future.set_exception(failure)
+                    future.exception()  # Its callers may have been cancelled.
+            except asyncio.CancelledError:
+                for future in batch.values():
+                    future.cancel()
+                raise
+            else:
+                for future, value in zip(batch.values(), values, strict=True):
+                    future.set_result(value)
+
+
+def _value(result: V | TablesideError) -> V | None:
+    if isinstance(result, RecordNotFound):
+        return None
+    if isinstance(result, TablesideError):
+        raise result
+    return result

@@ -1,0 +1,153 @@
+"""Batches in JSON: operations, their retries by position, and their outcomes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from tableside_client.calls import Call, CallLimits, Request
+from tableside_client.errors import TablesideError, from_problem
+from tableside_client.paths import JSON, json_bytes, table_path
+from tableside_client.tokens import TokenSource, parse_token
+
+OPERATIONS_PER_REQUEST = 1_000
+"""The maximum number of operations in one request."""
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One operation of a batch.
+
+    `repeatable` means that it may be sent again although it may have been applied. `own_token` means that the client
+    has added the token.
+    """
+
+    document: Document
+    repeatable: bool
+    own_token: bool = False
+
+    @classmethod
+    def create(cls, members: Mapping[str, Any], own_tokens: TokenSource | None) -> "Operation":
+        """Prepare an operation for sending. With `own_tokens`, a write that is not idempotent gets a token."""
+        document = {**members, "key": as_key(members.get("key"))}
+        token = parse_token(document.pop("token", None))
+        idempotent = is_idempotent(members)
+        own_token = own_tokens is not None and token is None and not idempotent
+        if own_tokens is not None and own_token:
+            token = own_tokens.next()
+        if token is not None:
+            document["token"] = {"writer": token[0], "sequence": token[1]}
+        return cls(document, idempotent or token is not None, own_token)
+
+    def without_own_token(self) -> "Operation":
+        """Return the operation for a table that does not support tokens."""
+        return Operation({name: member for name, member in self.document.items() if name != "token"}, repeatable=False)
+
+
+def is_idempotent(members: Mapping[str, Any]) -> bool:
+    """Return whether repeating an operation leaves the same record: a get, or an unconditional put or delete."""
+    conditional = members.get("if_match") is not None or bool(members.get("if_absent"))
+    return members.get("op") == "get" or (members.get("op") in ("put", "delete") and not conditional)
+
+
+def as_key(key: Any) -> Any:
+    """Return a key that can be a member of a dictionary: a sequence becomes a tuple, which JSON has as an array."""
+    return key if isinstance(key, str | int) or key is None else tuple(key)
+
+
+def chunks(items: Iterable[Any], size: int = OPERATIONS_PER_REQUEST) -> Iterator[list[Any]]:
+    """Divide items into lists of at most `size`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def send(
+    limits: CallLimits, table: str, operations: Sequence[Operation], params: Mapping[str, Any] | None = None
+) -> Call[list[Document]]:
+    """Send operations, and return their results in order. Operations that may still succeed are sent again.
+
+    Operations on one key keep their order.
+
+    Raises:
+        TablesideError: The service refused the whole request permanently.
+    """
+    results: list[Document] = [{}] * len(operations)
+    waiting = list(enumerate(operations))
+    while waiting:
+        received = yield from _attempt(limits, table, [operation for _, operation in waiting], params or {})
+        again: list[tuple[int, Operation]] = []
+        blocked: set[str] = set()
+        for (position, operation), result in zip(waiting, received, strict=True):
+            results[position] = result
+            if (retried := _next_attempt(operation, result, blocked)) is not None:
+                again.append((position, retried))
+        failures = [results[position]["error"] for position, _ in again]
+        if not (yield from _may_continue(limits, failures, progressed=len(again) < len(waiting))):
+            break
+        waiting = again
+    return results
+
+
+def _may_continue(limits: CallLimits, failures: Sequence[Document], *, progressed: bool) -> Call[bool]:
+    """Return whether to send the failed operations again, after a pause unless the next attempt certainly differs."""
+    codes = {failure["code"] for failure in failures}
+    if codes <= {"unsupported"}:  # Their tokens have been removed.
+        return bool(failures)
+    if codes <= {"unsupported", "too_large"}:  # The response was full, and the next one has room for some of them.
+        return progressed
+    return (yield from limits.pause(max(failure.get("retry_after_s") or 0.0 for failure in failures)))
+
+
+def _next_attempt(operation: Operation, result: Document, blocked: set[str]) -> Operation | None:
+    """Return the operation to send again, if any.
+
+    `blocked` are the keys of operations with an unknown outcome that are not sent again. Later operations on the same
+    key are not sent again either, because that might change their order.
+    """
+    failure = result.get("error")
+    if failure is None:
+        return None
+    if operation.own_token and failure["code"] == "unsupported":
+        return operation.without_own_token()
+    key = repr(operation.document["key"])
+    safe = failure.get("applied") == "no" or operation.repeatable
+    if failure.get("retriable") and safe and key not in blocked:
+        return operation
+    if failure.get("applied") == "unknown":
+        blocked.add(key)
+    return None
+
+
+def _attempt(
+    limits: CallLimits, table: str, operations: Sequence[Operation], params: Mapping[str, Any]
+) -> Call[list[Document]]:
+    """Send operations once, in one request or, if the service refuses it as too large, in halves."""
+    content = json_bytes({"operations": [operation.document for operation in operations]})
+    path = table_path(table, "batch")
+    try:
+        response = yield from limits.send(
+            Request("POST", path, table, params=params, headers={"Content-Type": JSON}, content=content)
+        )
+    except TablesideError as failure:
+        if failure.status == 413 and len(operations) > 1:
+            half = len(operations) // 2
+            first = yield from _attempt(limits, table, operations[:half], params)
+            return first + (yield from _attempt(limits, table, operations[half:], params))
+        if not failure.retriable:
+            raise
+        return [_failed(failure)] * len(operations)
+    return list(response.json()["results"])
+
+
+def _failed(failure: TablesideError) -> Document:
+    """Return the result of an operation whose request failed as a whole."""
+    members = ("code", "detail", "retriable", "applied", "retry_after_s")
+    return {"status": failure.status, "error": {name: getattr(failure, name) for name in members}}
+
+
+def error_of(table: str, result: Document) -> TablesideError | None:
+    """Return the exception of a failed operation, None if it succeeded."""
+    return from_problem(table, int(result["status"]), result["error"], None) if "error" in result else None

@@ -1,0 +1,58 @@
+"""Parts of HTTP requests: paths of tables and records, headers, parameters, and JSON bodies."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+JSON = "application/json"
+
+Key: TypeAlias = str | int | Sequence[str | int]
+"""A string or an integer, or a sequence of them for a composite key."""
+
+
+def json_bytes(document: Any) -> bytes:
+    """Serialize a document as JSON. Raises `ValueError` for NaN and infinities, which JSON does not have."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def key_path(key: Key) -> str | None:
+    """Return the key as path segments, or None if a path cannot represent it (an empty segment, `.` or `..`)."""
+    parts = [str(part) for part in ([key] if isinstance(key, str | int) else key)]
+    if not parts or any(part in ("", ".", "..") for part in parts):
+        return None
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def table_path(table: str, *rest: str) -> str:
+    """Return the path of a table, or of a resource below it."""
+    return "/".join(["/v1/tables", key_path(table) or table, *rest])
+
+
+def record_path(table: str, key: Key, token: tuple[str, int] | None = None) -> str | None:
+    """Return the path of a record. None if a path cannot represent the key, or a header cannot represent the token."""
+    path = key_path(key)
+    portable = token is None or (token[0].isascii() and token[0].isprintable())
+    return table_path(table, "records", path) if path is not None and portable else None
+
+
+def write_headers(if_match: str | None, token: tuple[str, int] | None, return_: bool) -> dict[str, str]:
+    """Return the headers of a single write: precondition, token, and whether to return the new value."""
+    quoted = None if if_match is None else "*" if if_match == "*" else f'"{if_match}"'
+    return given(
+        **{
+            "If-Match": quoted,
+            "Tableside-Token": None if token is None else f"{token[0]}/{token[1]}",
+            "Prefer": "return=representation" if return_ else None,
+        }
+    )
+
+
+def joined(fields: Sequence[str] | None) -> str | None:
+    """Return the value of the parameter `fields`."""
+    return None if fields is None else ",".join(fields)
+
+
+def given(**members: Any) -> dict[str, Any]:
+    """Return the members that are not None: a request omits the others."""
+    return {name: member for name, member in members.items() if member is not None}

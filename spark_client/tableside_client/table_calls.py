@@ -1,0 +1,214 @@
+"""The operations on one table as calls: what each verb sends, and what it makes of the response."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import httpx
+
+from tableside_client import json_batch
+from tableside_client.calls import Call, CallLimits, CallSettings, Request
+from tableside_client.codec import Codec
+from tableside_client.errors import RecordNotFound, TablesideError
+from tableside_client.json_batch import Document, Operation, as_key
+from tableside_client.paths import Key, given, joined, record_path, table_path
+from tableside_client.results import Outcome, Record, Written, etag_of
+from tableside_client.single_writes import single_write
+from tableside_client.tokens import TokenArgument, TokenSource
+
+RECORDS_PER_PAGE = 1_000
+"""The number of records that a scan requests at once."""
+
+V = TypeVar("V")
+
+Update: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A merge patch, an operator document, or a list of them."""
+
+
+def list_tables(settings: CallSettings) -> Call[list[dict[str, Any]]]:
+    """Return the descriptions of all tables that the caller may see."""
+    response = yield from settings.start().send_with_retries(Request("GET", "/v1/tables"))
+    return list(response.json()["tables"])
+
+
+def scan_params(
+    prefix: str | None, partition: Key | None, split: str | None, fields: Sequence[str] | None, limit: int | None
+) -> dict[str, Any]:
+    """Return the parameters of a scan's requests. `limit` is the maximum number of records of the whole scan."""
+    page = RECORDS_PER_PAGE if limit is None else max(1, min(limit, RECORDS_PER_PAGE))
+    return given(prefix=prefix, partition=partition, split=split, fields=joined(fields), limit=page)
+
+
+class TableCalls(Generic[V]):
+    """The calls of one table. Each method returns a generator that a client runs."""
+
+    def __init__(self, name: str, settings: CallSettings, codec: Codec[V]) -> None:
+        self.name = name
+        self._settings = settings
+        self._codec = codec
+        self._supports_tokens = True  # until the service says otherwise
+        self._tokens = TokenSource()
+
+    def describe(self) -> Call[dict[str, Any]]:
+        """Return the description of the table."""
+        response = yield from self._send(Request("GET", table_path(self.name), self.name))
+        return dict(response.json())
+
+    def splits(self, count: int) -> Call[list[str]]:
+        """Return 1 to `count` disjoint parts of the table."""
+        response = yield from self._send(
+            Request("GET", table_path(self.name, "splits"), self.name, params={"count": count})
+        )
+        return [str(split) for split in response.json()["splits"]]
+
+    def get(self, key: Key, fields: Sequence[str] | None) -> Call[V | None]:
+        """Return a record's value, None if there is no record."""
+        try:
+            return (yield from self.record(key, fields)).value
+        except RecordNotFound:
+            return None
+
+    def record(self, key: Key, fields: Sequence[str] | None) -> Call[Record[V]]:
+        """Return a record."""
+        path = record_path(self.name, key)
+        if path is None:
+            [result] = yield from self._send_batch([given(op="get", key=key, fields=fields)])
+            if (failure := json_batch.error_of(self.name, result)) is not None:
+                raise failure
+            return self._record({**result, "key": key})
+        response = yield from self._send(Request("GET", path, self.name, params=given(fields=joined(fields))))
+        expires_at = response.headers.get("tableside-expires-at")
+        return Record(as_key(key), self._codec.decode(response.json()), etag_of(response), expires_at)
+
+    def put(
+        self,
+        key: Key,
+        value: Any,
+        *,
+        if_match: str | None,
+        if_absent: bool,
+        ttl_s: float | None,
+        token: TokenArgument,
+    ) -> Call[Written]:
+        """Store a value."""
+        members = given(value=self._codec.encode(value), if_match=if_match, if_absent=if_absent or None, ttl_s=ttl_s)
+        return (yield from self._write(given(op="put", key=key, token=token) | members))
+
+    def update(
+        self,
+        key: Key,
+        update: Any,
+        *,
+        default: Any,
+        if_match: str | None,
+        ttl_s: float | None,
+        return_value: bool,
+        token: TokenArgument,
+    ) -> Call[Written]:
+        """Change a record."""
+        start = None if default is None else self._codec.encode(default)
+        members = given(update=update, default=start, if_match=if_match, ttl_s=ttl_s)
+        returned = {"return": True} if return_value else {}
+        return (yield from self._write(given(op="update", key=key, token=token) | members | returned))
+
+    def delete(self, key: Key, *, if_match: str | None, token: TokenArgument) -> Call[Written]:
+        """Remove a record."""
+        return (yield from self._write(given(op="delete", key=key, if_match=if_match, token=token)))
+
+    def get_each(self, keys: Sequence[Any], fields: Sequence[str] | None = None) -> Call[list[V | TablesideError]]:
+        """Return the value or the error of each key."""
+        results = yield from self._send_batch([given(op="get", key=key, fields=fields) for key in keys])
+        return [
+            self._codec.decode(result["value"]) if failure is None else failure
+            for result in results
+            for failure in [json_batch.error_of(self.name, result)]
+        ]
+
+    def get_many(self, keys: Iterable[Any], fields: Sequence[str] | None) -> Call[dict[Any, V]]:
+        """Return the values of those keys that have a record."""
+        found: dict[Any, V] = {}
+        for chunk in json_batch.chunks(dict.fromkeys(map(as_key, keys))):
+            values = yield from self.get_each(chunk, fields)
+            for key, value in zip(chunk, values, strict=True):
+                if not isinstance(value, TablesideError):
+                    found[key] = value
+                elif not isinstance(value, RecordNotFound):
+                    raise value
+        return found
+
+    def batch(self, operations: Iterable[Mapping[str, Any]]) -> Call[list[Outcome[V]]]:
+        """Send operations, and return their outcomes in order."""
+        outcomes: list[Outcome[V]] = []
+        for chunk in json_batch.chunks(map(self._encoded, operations)):
+            results = yield from self._send_batch(chunk)
+            outcomes += [self._outcome(result) for result in results]
+        return outcomes
+
+    def load(self, pairs: Sequence[tuple[Any, Any]]) -> Call[list[tuple[Any, TablesideError]]]:
+        """Store pairs of key and value, and return the failed keys with their errors."""
+        results = yield from self._send_batch(
+            [{"op": "put", "key": key, "value": self._codec.encode(value)} for key, value in pairs]
+        )
+        failures = [json_batch.error_of(self.name, result) for result in results]
+        return [(key, failure) for (key, _), failure in zip(pairs, failures, strict=True) if failure is not None]
+
+    def page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[list[Record[V]], str | None]]:
+        """Return one page of a scan and the cursor of the next page, None after the last one."""
+        path = table_path(self.name, "records")
+        response = yield from self._send(Request("GET", path, self.name, params={**params, **given(cursor=cursor)}))
+        document = response.json()
+        return [self._record(record) for record in document["records"]], document["cursor"]
+
+    def _send(self, request: Request) -> Call[httpx.Response]:
+        return (yield from self._settings.start().send_with_retries(request))
+
+    def _send_batch(self, operations: Iterable[Mapping[str, Any]]) -> Call[list[Document]]:
+        """Send operations. Their own tokens belong to a writer of this batch, which may run beside other writes."""
+        tokens = TokenSource() if self._supports_tokens else None
+        prepared = [Operation.create(operation, tokens) for operation in operations]
+        return (yield from json_batch.send(self._settings.start(), self.name, prepared))
+
+    def _write(self, members: Document) -> Call[Written]:
+        """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
+
+        The writer of these tokens is that of the table object, which sends such writes of one record one at a time.
+        """
+        operation = Operation.create(members, self._tokens if self._supports_tokens else None)
+        limits = self._settings.start()
+        try:
+            written = yield from self._send_write(limits, operation)
+        except TablesideError as failure:
+            if not operation.own_token or failure.code != "unsupported":
+                raise
+            written = yield from self._send_write(limits, operation.without_own_token())
+            self._supports_tokens = False
+        return replace(written, replayed=written.replayed and not operation.own_token)
+
+    def _send_write(self, limits: CallLimits, operation: Operation) -> Call[Written]:
+        request = single_write(self.name, operation)
+        if request is not None:
+            return Written.from_response((yield from limits.send_with_retries(request)))
+        [result] = yield from json_batch.send(limits, self.name, [operation])
+        if (failure := json_batch.error_of(self.name, result)) is not None:
+            raise failure
+        return Written.from_result(result)
+
+    def _encoded(self, operation: Mapping[str, Any]) -> Document:
+        """Return an operation of the caller with its values as JSON objects."""
+        encoded = {name: self._codec.encode(operation[name]) for name in ("value", "default") if operation.get(name)}
+        return {**operation, **encoded}
+
+    def _outcome(self, result: Document) -> Outcome[V]:
+        value = result.get("value")
+        return Outcome(
+            status=int(result["status"]),
+            value=None if value is None else self._codec.decode(value),
+            etag=result.get("etag"),
+            expires_at=result.get("expires_at"),
+            replayed=bool(result.get("replayed")),
+            error=json_batch.error_of(self.name, result),
+        )
+
+    def _record(self, document: Mapping[str, Any]) -> Record[V]:
+        value = self._codec.decode(document["value"])
+        return Record(as_key(document["key"]), value, document.get("etag"), document.get("expires_at"))

@@ -1,0 +1,50 @@
+"""Locks by key: writes of one record take turns."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+
+class ThreadTurns:
+    """Locks for threads. A lock exists while a thread holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[Any, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def take(self, key: Any) -> Iterator[None]:
+        """Hold the lock of a key."""
+        with self._guard:
+            lock, users = self._locks.get(key) or (threading.Lock(), 0)
+            self._locks[key] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, users = self._locks.pop(key)
+                if users > 1:
+                    self._locks[key] = lock, users - 1
+
+
+class TaskTurns:
+    """Locks for asyncio tasks. A lock exists while a task holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Any, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def take(self, key: Any) -> AsyncIterator[None]:
+        """Hold the lock of a key."""
+        lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
+        self._locks[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(key)
+            if users > 1:
+                self._locks[key] = lock, users - 1

@@ -1,0 +1,75 @@
+"""Concurrent single gets of one client share batches."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tableside_client import RecordNotFound, TablesideError
+from tableside_client.coalescing import TaskCoalescer, ThreadCoalescer
+
+
+@pytest.mark.server
+async def test_concurrent_gets_return_their_own_records(opened: Callable[..., Any], name: str) -> None:
+    table = (await opened(coalesce=True)).table(name)
+    await table.load((f"k{number}", {"n": number}) for number in range(300))
+    values = await asyncio.gather(*(table.get(f"k{number}") for number in range(600)))
+    assert values == [{"n": number} for number in range(300)] + [None] * 300
+    with pytest.raises(TablesideError):
+        await table.get("")
+    assert await table.get("k1", fields=["absent"]) == {}
+
+
+async def test_gets_wait_for_a_batch_in_flight_and_then_share_the_next() -> None:
+    batches: list[Sequence[Any]] = []
+    go_on = asyncio.Event()
+
+    async def fetch(keys: Sequence[Any]) -> list[Any]:
+        batches.append(keys)
+        await go_on.wait()
+        return [RecordNotFound("t", "record_not_found", 404, "") if key == 7 else {"key": key} for key in keys]
+
+    coalescer = TaskCoalescer[dict[str, Any]](fetch)
+    gets = []
+    for key in range(10):
+        gets.append(asyncio.create_task(coalescer.get(key)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    gets.append(asyncio.create_task(coalescer.get(9)))
+    await asyncio.sleep(0)
+    gets[8].cancel()
+    go_on.set()
+    values = await asyncio.gather(*gets, return_exceptions=True)
+    assert batches == [[0], [1], [2, 3, 4, 5, 6, 7, 8, 9]]
+    assert values[7] is None
+    assert isinstance(values[8], asyncio.CancelledError)
+    assert values[9] == values[10] == {"key": 9}
+
+
+async def test_an_error_reaches_every_task_of_the_batch() -> None:
+    async def fetch(keys: Sequence[Any]) -> list[Any]:
+        raise ValueError("broken")
+
+    coalescer = TaskCoalescer[dict[str, Any]](fetch)
+    results = await asyncio.gather(*map(coalescer.get, range(3)), return_exceptions=True)
+    assert [str(result) for result in results] == ["broken"] * 3
+
+
+def test_threads_share_batches_and_their_errors() -> None:
+    batches: list[Sequence[Any]] = []
+
+    def fetch(keys: Sequence[Any]) -> list[Any]:
+        batches.append(keys)
+        if "bad" in keys:
+            raise ValueError("broken")
+        return [{"key": key} for key in keys]
+
+    with ThreadPoolExecutor(2) as senders, ThreadPoolExecutor(20) as callers:
+        coalescer = ThreadCoalescer[dict[str, Any]](fetch, senders)
+        assert list(callers.map(coalescer.get, range(500))) == [{"key": key} for key in range(500)]
+        assert sum(map(len, batches)) <= 500
+        with pytest.raises(ValueError, match="broken"):
+            coalescer.get("bad")
+        assert coalescer.get("good") == {"key": "good"}
