@@ -52,12 +52,14 @@ CLAIMS = [
         Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")
         for page, languages in {
             "quick-start": ("sh", "console", "python", "text"),
+            "python": ("sh", "python", "text"),
             "samza": ("sh", "console", "python"),
             "migrating-from-dapr": ("sh", "console", "python", "text"),
             "migrating-from-feast": ("sh", "console", "python", "text"),
         }.items()
         for language in languages
     ),
+    Claim("docs/python.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     # Pages whose programs have tests of their own.
     Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_an_update_of_a_stream",
