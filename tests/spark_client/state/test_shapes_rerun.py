@@ -70,7 +70,7 @@ def _has_manifest(client: TableClient, place: str, version: int) -> bool:
     return any(_found(client, place, item) for item in items)
 
 
-def _found(client: TableClient, place: str, item: str) -> Record | None:
+def _found(client: TableClient, place: str, item: str) -> Record[dict[str, Any]] | None:
     try:
         return client.get(TABLE, [place, item])
     except TableError as error:
