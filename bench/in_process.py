@@ -130,7 +130,7 @@ async def _nowhere(message: Message) -> None:
     pass
 
 
-def _http(app: ASGIApp, protocol: type[HttpToolsProtocol], state: ServerState) -> Way:
+def _http(app: ASGIApp, protocol: type[HttpToolsProtocol | HttpConnection], state: Any) -> Way:
     config = Config(app, log_config=None, access_log=False, lifespan="off", reset_contextvars=False)
     config.load()
 

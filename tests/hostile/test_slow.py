@@ -10,7 +10,7 @@ from bench.slow_callers import SlowCallers
 
 from support.raw_http import Connection
 from support.served import RECORD, Served, served
-from tableside.http import request_lifecycle
+from tableside.http import middleware
 from tableside.server import connection as protocol
 from tableside.server import server, slow_readers
 
@@ -32,7 +32,7 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
     """Have every bound much shorter than it is, and as many descriptors as there may be."""
     for where, name in (
         (protocol, "HEAD_MAX_S"),
-        (request_lifecycle, "BODY_TIMEOUT_S"),
+        (middleware, "BODY_TIMEOUT_S"),
         (slow_readers, "RESPONSE_WAIT_S"),
         (server, "KEEP_ALIVE_S"),
     ):

@@ -52,17 +52,18 @@ class InFlightLimit:
     def add(self, count: int, own: int) -> None:
         """Admit so much more for a request that has `own` already. It may exceed the limit if alone."""
         if self.in_flight > own and self.in_flight + count > self.maximum:
-            raise self._overloaded()
+            raise self.overloaded()
         self.in_flight += count
 
     def check(self) -> None:
         """Raise Overloaded if the limit is reached."""
         if self.in_flight >= self.maximum:
-            raise self._overloaded()
+            raise self.overloaded()
 
-    def shed(self) -> None:
-        """Count a request that is shed because of this limit."""
+    def overloaded(self) -> Overloaded:
+        """Count a request that is shed because of this limit, and return its error."""
         self._shed.inc()
+        return Overloaded(f"{self.in_flight} {self.what} are in flight, of {self.maximum}", retry_after_s=1)
 
     def leave(self, count: int) -> None:
         """Release so much of the admitted amount."""
@@ -71,10 +72,6 @@ class InFlightLimit:
     def sample(self) -> None:
         """Update the gauge."""
         self._gauge.set(self.in_flight)
-
-    def _overloaded(self) -> Overloaded:
-        self.shed()
-        return Overloaded(f"{self.in_flight} {self.what} are in flight, of {self.maximum}", retry_after_s=1)
 
 
 class Reservation:
@@ -144,6 +141,12 @@ class InFlight:
         self.requests = InFlightLimit("requests", requests_max, metrics)
         self.operations = InFlightLimit("operations", operations_max, metrics)
         self.bytes = InFlightLimit("bytes", bytes_max, metrics)
+
+    def exhausted(self) -> InFlightLimit | None:
+        """Return a limit that leaves no room for any other request, None if there is room."""
+        if self.requests.in_flight >= self.requests.maximum:
+            return self.requests
+        return self.operations if self.operations.in_flight >= self.operations.maximum else None
 
     def change(self, *, requests_max: int, operations_max: int, bytes_max: int, store_share_max: float = 1.0) -> None:
         """Change the limits."""

@@ -8,26 +8,30 @@ from .access_log import AccessLog
 from .allowed_hosts import AllowedHosts
 from .console import Console
 from .endpoints import routes
-from .load_shedder import PROBES
 from .middleware import RequestMiddleware, StartError
-from .request_context import Observer
+from .request_context import DRAINING_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext, request_id
 from .request_metrics import RequestMetrics
 from .request_spans import RequestSpans
 from .responses import problem_response
 from .wire.problems import MethodNotAllowed, NotFound
 
 __all__ = [
+    "DRAINING_KEY",
+    "IN_FLIGHT_KEY",
     "PROBES",
+    "SCOPE_KEY",
     "AccessLog",
     "AllowedHosts",
     "Console",
     "MethodNotAllowed",
     "NotFound",
     "Observer",
+    "RequestContext",
     "RequestMetrics",
     "RequestMiddleware",
     "RequestSpans",
     "StartError",
     "problem_response",
+    "request_id",
     "routes",
 ]

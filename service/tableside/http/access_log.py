@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from ..core.errors import Overloaded
 from ..telemetry import REQUEST_LOGGER, EventLogLimiter, LogSettings
-from .load_shedder import PROBES
-from .request_context import RequestContext
+from .request_context import PROBES, RequestContext
 from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
 
 LINES_PER_S_MAX = 20

@@ -1,10 +1,9 @@
-"""The outermost ASGI layer: request ids, authentication, admission, routing and error responses."""
+"""The outermost ASGI layer: request ids, authentication, admission, routing, body timeouts and error responses."""
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -12,19 +11,28 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..auth import Auth, Caller, Forbidden
-from ..catalog import InFlight
-from ..core import Internal, TableError
+from ..catalog import InFlight, Reservation
+from ..core import Applied, DeadlineExceeded, Internal, TableError
 from ..core.caller_context import CALLER
 from ..core.errors import Overloaded
 from .allowed_hosts import AllowedHosts
-from .load_shedder import PROBES, REQUEST_ID, LoadShedder, install
-from .request_context import CALLER_KEY, SCOPE_KEY, Observer, RequestContext
-from .request_lifecycle import RequestLifecycle
+from .request_context import CALLER_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext, request_id
 from .request_spans import RequestSpans
 from .responses import problem_response
-from .server_scope import DISCONNECT_KEY
 
 log = logging.getLogger(__name__)
+
+BODY_TIMEOUT_S = 30.0
+"""The timeout of a body, plus one second for each `BODY_BYTES_PER_S_MIN` that have arrived."""
+
+BODY_BYTES_PER_S_MIN = 1024
+
+SLOW_AFTER_S = 1.0
+"""The time after which an incomplete body is slow and its request no longer occupies a slot.
+
+Only the bytes of a slow body that have arrived count as in flight. The request needs a slot again when the body is
+complete.
+"""
 
 _READS = frozenset({"GET", "HEAD"})
 
@@ -57,7 +65,6 @@ class RequestMiddleware:
         self._app = app
         self._routes = [(route.path_regex.match, route.methods or (), route) for route in routes]
         self._in_flight = in_flight
-        self._load_shedder = LoadShedder(in_flight)
         self._auth = auth
         self._hosts = hosts
         self._observers = observers
@@ -67,31 +74,27 @@ class RequestMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process a request, and report it to the observers when it has ended."""
         if scope["type"] != "http":
-            install(scope, self._load_shedder)
+            scope.get("state", {})[IN_FLIGHT_KEY] = self._in_flight
             await self._app(scope, receive, _with_short_startup_errors(send))
             return
-        request_id, declared_bytes = _read_head(scope)
         method = scope["method"]
-        context = scope[SCOPE_KEY] = RequestContext(request_id, method, reads=method in _READS)
+        context = RequestContext(request_id(scope["headers"]), method, reads=method in _READS)
+        scope[SCOPE_KEY] = context
         if self.spans is not None:
             self.spans.start(scope, context)
-        lifecycle = RequestLifecycle(context, receive, send, self._in_flight)
+        request = RequestInProgress(context, receive, send, self._in_flight)
         try:
-            if DISCONNECT_KEY not in scope:  # else the client disconnected while the request waited in the pipeline
-                scope[DISCONNECT_KEY] = lifecycle.on_disconnect
-                await self._process(scope, lifecycle, min(declared_bytes, self.body_bytes_max))
+            await self._process(scope, request)
         finally:
-            scope[DISCONNECT_KEY] = None  # The callback would keep scope and lifecycle alive in a reference cycle.
-            if lifecycle.reserved:
-                lifecycle.leave()
+            request.leave()
             context.duration_s = time.perf_counter() - context.started_at
             for observer in self._observers:
                 observer.request_ended(context)
             if self.spans is not None:  # The span ends last, because log lines contain the current span.
                 self.spans.end(scope, context)
 
-    async def _process(self, scope: Scope, lifecycle: RequestLifecycle, declared_bytes: int) -> None:
-        context = lifecycle.context
+    async def _process(self, scope: Scope, request: "RequestInProgress") -> None:
+        context = request.context
         try:
             if not self._hosts.allows_any:
                 self._hosts.check(scope)
@@ -100,19 +103,20 @@ class RequestMiddleware:
             _set_caller(scope, context, caller if isinstance(caller, Caller) else await caller)
             endpoint = self._endpoint(scope, context)
             if scope["path"] not in PROBES:
-                lifecycle.enter(declared_bytes)
-            await endpoint(scope, lifecycle.receive, lifecycle.send)
+                request.enter(min(_declared_bytes(scope), self.body_bytes_max))
+            await endpoint(scope, request.receive, request.send)
         except ClientDisconnect:
             return  # The client has gone, and no operation was attempted.
         except asyncio.CancelledError:
-            if lifecycle.absorb_cancellation() or context.status:
-                return
-            await _error_response(_shutdown_error(context), context)(scope, lifecycle.receive, lifecycle.send)
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            if not context.disconnected and not context.status:
+                await _error_response(_shutdown_error(context), context)(scope, request.receive, request.send)
         except Exception as error:
             if context.status:
                 raise
-            lifecycle.leave()
-            await _error_response(error, context)(scope, lifecycle.receive, lifecycle.send)
+            request.leave()
+            await _error_response(error, context)(scope, request.receive, request.send)
 
     def _endpoint(self, scope: Scope, context: RequestContext) -> ASGIApp:
         """Return the application for a request. Starlette's `Route.matches` takes three times as long."""
@@ -125,6 +129,82 @@ class RequestMiddleware:
         return self._app
 
 
+class RequestInProgress:
+    """Wraps `receive` and `send` of one request: reserves its share of the limits, and times out a slow body."""
+
+    def __init__(self, context: RequestContext, receive: Receive, send: Send, in_flight: InFlight) -> None:
+        self.context = context
+        self._reservation = Reservation(in_flight)
+        self._operations = in_flight.operations
+        self._receive = receive
+        self._send = send
+        self._timer: asyncio.TimerHandle | None = None
+        self._body_started_at: float | None = None
+        self._slow = self._timed_out = False
+
+    def enter(self, declared_bytes: int) -> None:
+        """Count the request and the declared length of its body as in flight. Raise Overloaded above the limits."""
+        self._reservation.enter(declared_bytes)
+
+    def leave(self) -> None:
+        """Stop counting the request and its body as in flight."""
+        self._reservation.leave()
+
+    async def receive(self) -> Message:
+        """Receive a part of the body. Raise Overloaded above the limits, DeadlineExceeded if the body is too slow."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._start_timer(task)
+        try:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not self._timed_out:
+                raise
+            task.uncancel()
+            raise DeadlineExceeded(f"the body was too slow: it did not arrive within {BODY_TIMEOUT_S:g} s") from None
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        self.context.bytes_in += len(message.get("body", b""))
+        self._reservation.grow_body_to(self.context.bytes_in)
+        if not message.get("more_body"):
+            if self._slow:
+                self._reservation.take_slot()
+            self._operations.check()  # Check again now, because a later rejection would waste the decoding.
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a part of the response.
+
+        Returns the server's own coroutine, which saves one coroutine for each part.
+        """
+        context = self.context
+        if message["type"] == "http.response.start":
+            context.status = message["status"]
+            message["headers"].append((b"x-request-id", context.request_id.encode()))
+        else:
+            context.bytes_out += len(message.get("body", b""))
+            self.leave()  # What remains is to wait until the client has read the response.
+        return self._send(message)
+
+    def _start_timer(self, task: "asyncio.Task[object]") -> None:
+        # asyncio.timeout costs three times as much, and every request with a body pays for it.
+        loop = task.get_loop()
+        if self._body_started_at is None:
+            self._body_started_at = loop.time()
+        timeout_s = BODY_TIMEOUT_S + self.context.bytes_in / BODY_BYTES_PER_S_MIN if self._slow else SLOW_AFTER_S
+        self._timer = loop.call_at(self._body_started_at + timeout_s, self._on_body_timeout, task)
+
+    def _on_body_timeout(self, task: "asyncio.Task[object]") -> None:
+        """Free the request's slot at the first timeout, and cancel the request at the second."""
+        if self._slow:
+            self._timed_out = task.cancel()
+        else:
+            self._slow = True
+            self._reservation.step_aside(self.context.bytes_in)
+            self._start_timer(task)
+
+
 def _set_caller(scope: Scope, context: RequestContext, caller: Caller) -> None:
     """Set the caller for the endpoint, the log and the rate limits. Raise Forbidden for metrics without `admin`."""
     scope[CALLER_KEY] = caller
@@ -134,6 +214,11 @@ def _set_caller(scope: Scope, context: RequestContext, caller: Caller) -> None:
     CALLER.set(caller.name)
     if scope["path"] == "/metrics" and not caller.admin:
         raise Forbidden(f"the metrics require an admin, and the caller {caller.name!r} is not an admin")
+
+
+def _declared_bytes(scope: Scope) -> int:
+    """Return the declared length of the body, 0 if it has none. The server has rejected invalid numbers."""
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
 
 
 def _with_short_startup_errors(send: Send) -> Send:
@@ -158,18 +243,5 @@ def _error_response(error: Exception, context: RequestContext) -> Response:
 
 def _shutdown_error(context: RequestContext) -> TableError:
     """Return the error for a request that the shutdown of the service has cancelled."""
-    return Overloaded(
-        "the service stopped before the request was finished", applied="no" if context.reads else "unknown"
-    )
-
-
-def _read_head(scope: Scope) -> tuple[str, int]:
-    """Return the request's id, generated if it has none, and the declared length of its body, 0 if it has none."""
-    request_id, declared_bytes = "", 0
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            declared_bytes = int(value)  # The server has rejected invalid numbers.
-        elif name == b"x-request-id" and REQUEST_ID.fullmatch(value):
-            request_id = value.decode()
-    # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
-    return request_id or f"{random.getrandbits(128):032x}", declared_bytes
+    applied: Applied = "no" if context.reads else "unknown"
+    return Overloaded("the service stopped before the request was finished", applied=applied)

@@ -1,6 +1,12 @@
-"""The facts of one request that its log line, span and metrics show; they never include a key or a value."""
+"""The facts of one request that its log line, span and metrics show; they never include a key or a value.
 
+The server and the application exchange the rest through the ASGI scope and the lifespan state.
+"""
+
+import random
+import re
 import time
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -14,13 +20,25 @@ SCOPE_KEY = "tableside"
 CALLER_KEY = "tableside.caller"
 """The key of the request's caller in the ASGI scope."""
 
+IN_FLIGHT_KEY = "tableside.in_flight"
+"""The key of the limits on the work in flight in the lifespan state."""
+
+DRAINING_KEY = "tableside.draining"
+"""The key in the lifespan state that the server sets while it shuts down."""
+
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+"""Paths that are never rejected. They are requested all the time, so the log shows them only when they fail."""
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
 
 class RequestContext(msgspec.Struct):
     """One request. Its fields are filled in while the service processes it.
 
     `route` is the declared path, with `{table}` and `{key:path}`, or empty if no route matches. `status` is 0 if the
     client disconnected before the response. `reads` is true if the request changes nothing, so that the service may
-    abandon it when the client disconnects. `duration_s` is set at the end.
+    abandon it when the client disconnects; `disconnected` means that the server has cancelled it therefore.
+    `duration_s` is set at the end.
     """
 
     request_id: str
@@ -36,6 +54,7 @@ class RequestContext(msgspec.Struct):
     bytes_in: int = 0
     bytes_out: int = 0
     reads: bool = False
+    disconnected: bool = False
     duration_s: float = 0.0
 
 
@@ -51,6 +70,15 @@ def context_of(scope: Scope) -> RequestContext:
     """Return the context of a request."""
     context: RequestContext = scope[SCOPE_KEY]
     return context
+
+
+def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the id that the client has sent, or a new one if there is none or it is invalid."""
+    for name, value in headers:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode()
+    # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
+    return f"{random.getrandbits(128):032x}"
 
 
 def caller_of(scope: Scope) -> Caller:

@@ -15,8 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import Scope
 
 from ..telemetry import Attribute, TraceSettings
-from .load_shedder import PROBES
-from .request_context import RequestContext
+from .request_context import PROBES, RequestContext
 from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
 
 SCOPE_KEY = "tableside.span"

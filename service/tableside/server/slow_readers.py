@@ -3,8 +3,8 @@
 Bytes that do not fit into the kernel's buffers wait in this process, and responses may be large.
 """
 
-import asyncio
-from collections.abc import Collection
+import math
+from collections.abc import Iterable
 
 RESPONSE_WAIT_S = 30.0
 """How long a response may wait unread, plus one second for each `BYTES_PER_S_MIN` bytes that the client does read."""
@@ -16,52 +16,35 @@ UNREAD_BYTES_MAX = 512 * 2**20
 
 
 class ReadProgress:
-    """Measures how fast the client of one connection reads. `queued_bytes` are not written yet."""
+    """Measures how fast the client of one connection reads: `bytes_per_s`, infinity without a measurement."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+    def __init__(self) -> None:
+        self.sent_bytes = 0
+        self.unread_bytes = 0
+        self.bytes_per_s = math.inf
         self._since: float | None = None
-        self._bytes = 0
-        self.queued_bytes = 0
+        self._read_before = 0
 
-    @property
-    def unread_bytes(self) -> int:
-        """Return how many bytes wait in this process until the client reads them."""
-        return self.queued_bytes + self._transport.get_write_buffer_size()
-
-    def restart(self) -> None:
-        """Start a new measurement, because the client has read nearly everything."""
-        self._since = None
-
-    def is_late(self, now: float) -> bool:
+    def is_late(self, now: float, unread_bytes: int) -> bool:
         """Return whether the client reads too slowly. The measurement starts at the first call with unread bytes."""
-        unread = self.unread_bytes
-        if not unread:
-            self._since = None
-        elif self._since is None:
-            self._since, self._bytes = now, unread
-        else:
-            return now - self._since > RESPONSE_WAIT_S + self._read(unread) / BYTES_PER_S_MIN
-        return False
-
-    def bytes_per_s(self, now: float) -> float:
-        """Return how fast the client reads, or infinity without a measurement."""
-        if self._since is None or now <= self._since:
-            return float("inf")
-        return self._read(self.unread_bytes) / (now - self._since)
-
-    def _read(self, unread: int) -> int:
-        return max(0, self._bytes - unread)
+        self.unread_bytes = unread_bytes
+        if not unread_bytes:
+            self._since, self.bytes_per_s = None, math.inf
+            return False
+        if self._since is None:
+            self._since, self._read_before = now, self.sent_bytes - unread_bytes
+        read_bytes, seconds = self.sent_bytes - unread_bytes - self._read_before, now - self._since
+        self.bytes_per_s = read_bytes / seconds if seconds > 0 else math.inf
+        return seconds > RESPONSE_WAIT_S + read_bytes / BYTES_PER_S_MIN
 
 
-def slowest(clients: Collection[ReadProgress], now: float) -> list[ReadProgress]:
+def slowest(clients: Iterable[ReadProgress]) -> list[ReadProgress]:
     """Return the slowest clients, without which at most `UNREAD_BYTES_MAX` bytes are unread."""
-    excess_bytes = sum(client.unread_bytes for client in clients) - UNREAD_BYTES_MAX
+    measured = sorted(clients, key=lambda client: client.bytes_per_s)
+    excess_bytes = sum(client.unread_bytes for client in measured) - UNREAD_BYTES_MAX
     found: list[ReadProgress] = []
-    if excess_bytes <= 0:
-        return found
-    for client in sorted(clients, key=lambda client: client.bytes_per_s(now)):
-        if excess_bytes <= 0 or client.bytes_per_s(now) == float("inf"):
+    for client in measured:
+        if excess_bytes <= 0 or client.bytes_per_s == math.inf:
             break
         excess_bytes -= client.unread_bytes
         found.append(client)

@@ -1,17 +1,18 @@
 """A supervisor that starts several worker processes, replaces those that die, and shuts all of them down."""
 
 import logging
+import multiprocessing
 import os
 import signal
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
 from socket import socket
 from types import FrameType
 
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors.multiprocess import Process
 
 from ..telemetry import DIRECTORY_VARIABLE
 from .server import Server, ServerConfig
@@ -19,33 +20,6 @@ from .server import Server, ServerConfig
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
-
-STARTUP_MAX_S = 30.0
-"""How long after its start a worker need not answer health checks: on a busy machine its imports take long."""
-
-
-class Worker(Process):
-    """A worker process."""
-
-    config: ServerConfig
-
-    def __init__(self, config: ServerConfig, sockets: list[socket]) -> None:
-        super().__init__(config, sockets)
-        self.started_at = time.monotonic()
-
-    @property
-    def server(self) -> Server:
-        """The server of the worker, created in its process."""
-        if self._server is None:
-            self._server = Server(self.config, supervised=True)
-        assert isinstance(self._server, Server)
-        return self._server
-
-    def is_healthy(self) -> bool:
-        """Return whether the process runs and, unless it may still be starting, answers a health check."""
-        if time.monotonic() - self.started_at < STARTUP_MAX_S:
-            return self.process.is_alive()
-        return self.is_alive(self.config.timeout_worker_healthcheck)
 
 
 class Supervisor:
@@ -55,82 +29,78 @@ class Supervisor:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        probes = config.probes_socket()
-        self._sockets = [config.bind_socket(), *([] if probes is None else [probes])]
+        self._sockets = config.bind_sockets()
         self._config = config
-        self._limits = config.limits
-        self._workers: list[Worker] = []
+        self._workers: list[SpawnProcess] = []
         self._stopping_since: float | None = None
-        self._hangup = False
-        self._failed = False
-        for sig in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sig, self._stop)
-        signal.signal(signal.SIGHUP, self._note_hangup)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        # SIGHUP waits until it is read here, and in a worker, which inherits that, until the worker is ready.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     def serve(self) -> int:
         """Run until a signal, and return the exit code: 0 if every worker shut down gracefully."""
         with _metrics_directory():
-            self._workers = [self._start_worker() for _ in range(self._config.workers)]
             try:
-                while self._stopping_since is None and not self._failed:
-                    time.sleep(POLL_S)
-                    self._pass_hangup_on()
-                    self._replace_dead_workers()
-                self._stop_workers()
+                self._workers = [self._start_worker() for _ in range(self._config.workers)]
+                while self._stopping_since is None:
+                    if signal.sigtimedwait({signal.SIGHUP}, POLL_S) is not None:
+                        self._signal_workers(signal.SIGHUP)
+                    if not self._replace_dead_workers():
+                        return STARTUP_FAILURE
+                return self._stop_workers(self._stopping_since + self._config.limits.shutdown_s)
             finally:
                 for worker in self._workers:
-                    worker.process.kill()
-        return STARTUP_FAILURE if self._failed else int(any(worker.exitcode != 0 for worker in self._workers))
+                    worker.kill()
 
-    def _start_worker(self) -> Worker:
-        worker = Worker(self._config, self._sockets)
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._stopping_since is not None:
+            raise SystemExit(128 + number)
+        self._stopping_since = time.monotonic()
+
+    def _start_worker(self) -> SpawnProcess:
+        worker = multiprocessing.get_context("spawn").Process(target=_work, args=(self._config, self._sockets))
         worker.start()
         return worker
 
-    def _stop(self, sig: int, frame: FrameType | None) -> None:
-        if self._stopping_since is not None:
-            raise SystemExit(128 + sig)
-        self._stopping_since = time.monotonic()
-
-    def _note_hangup(self, sig: int, frame: FrameType | None) -> None:
-        self._hangup = True
-
-    def _pass_hangup_on(self) -> None:
-        """Make the workers reload the settings. A worker that is still starting reads the new ones anyway."""
-        if not self._hangup:
-            return
-        self._hangup = False
+    def _signal_workers(self, number: int) -> None:
         for worker in self._workers:
-            if worker.is_ready(timeout=1) and worker.pid is not None:
-                os.kill(worker.pid, signal.SIGHUP)
+            if worker.is_alive() and worker.pid is not None:
+                os.kill(worker.pid, number)
 
-    def _replace_dead_workers(self) -> None:
-        """Replace workers that died or hang. Fail if one could not start: another would fail too."""
+    def _replace_dead_workers(self) -> bool:
+        """Replace workers that died. Return False if one could not start: another would fail too."""
         for index, worker in enumerate(self._workers):
-            if self._stopping_since is not None or worker.is_healthy():
-                continue
-            worker.kill()
-            worker.join()
-            if worker.exitcode == STARTUP_FAILURE:
-                self._failed = True
-                return
-            if self._stopping_since is None:
+            if self._stopping_since is None and not worker.is_alive():
+                if worker.exitcode == STARTUP_FAILURE:
+                    return False
                 log.error("worker %s ended with code %s and is replaced", worker.pid, worker.exitcode)
                 self._workers[index] = self._start_worker()
+        return True
 
-    def _stop_workers(self) -> None:
-        """Tell every worker to shut down, close the listening sockets, and kill the workers that take too long."""
-        stopping_since = self._stopping_since or time.monotonic()
-        for worker in self._workers:
-            worker.terminate()
+    def _stop_workers(self, kill_at: float) -> int:
+        """Shut every worker down, and kill those that take too long."""
+        self._signal_workers(signal.SIGTERM)
         for listener in self._sockets:
             listener.close()
         for worker in self._workers:
-            worker.process.join(max(0.0, stopping_since + self._limits.shutdown_s - time.monotonic()))
+            worker.join(max(0.0, kill_at - time.monotonic()))
             if worker.exitcode is None:
                 log.error("worker %s did not end in time", worker.pid)
-                worker.process.kill()
-                worker.process.join()
+        return int(any(worker.exitcode != 0 for worker in self._workers))
+
+
+class _WorkerServer(Server):
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Start, then reload the settings if a SIGHUP has arrived before."""
+        await super().startup(sockets)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def _work(config: ServerConfig, sockets: list[socket]) -> None:
+    # A terminal sends SIGINT to all processes, and the supervisor then sends SIGTERM.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    _WorkerServer(config).run(sockets)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -63,18 +63,22 @@ class TlsFiles(msgspec.Struct, frozen=True):
         return [file for file in (self.certificate, self.key, self.authorities) if file is not None]
 
 
-class CertificateReloader:
-    """Loads changed certificate files for new connections. Give `context` to the server.
+class RenewedContext(ssl.SSLContext):
+    """A context for a server that starts each connection with the current contents of the files.
 
     Changed files are loaded into a new context: a context keeps a certificate for each type of key, every authority
     that it was given, and the sessions of the clients that it accepted.
     """
 
+    def __new__(cls, files: TlsFiles) -> Self:
+        """Create a context of the server's side."""
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
     def __init__(self, files: TlsFiles) -> None:
+        """Load the files. Raise TlsError as `TlsFiles.load` does."""
         self._files = files
         self._version = files.version()
-        self.context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.current = files.load()
+        self._current = files.load()
 
     def check(self) -> None:
         """Load the files if they have changed. Files that cannot be used are ignored until they change again."""
@@ -83,21 +87,15 @@ class CertificateReloader:
             if version == self._version:
                 return
             self._version = version
-            self.context.current = self._files.load()
+            self._current = self._files.load()
         except (OSError, TlsError) as error:
             log.error("the certificate was not renewed, the previous one remains in use: %s", error)
         else:
             log.info("the certificate was renewed from %s", self._files.certificate)
 
-
-class _DelegatingContext(ssl.SSLContext):
-    """Starts every connection with the current context."""
-
-    current: ssl.SSLContext
-
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """Start a connection. Event loops use this method."""
-        return self.current.wrap_bio(*args, **options)
+        return self._current.wrap_bio(*args, **options)
 
 
 def _reason(error: Exception) -> str:

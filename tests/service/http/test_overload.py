@@ -8,7 +8,7 @@ import pytest
 
 from support.raw_http import Answer, Connection
 from support.served import BATCH, RECORD, Served, connected, served
-from tableside.http import request_lifecycle
+from tableside.http import middleware
 
 BYTES_MAX = 10_000
 PROBES = ("/livez", "/readyz", "/metrics")
@@ -207,7 +207,7 @@ async def test_who_waits_to_be_asked_for_the_body_is_told_and_the_connection_end
 
 
 async def test_a_body_of_which_nothing_more_comes_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_lifecycle, "BODY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.2)
     async with connected(service, 1) as [slow]:
         slow.send("PUT", RECORD, None, content_length="8000")
         slow.writer.write(b"{")
@@ -237,7 +237,7 @@ async def test_bodies_that_are_slow_to_come_take_no_place_from_others(service: S
 
 
 async def test_a_body_that_comes_byte_by_byte_is_given_up(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_lifecycle, "BODY_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(middleware, "BODY_TIMEOUT_S", 0.6)
     async with connected(service, 1) as [slow]:
         slow.send("PUT", RECORD, None, content_length="8000")
         answer = asyncio.create_task(slow.answer())

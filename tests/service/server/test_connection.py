@@ -8,8 +8,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.server import slow_readers
-from tableside.server.connection import HttpConnection, SharedState, late_connections
-from tableside.server.response_writer import JOINED_BYTES_MAX
+from tableside.server.connection import HttpConnection, SharedState
+from tableside.server.exchange import JOINED_BYTES_MAX
+from tableside.server.server import late_connections
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
 ALWAYS = b"cache-control: no-cache\r\nx-content-type-options: nosniff\r\n"
@@ -97,10 +98,15 @@ async def test_an_answer_in_parts_leaves_in_order() -> None:
     )
 
 
-async def test_an_answer_whose_length_is_not_said_is_in_chunks() -> None:
+async def test_a_response_in_parts_without_a_length_ends_with_the_connection() -> None:
     done = await answered(*connected(answering(b"one", b"two", headers=[])))
-    head = b"HTTP/1.1 200 OK\r\n" + ALWAYS + b"transfer-encoding: chunked\r\n\r\n"
-    assert b"".join(cast("list[bytes]", done)) == head + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    head = b"HTTP/1.1 200 OK\r\n" + ALWAYS + b"connection: close\r\n\r\n"
+    assert done == [head + b"one", b"two", "closed"]
+
+
+async def test_a_response_in_one_part_without_a_length_gets_one() -> None:
+    done = await answered(*connected(answering(b"body", headers=[])))
+    assert done == [b"HTTP/1.1 200 OK\r\n" + ALWAYS + b"content-length: 4\r\n\r\nbody"]
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -363,13 +369,10 @@ async def test_an_end_that_is_not_read_is_not_waited_for() -> None:
     assert protocol.is_late(now + 31)
 
 
-def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_readers, "UNREAD_BYTES_MAX", 1000)
-    connections = []
-    for _ in range(3):
-        recorder, protocol = Recorder(), HttpConnection.__new__(HttpConnection)
-        protocol.read_progress = slow_readers.ReadProgress(cast("asyncio.Transport", recorder))
-        connections.append((recorder, protocol))
+    connections = [connected(answering(b"")) for _ in range(3)]
+    for recorder, _ in connections:
         recorder.unread = 600
     all_of_them = [protocol for _, protocol in connections]
     assert late_connections(all_of_them, 10) == [], "it is not yet known which connections are slow"

@@ -81,7 +81,7 @@ async def unread(server: Server) -> int:
         await asyncio.sleep(0.15)
         [connection] = list(server.server_state.connections)
         assert isinstance(connection, HttpConnection)
-        before, now = now, connection.read_progress.unread_bytes
+        before, now = now, connection.unread_bytes
     return now
 
 

@@ -6,8 +6,7 @@ from starlette.routing import Route
 
 from ...core import StoreUnavailable
 from ...core.errors import Overloaded
-from .. import server_scope
-from ..request_context import caller_of
+from ..request_context import DRAINING_KEY, caller_of
 from ..responses import json_response, problem_response
 from ..wire import json_batch, request_headers
 from ..wire.table_description import describe
@@ -61,7 +60,7 @@ async def readyz(request: ServiceRequest) -> Response:
     """Respond whether the service can process operations, and which stores it can reach."""
     reached = await request.catalog.ping()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
-    if server_scope.is_draining(request.scope):
+    if request.scope.get("state", {}).get(DRAINING_KEY):
         return problem_response(Overloaded("the service is shutting down"), members={"stores": stores})
     if any(error is None for error in reached.values()):
         return json_response({"status": "ready", "stores": stores})

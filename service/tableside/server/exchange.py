@@ -1,0 +1,212 @@
+"""One request and its response, as an application receives and sends them."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Protocol
+
+from starlette.types import ASGIApp, Message, Scope
+from uvicorn.server import ServerState
+
+from ..core import TableError
+from ..http import SCOPE_KEY, RequestContext, request_id
+from ..http.wire import problems
+
+log = logging.getLogger(__name__)
+
+JOINED_BYTES_MAX = 65_536
+"""Longer bodies are not copied to be sent together with the head."""
+
+RECEIVED_BYTES_MAX = 65_536
+"""How many bytes of a body may wait for the application before no more are read."""
+
+COMMON_HEADERS = {
+    b"cache-control": b"cache-control: no-cache",
+    b"x-content-type-options": b"x-content-type-options: nosniff",
+}
+"""The header lines of every response that does not set them. A cache has to ask the service even whether a record is
+absent, and a browser does not take a response for a page.
+"""
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_CONTROL_CHARACTERS = bytes({*range(32), 127} - {9})
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
+class Connection(Protocol):
+    """The connection of an exchange. Bytes may be written when `writable` is set."""
+
+    transport: asyncio.Transport
+    writable: asyncio.Event
+
+    @property
+    def server_state(self) -> ServerState:
+        """Return the state that all connections share."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+
+    def pause_reading(self) -> None:
+        """Receive no more for now."""
+
+    def resume_reading(self) -> None:
+        """Receive more."""
+
+    def closes_after_response(self) -> bool:
+        """Return whether the next response is the last one."""
+
+    def on_response_complete(self, exchange: "Exchange") -> None:
+        """Go on with the next request."""
+
+
+class Exchange:
+    """A request and its response. `keep_alive` is false if the response is the last one of its connection."""
+
+    def __init__(self, connection: Connection, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.started = self.complete = False
+        self._connection = connection
+        self._expects_continue = expects_continue
+        self._body = bytearray()
+        self._body_complete = self._body_delivered = self._disconnected = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._head: Message = {}
+        self._remaining_bytes: int | None = None
+
+    def run(self, app: ASGIApp) -> asyncio.Task[None]:
+        """Start a task in which the application processes the request."""
+        self._task = asyncio.get_running_loop().create_task(self._run(app))
+        return self._task
+
+    async def _run(self, app: ASGIApp) -> None:
+        try:
+            if not self._disconnected:
+                await app(self.scope, self.receive, self.send)
+        except Exception:
+            log.exception("a response could not be completed")
+        finally:
+            if not self.complete:
+                self._connection.transport.close()
+
+    def disconnect(self) -> None:
+        """Report that the client has disconnected. Cancel the request if it only reads; a write continues."""
+        self._disconnected = True
+        self._wake()
+        context: RequestContext | None = self.scope.get(SCOPE_KEY)
+        if context is not None and context.reads and self._task is not None:
+            context.disconnected = True
+            self._task.cancel()
+
+    def feed(self, body: bytes) -> None:
+        """Add a part of the request's body."""
+        self._body += body
+        if len(self._body) > RECEIVED_BYTES_MAX:
+            self._connection.pause_reading()
+        self._wake()
+
+    def feed_end(self) -> None:
+        """Complete the request's body."""
+        self._body_complete = True
+        self._wake()
+
+    async def receive(self) -> Message:
+        """Return the next part of the request's body, or the disconnection of the client."""
+        if self._expects_continue and not self._disconnected:
+            self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._expects_continue = False
+        while not (self._body or self._disconnected or (self._body_complete and not self._body_delivered)):
+            self._connection.resume_reading()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self._disconnected:
+            return {"type": "http.disconnect"}
+        body, self._body, self._body_delivered = bytes(self._body), bytearray(), self._body_complete
+        return {"type": "http.request", "body": body, "more_body": not self._body_complete}
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def send(self, message: Message) -> None:
+        """Send the head or a part of the body. The head is sent together with the first part."""
+        if message["type"] == "http.response.start":
+            self._head = message
+            return
+        if not self._connection.writable.is_set():
+            await self._connection.writable.wait()
+        if self._disconnected or self.complete:
+            return
+        body, last = message.get("body", b""), not message.get("more_body", False)
+        head = b"" if self.started else self._encode_head(len(body) if last else None)
+        self.started = True
+        self._write(head, b"" if self.scope["method"] == "HEAD" else body)
+        if last:
+            if self._remaining_bytes and self.scope["method"] != "HEAD":
+                raise RuntimeError("the body is shorter than its Content-Length")
+            self.complete = True
+            self._connection.on_response_complete(self)
+
+    def _write(self, head: bytes, body: bytes) -> None:
+        if self._remaining_bytes is not None:
+            self._remaining_bytes -= len(body)
+            if self._remaining_bytes < 0:
+                raise RuntimeError("the body is longer than its Content-Length")
+        if len(body) <= JOINED_BYTES_MAX:
+            self._connection.write(head + body)
+        else:
+            self._connection.write(head)
+            self._connection.write(body)
+
+    def _encode_head(self, body_bytes: int | None) -> bytes:
+        """Return the bytes of the head. A body of unknown length (None) ends with the connection."""
+        status, lines, common = self._head["status"], [], COMMON_HEADERS
+        for name, value in (*self._connection.server_state.default_headers, *self._head["headers"]):
+            name = name.lower()
+            if name == b"content-length":
+                self._remaining_bytes = int(value)
+            elif name == b"connection":
+                self.keep_alive = False
+                continue
+            elif name in common:
+                common = {other: line for other, line in common.items() if other != name}
+            lines.append(name + b": " + value)
+        lines += common.values()
+        if self._remaining_bytes is None and status not in (204, 304):
+            if body_bytes is None:
+                self.keep_alive = False
+            else:
+                self._remaining_bytes = body_bytes
+                lines.append(b"content-length: %d" % body_bytes)
+        # After `Expect: 100-continue` the client may or may not send the body that it was not asked for.
+        self.keep_alive = (
+            self.keep_alive and not self._expects_continue and not self._connection.closes_after_response()
+        )
+        if not self.keep_alive:
+            lines.append(b"connection: close")
+        head = b"\r\n".join(lines)
+        if len(head) - len(head.translate(None, _CONTROL_CHARACTERS)) != 2 * (len(lines) - 1):
+            raise RuntimeError("a response header contains a control character")
+        return _STATUS_LINES[status] + head + b"\r\n\r\n"
+
+
+def problem_response(
+    error: TableError, own: Headers, request: Headers = (), *, close: bool, head_only: bool = False
+) -> bytes:
+    """Return the bytes of a response that the server itself sends; `own` are the headers of all its responses."""
+    body, status = problems.encode(error), problems.status(error)
+    lines = [
+        *(name + b": " + value for name, value in own),
+        b"x-request-id: " + request_id(request).encode(),
+        b"content-type: " + problems.MEDIA_TYPE.encode(),
+        b"content-length: %d" % len(body),
+        *COMMON_HEADERS.values(),
+    ]
+    if error.retry_after_s is not None:
+        lines.append(b"retry-after: %d" % error.retry_after_s)
+    if close:
+        lines.append(b"connection: close")
+    return _STATUS_LINES[status] + b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if head_only else body)

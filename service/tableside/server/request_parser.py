@@ -1,0 +1,161 @@
+"""HTTP/1.x requests from bytes, with limits on the size of heads and on the framing of bodies."""
+
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import httptools
+
+from ..core import MalformedRequest, TableError, TooLarge
+from ..core.errors import Overloaded
+
+HEAD_BYTES_MAX = 65_536
+HEADERS_MAX = 128
+
+BODY_FRAMING_BYTES_MAX = 65_536
+"""How many bytes may arrive with a body besides twice its size: the sizes of its chunks, and trailers."""
+
+HEADS_MAX = 100
+"""How many requests may arrive at once."""
+
+_UPGRADE = (b"upgrade", b"http2-settings")
+
+
+class Receiver(Protocol):
+    """Receives what was parsed. Its methods may raise a TableError."""
+
+    def on_request(self) -> None:
+        """Receive a request; the parser has its head."""
+
+    def on_body(self, body: bytes) -> None:
+        """Receive a part of the request's body."""
+
+    def on_request_complete(self) -> None:
+        """Receive the end of the request."""
+
+
+class RequestParser:
+    """Parses the requests of one connection. `in_head` and `in_body` describe the one that has arrived in part."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.in_head = self.in_body = False
+        self._receiver = receiver
+        self._parser = httptools.HttpRequestParser(self)
+        self._heads = self._piece_bytes = self._body_bytes = self._spare_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Parse bytes. Raise a TableError if they are not a valid request, or above a limit."""
+        was_in_head, self._piece_bytes, self._heads, self._body_bytes = self.in_head, len(data), 0, 0
+        try:
+            self._parse(data)
+        except httptools.HttpParserError as error:
+            cause = error.__context__  # raised by a callback
+            raise (cause if isinstance(cause, TableError) else _malformed()) from None
+        if self.in_head or (self.in_body and not self._heads):
+            self._check_partial(was_in_head=was_in_head)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse requests. One that asks for another protocol is parsed again as if it did not."""
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                self._parser = httptools.HttpRequestParser(self)
+            else:
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self.url)]
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b",".join(one for one in value.split(b",") if one.strip().lower() not in _UPGRADE)
+            if name not in _UPGRADE:
+                lines.append(name + b": " + value)
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    def _check_partial(self, *, was_in_head: bool) -> None:
+        """Limit the bytes of a request that has arrived in part, except those of its body."""
+        if self.in_head and (self._heads or not was_in_head):
+            self._spare_bytes = 0  # Most of the piece may be the end of the request before.
+            return
+        self._spare_bytes += self._piece_bytes - 2 * self._body_bytes
+        if self.in_head and self._spare_bytes > HEAD_BYTES_MAX:
+            raise _long_head()
+        if self._spare_bytes > BODY_FRAMING_BYTES_MAX:
+            raise TooLarge("the chunks of the body are too small, or their extensions or trailers too large")
+
+    # Callbacks of httptools
+
+    def on_message_begin(self) -> None:
+        """Start a head."""
+        self.in_head, self.expects_continue, self.url, self.headers = True, False, b"", list[tuple[bytes, bytes]]()
+
+    def on_url(self, url: bytes) -> None:
+        """Add a part of the URL."""
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header. The trailers of a body are ignored."""
+        if self.in_head:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expects_continue = True
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Check a head and pass it on."""
+        self.in_head, self.method = False, self._parser.get_method().decode("ascii")
+        if not self._parser.should_upgrade() or self.method == "CONNECT":  # Otherwise it is parsed again.
+            self._check_head()
+            self._receiver.on_request()
+            self.in_body, self._spare_bytes = True, 0
+
+    def _check_head(self) -> None:
+        self._heads += 1
+        self.version, headers = self._parser.get_http_version(), self.headers
+        self.keep_alive = self.version == "1.1" and self._parser.should_keep_alive()
+        has_chunks = any(name == b"transfer-encoding" for name, _ in headers)
+        if self.method == "CONNECT" or not (self.version == "1.1" or (self.version == "1.0" and not has_chunks)):
+            raise _malformed()
+        if len(headers) > HEADERS_MAX:
+            raise TooLarge(f"a request may have {HEADERS_MAX} headers")
+        may_be_long = self._spare_bytes + self._piece_bytes > HEAD_BYTES_MAX
+        if may_be_long and len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_BYTES_MAX:
+            raise _long_head()
+        if self._heads > HEADS_MAX:
+            raise Overloaded(f"{HEADS_MAX} requests wait on this connection")
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a part of a body on."""
+        self._body_bytes += len(body)
+        self._receiver.on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Complete a request."""
+        if self.in_body:
+            self.in_body = False
+            self._receiver.on_request_complete()
+
+    def scope(self) -> dict[str, Any]:
+        """Return the parts of the head for an ASGI scope."""
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": self.version,
+            "method": self.method,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+        }
+
+
+def _malformed() -> MalformedRequest:
+    return MalformedRequest("the request is not valid HTTP/1.1")
+
+
+def _long_head() -> TooLarge:
+    return TooLarge(f"the head of a request may have {HEAD_BYTES_MAX} bytes")
