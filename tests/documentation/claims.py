@@ -62,6 +62,18 @@ CLAIMS = [
     Claim("docs/python.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     # Pages whose programs have tests of their own.
+    *(
+        Claim("docs/spark.md", language, f"spark_client/test_spark_documentation.py::{test}", containing)
+        for language, test, containing in (
+            ("python", "test_a_token_makes_the_update_repeatable", "planes.update"),
+            ("python", "test_a_lookup_adds_columns_and_names_a_value_that_does_not_fit", "planes.enrich"),
+            ("text", "test_a_lookup_adds_columns_and_names_a_value_that_does_not_fit", "on_mismatch"),
+            ("python", "test_the_format_reads_a_partition", "sensor-7"),
+            ("python", "test_records_are_read_by_their_keys", "400001"),
+        )
+    ),
+    Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_failed_rows_are_dead_letters",
+          "aircraft_letters"),
     Claim("docs/streaming.md", "python", "spark_client/test_streams_documentation.py::test_an_update_of_a_stream",
           "events,  # a streaming frame"),
     Claim("docs/streaming.md", "python",

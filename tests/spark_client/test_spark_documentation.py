@@ -1,0 +1,92 @@
+"""The programs of docs/spark.md work in their order, with a service that has the tables they name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from documentation.blocks import blocks
+from support.consoles import SAID_URL
+from support.running import Service, running
+from tableside_client import Client
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+UPDATE, ENRICH, READ, FILTERED, LOOKED_UP = [
+    block.text for block in blocks("docs/spark.md") if block.language == "python"
+]
+[MISMATCH] = [block.text for block in blocks("docs/spark.md") if block.language == "text"]
+
+CONFIG = """
+stores: {memory: {kind: memory}}
+tables:
+  planes: {store: memory, key: {tailnum: string}}
+  readings: {store: memory, key: {sensor: string, at: integer}}
+  customers: {store: memory, key: {id: integer}}
+"""
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("spark_page")
+    (directory / "tableside.yaml").write_text(CONFIG)
+    with running(directory, directory / "tableside.yaml") as started:
+        yield started
+
+
+def run(program: str, service: Service, **names: Any) -> dict[str, Any]:
+    """Run a program of the page after the imports of its first one."""
+    scope: dict[str, Any] = {}
+    exec(UPDATE.partition("planes = ")[0], scope)
+    scope |= names
+    exec(program.replace(SAID_URL, service.url), scope)
+    return scope
+
+
+@pytest.fixture
+def flights(spark: SparkSession) -> Any:
+    return spark.createDataFrame([("N725MQ", 100), ("N725MQ", 50), ("N1", 10)], "tailnum string, distance long")
+
+
+def test_a_token_makes_the_update_repeatable(tables: Service, flights: Any) -> None:
+    for _ in range(2):
+        run(UPDATE, tables, flights=flights)
+    with Client(tables.url) as client:
+        assert client.table("planes").get("N725MQ") == {"flights": 2, "miles": 150}
+
+
+def test_a_lookup_adds_columns_and_names_a_value_that_does_not_fit(tables: Service, flights: Any) -> None:
+    names = {"flights": flights, "planes": run("planes = Table('planes', url='" + SAID_URL + "')", tables)["planes"]}
+    with Client(tables.url) as client:
+        client.table("planes").put("N725MQ", {"manufacturer": "EMBRAER", "seats": 20})
+        named = run(ENRICH, tables, **names)["named"]
+        assert sorted(map(tuple, named.collect()))[1] == ("N725MQ", 50, "EMBRAER", 20)
+        client.table("planes").put("N725MQ", {"manufacturer": "EMBRAER", "seats": "twenty"})
+    with pytest.raises(Exception, match="table planes") as caught:
+        named.collect()
+    assert MISMATCH.strip() in str(caught.value)
+
+
+def test_the_format_reads_a_partition(tables: Service, spark: SparkSession) -> None:
+    with Client(tables.url) as client:
+        client.table("readings").load([(("sensor-7", 2), {"n": 2}), (("sensor-7", 1), {"n": 1}), (("sensor-8", 1), {})])
+    pairs = run(READ, tables, spark=spark)["pairs"]
+    assert sorted((row["sensor"], row["at"]) for row in pairs.collect()) == [("sensor-7", 1), ("sensor-7", 2)]
+
+
+@pytest.mark.parametrize("program", [FILTERED, LOOKED_UP])
+def test_records_are_read_by_their_keys(tables: Service, spark: SparkSession, program: str) -> None:
+    with Client(tables.url) as client:
+        client.table("customers").load([(400001, {"name": "Ada"}), (400003, {"name": "Grace"})])
+    *_, last = program.strip().splitlines()
+    shown = program.replace(last, f"found = {last}")
+    try:
+        found = run(shown, tables, spark=spark)["found"]
+        assert [row["name"] for row in found.collect()] == ["Ada"]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
