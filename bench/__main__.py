@@ -11,7 +11,7 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, folding, overload, policies, refusals, single, slow, spark, state, stores
+from . import batch_get, coalesce, folding, overload, policies, refusals, single, slow, spark, spark_scan, state, stores
 from .kinds import KINDS
 from .report import Result, show, write
 
@@ -22,6 +22,7 @@ NAMES = (
     "coalesce",
     "overload",
     "spark",
+    "scan",
     "folding",
     "refusals",
     "slow",
@@ -94,6 +95,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return overload.run(max(1.0, arguments.seconds * OVERLOAD_TIMES))
         case "spark":
             return spark.run(arguments.rows)
+        case "scan":
+            return spark_scan.run(arguments.rows, arguments.rounds)
         case "folding":
             return folding.run(arguments.rows, arguments.rounds)
         case "refusals":

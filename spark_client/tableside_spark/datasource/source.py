@@ -31,7 +31,7 @@ class TablesideSource(DataSource):
 
     Options for reading:
 
-    - `splits`: the maximum number of splits, each of which is a task. Default: four times the CPUs of the driver, at
+    - `splits`: the maximum number of splits, each of which is a task. Default: twice the CPUs of the driver, at
       most 32.
     - `prefix`: only keys that begin with this text; together with `partition`, the second part of the key.
     - `partition`: only composite keys with this first part.

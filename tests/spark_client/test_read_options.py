@@ -1,0 +1,35 @@
+"""The options of the data source for reading."""
+
+import os
+
+import pytest
+
+from tableside_spark.datasource.read_options import SPLITS_DEFAULT_MAX, SPLITS_MAX, ReadOptions, parse_read_options
+from tableside_spark.plan.table_schema import TableSchema
+
+PLAIN = TableSchema()
+PAIR = TableSchema(("who", "at"), ("string", "integer"))
+
+
+@pytest.mark.parametrize(("cpus", "splits"), [(1, 2), (2, 4), (8, 16), (64, SPLITS_DEFAULT_MAX), (None, 2)])
+def test_the_default_number_of_splits_follows_from_the_cpus(
+    monkeypatch: pytest.MonkeyPatch, cpus: int | None, splits: int
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
+    assert parse_read_options({}, PLAIN) == ReadOptions(splits)
+    assert parse_read_options({"splits": str(SPLITS_MAX)}, PLAIN).splits == SPLITS_MAX
+
+
+def test_partition_is_a_first_part_of_the_key_or_an_index_of_a_partitioned_table() -> None:
+    copies, pairs = TableSchema(partitions=3), TableSchema(PAIR.key_names, PAIR.key_types, partitions=3)
+    assert parse_read_options({"partition": "2"}, copies).partitions == (2,)
+    for table in (PAIR, pairs):
+        found = parse_read_options({"partition": "2"}, table)
+        assert (found.partition, found.partitions) == ("2", None)
+    assert parse_read_options({"partition": "a", "partitions": "2, 0,2"}, pairs).partitions == (0, 2)
+
+
+@pytest.mark.parametrize("text", ["", "3", "-1", "0,,1", "a"])
+def test_indexes_that_do_not_exist_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="partitions are numbers from 0 to 2, separated by commas"):
+        parse_read_options({"partitions": text}, TableSchema(partitions=3))
