@@ -17,7 +17,7 @@ from starlette.responses import Response
 from . import __version__
 from .auth import Auth
 from .catalog import AdmissionMetrics as InFlightMetrics
-from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics
+from .catalog import Catalog, Environment, InFlight, Reloader, StackMetrics, log_start
 from .core import Internal, MalformedRequest, TableError
 from .http import (
     AccessLog,
@@ -26,6 +26,7 @@ from .http import (
     MethodNotAllowed,
     NotFound,
     Observer,
+    ReadinessLog,
     RequestMetrics,
     RequestMiddleware,
     RequestSpans,
@@ -74,6 +75,7 @@ def create_app(
             catalog = app.state.catalog = await Catalog.open(settings, within)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
+        log_start(settings, [entry.spec.name for entry in catalog.entries()])
         exposition.on_sample(catalog.sample)
         background_tasks = [_run_every(SAMPLE_INTERVAL_S, exposition.sample)] if exposition.directory else []
         if file is not None:
@@ -118,6 +120,7 @@ def create_app(
     app.state.settings = settings
     app.state.auth = auth
     app.state.exposition = exposition
+    app.state.readiness = ReadinessLog()
     served = routes() if pages is None else [*routes(), *console_routes(pages)]
     app.router.routes.extend(served)
     app.add_exception_handler(HTTPException, _http_error)

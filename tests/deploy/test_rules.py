@@ -224,7 +224,7 @@ def test_what_is_said_of_an_alert_has_its_numbers(tmp_path: Path) -> None:
     said = {
         "summary": "Operations on the table t fail",
         "description": "9.091% of the operations on t (tableside) failed in the last 5 minutes.",
-        "runbook": "docs/alerts.md#tablesidefailures",
+        "runbook_url": "docs/alerts.md#tablesidefailures",
     }
     seen = operations("found", "0+600x60") | operations("store_unavailable", "0+60x60")
     labels = {"severity": "critical", "job": "tableside", "table": "t"}
@@ -247,8 +247,8 @@ def test_prometheus_reads_the_rules() -> None:
 def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_what_to_do(alert: str) -> None:
     rule = ALERTS[alert]
     assert rule["labels"]["severity"] in ("critical", "warning")
-    assert {"summary", "description", "runbook"} == rule["annotations"].keys()
-    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     assert ROOT / page == RUNBOOK
     headings = re.findall(r"^## (.+)$", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE)
     assert anchor in [heading.lower() for heading in headings]

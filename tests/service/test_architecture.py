@@ -45,6 +45,7 @@ CLIENT_ORDER = [
 
 STORE_API = {
     *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
+    "url_place",
     *("Operation", "Get", "Put", "Update", "Delete", "Write", "Outcome", "Record", "Written", "NO_EXPIRY"),
     *(
         "Key",

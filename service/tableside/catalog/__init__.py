@@ -10,6 +10,7 @@ from .catalog import Catalog, Environment
 from .open_table import CatalogEntry
 from .reloader import Reloader, load_for_joining_process, save_accepted
 from .stack import StackMetrics
+from .start_log import log_start
 from .table import Table
 from .table_metrics import BUCKETS_S
 
@@ -26,5 +27,6 @@ __all__ = [
     "StackMetrics",
     "Table",
     "load_for_joining_process",
+    "log_start",
     "save_accepted",
 ]

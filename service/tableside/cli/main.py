@@ -81,7 +81,8 @@ def serve(
     from ..server import ListenAddress  # the server package is imported only when needed
 
     tls = _tls(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
-    address = ListenAddress(host, port, probes_port, tls)
+    pages = ("/docs", *(("/console",) if settings.console.enabled else ()))
+    address = ListenAddress(host, port, probes_port, tls, pages)
     _run(settings, config, address, workers, local=settings.auth is None and local and not insecure)
 
 

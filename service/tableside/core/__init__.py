@@ -4,7 +4,7 @@ Values are immutable, and functions are pure except those that run tasks. Built-
 this package. It imports no other package of Tableside.
 """
 
-from .backend import Backend, BackendType, Connections, NoOptions
+from .backend import Backend, BackendType, Connections, NoOptions, url_place
 from .backoff import exponential_backoff_s
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
@@ -135,5 +135,6 @@ __all__ = [
     "target_partitions",
     "touched_members",
     "transition",
+    "url_place",
     "with_etag",
 ]

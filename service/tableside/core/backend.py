@@ -1,6 +1,7 @@
 """The interfaces of a kind of store: a class that opens a backend, and the backend that opens each table's store."""
 
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 from pydantic import BaseModel
@@ -68,6 +69,32 @@ class ReportsConnections(Protocol):
     def connections(self) -> Connections:
         """Return the current numbers of connections."""
         ...
+
+
+@runtime_checkable
+class HasPlace(Protocol):
+    """The settings of a store that can say where it keeps its records. Other settings need not implement it."""
+
+    @property
+    def place(self) -> str:
+        """Return the directory or address, without secrets. It is logged at start."""
+        ...
+
+
+def place_of(settings: BaseModel) -> str | None:
+    """Return where a store keeps its records, None if its settings do not say."""
+    return settings.place if isinstance(settings, HasPlace) else None
+
+
+def url_place(url: str) -> str:
+    """Return the host, port and path of a URL, without user, password and parameters.
+
+    If the password is not encoded, so that it cannot be told from the rest, return only that.
+    """
+    parts = urlsplit(url)
+    if url.count("@") != parts.netloc.count("@"):
+        return "an address with an unencoded password"
+    return parts.netloc.rpartition("@")[2] + parts.path
 
 
 def connections_of(backend: Backend) -> Connections | None:

@@ -9,6 +9,7 @@ from .allowed_hosts import AllowedHosts
 from .console import Console
 from .endpoints import routes
 from .middleware import RequestMiddleware, StartError
+from .readiness import ReadinessLog
 from .request_context import DRAINING_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext, request_id
 from .request_metrics import RequestMetrics
 from .request_spans import RequestSpans
@@ -26,6 +27,7 @@ __all__ = [
     "MethodNotAllowed",
     "NotFound",
     "Observer",
+    "ReadinessLog",
     "RequestContext",
     "RequestMetrics",
     "RequestMiddleware",

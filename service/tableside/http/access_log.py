@@ -15,6 +15,8 @@ from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
 LINES_PER_S_MAX = 20
 """The limit of log lines per second for failed requests; it applies separately to slow and to shed requests."""
 
+READYZ, READYZ_FAILED = "/readyz", 503
+
 FAILED, SLOW, SHED, SERVED = "failed request", "slow request", "shed request", "request"
 
 _LEVELS = {FAILED: logging.ERROR, SLOW: logging.WARNING, SHED: logging.WARNING, SERVED: logging.INFO}
@@ -51,7 +53,9 @@ class AccessLog:
         self._line_limit.log_suppressed()
 
     def _kind(self, context: RequestContext) -> str | None:
-        """Return the event to log, None for a slow probe and for shed requests outside the sample."""
+        """Return the event to log, None for a slow probe, a failed /readyz and shed requests outside the sample."""
+        if context.route == READYZ and context.status == READYZ_FAILED:
+            return None  # `readiness` logs the changes.
         if context.status < 500:
             return None if context.route in PROBES else SLOW
         if context.code != Overloaded.code:

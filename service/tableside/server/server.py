@@ -44,12 +44,16 @@ CERTIFICATE_CHECK_TICKS = 50
 
 
 class ListenAddress(msgspec.Struct, frozen=True):
-    """The address to listen on, and the port of a second listener for probes and metrics, without TLS."""
+    """The address to listen on, and the port of a second listener for probes and metrics, without TLS.
+
+    `pages` are the paths of pages for people. Their addresses are logged at start.
+    """
 
     host: str
     port: int
     probes_port: int | None = None
     tls: TlsFiles | None = None
+    pages: tuple[str, ...] = ()
 
 
 class ServerConfig(uvicorn.Config):
@@ -113,6 +117,7 @@ class Server(uvicorn.Server):
         if self.config.address.tls is not None:
             self.config.ssl = self._certificates = RenewedContext(self.config.address.tls)
         await super().startup(None if sockets is None else sockets[:1])
+        self._log_pages()
         if probes is not None:
             self.servers.append(await self._listen_for_probes(probes))
 
@@ -132,6 +137,14 @@ class Server(uvicorn.Server):
             for connection in late_connections(self.server_state.connections, asyncio.get_running_loop().time()):
                 connection.transport.abort()
         return await super().on_tick(counter)
+
+    def _log_pages(self) -> None:
+        for server in self.servers[:1]:
+            host, port = server.sockets[0].getsockname()[:2]
+            scheme = "https" if self.config.address.tls else "http"
+            origin = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+            for path in self.config.address.pages:
+                log.info("page: %s%s", origin, path)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Start the shutdown, or end the process if it has started already."""

@@ -40,6 +40,11 @@ EXPIRY_CHECKS_PER_WRITE = 2
 class MemorySettings(BaseModel, frozen=True, extra="forbid"):
     """A memory store has no settings."""
 
+    @property
+    def place(self) -> str:
+        """Return where the records are."""
+        return "in the memory of this process"
+
 
 class MemoryBackend:
     """The tables in the memory of this process."""

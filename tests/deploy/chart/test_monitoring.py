@@ -26,6 +26,14 @@ def test_prometheus_reads_the_rules_and_they_are_those_that_are_tested(tmp_path:
     assert f"{len(spec['groups'][0]['rules'])} rules found" in done.stdout
 
 
+def test_each_alert_links_its_section_of_the_published_page() -> None:
+    page = "https://docs.example/tableside/alerts.html"
+    values = merged(REMOTE, {"prometheusRule": {"enabled": True, "runbookUrl": page}})
+    [group] = only(render(values), "PrometheusRule")["spec"]["groups"]
+    for rule in group["rules"]:
+        assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
+
+
 def test_the_job_of_the_rules_is_the_release() -> None:
     objects = render(merged(REMOTE, WATCHED), release="orders")
     monitor = only(objects, "ServiceMonitor")["spec"]

@@ -134,6 +134,7 @@ CHANGES: dict[str, tuple[Values, Any]] = {
     "serviceMonitor.metricRelabelings": (MONITOR, [{"action": "labeldrop", "regex": "a"}]),
     "prometheusRule.enabled": ({}, True),
     "prometheusRule.labels": ({"prometheusRule": {"enabled": True}}, {"a": "b"}),
+    "prometheusRule.runbookUrl": ({"prometheusRule": {"enabled": True}}, "https://docs.example/alerts.html"),
     "dashboard.enabled": ({}, True),
     "dashboard.labels": ({"dashboard": {"enabled": True}}, {"a": "b"}),
     "dashboard.annotations": ({"dashboard": {"enabled": True}}, {"a": "b"}),

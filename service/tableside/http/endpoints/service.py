@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from ...core import StoreUnavailable
 from ...core.errors import Overloaded
+from ..readiness import ReadinessLog
 from ..request_context import DRAINING_KEY, caller_of
 from ..responses import json_response, problem_response
 from ..wire import json_batch, request_headers
@@ -62,7 +63,8 @@ async def readyz(request: ServiceRequest) -> Response:
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
     if request.scope.get("state", {}).get(DRAINING_KEY):
         return problem_response(Overloaded("the service is shutting down"), members={"stores": stores})
-    if any(error is None for error in reached.values()):
+    readiness: ReadinessLog = request.app.state.readiness
+    if readiness.checked(reached):
         return json_response({"status": "ready", "stores": stores})
     error = StoreUnavailable("no store can be reached", retry_after_s=2)
     return problem_response(error, members={"stores": stores})

@@ -31,6 +31,7 @@ from ...core import (
     TableNotFound,
     Throttled,
     TooLarge,
+    url_place,
 )
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,12 @@ class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
     connections_max: int = Field(default=64, ge=1, le=1000)
     connect_timeout_s: float = Field(default=2.0, gt=0, le=60)
     read_timeout_s: float = Field(default=10.0, gt=0, le=300)
+
+    @property
+    def place(self) -> str:
+        """Return the endpoint or the region."""
+        region = f"region {self.region}" if self.region else "the region of the environment"
+        return region if self.endpoint_url is None else url_place(self.endpoint_url)
 
 
 class ConditionFailed(Exception):

@@ -22,6 +22,11 @@ class PartitionedSettings(BaseModel, frozen=True, extra="forbid"):
 
     partitions: Annotated[tuple[str, ...], Field(min_length=1, max_length=PARTITIONS_MAX)]
 
+    @property
+    def place(self) -> str:
+        """Return the number of stores."""
+        return f"{len(self.partitions)} stores"
+
 
 class PartitionedBackend:
     """Several backends as one. Does not close them."""

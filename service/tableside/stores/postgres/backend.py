@@ -13,7 +13,17 @@ import asyncpg
 import msgspec
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
-from ...core import Clock, Connections, InvalidOperation, StoreUnavailable, TableError, TableNotFound, TableSpec, now_ms
+from ...core import (
+    Clock,
+    Connections,
+    InvalidOperation,
+    StoreUnavailable,
+    TableError,
+    TableNotFound,
+    TableSpec,
+    now_ms,
+    url_place,
+)
 from .errors import DRIVER_ERRORS, translate_error
 from .framing import frame_checking_loop
 from .pool import Connection, Pool
@@ -59,6 +69,11 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     connect_timeout_s: float = Field(default=5.0, gt=0, le=300)
     table_schema: str | None = Field(default=None, alias="schema", min_length=1, max_length=63)
     sweep_every_s: float = Field(default=60.0, gt=0)
+
+    @property
+    def place(self) -> str:
+        """Return the server's address and the database."""
+        return url_place(self.dsn.get_secret_value())
 
     @field_validator("dsn")
     @classmethod

@@ -23,6 +23,7 @@ from ...core import (
     Unsupported,
     gather_bounded,
     now_ms,
+    url_place,
 )
 from .cluster import NODES_CONCURRENCY_MAX, Address, Cluster
 from .connection import Node, Reply, connection_type
@@ -74,6 +75,11 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
         if self.cluster and (options.get("db") or "path" in options):
             raise ValueError("a Redis Cluster supports only TCP addresses and database 0")
         return self
+
+    @property
+    def place(self) -> str:
+        """Return the server's address."""
+        return url_place(self.url.get_secret_value())
 
     def connection(self) -> dict[str, Any]:
         """Return the driver's options for a connection, including secrets."""

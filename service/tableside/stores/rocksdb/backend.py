@@ -20,6 +20,11 @@ class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     write_buffer_bytes: int = Field(default=64 * 2**20, ge=2**20)
     sweep_every_s: float = Field(default=60.0, gt=0)
 
+    @property
+    def place(self) -> str:
+        """Return the absolute path of the directory."""
+        return str(Path(self.path).absolute())
+
 
 class RocksdbBackend:
     """One database, which only this process has open."""
