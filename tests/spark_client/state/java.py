@@ -1,7 +1,7 @@
 """Test cases in Java, for code that Python cannot call: compiled with the state store's sources, run in one process.
 
-A case is a `public static` method, with one parameter (`JsonNode arguments`) or none, of a class of the package
-`tableside.state` in a file of `cases/`; its result is converted to JSON. A case fails if it throws.
+A case is a `public static` method, with one parameter (`JsonNode arguments`) or none, of a class in a file of `cases/`,
+whose folders mirror the packages below `tableside.state`. Its result is converted to JSON. A case fails if it throws.
 """
 
 import json
@@ -38,15 +38,15 @@ class CaseFailed(AssertionError):
 
 def names(class_name: str) -> list[str]:
     """Return the cases of a class, in order, for `pytest.mark.parametrize`, without compiling anything."""
-    return SIGNATURE.findall((CASES / f"{class_name}.java").read_text())
+    return SIGNATURE.findall(_file(class_name).read_text())
 
 
 def compiled() -> Path:
     """Return a folder with the classes of the state store and of all cases, and the `options` that they need."""
     if chosen := os.environ.get(ONLY):
-        cases = [CASES / f"{name}.java" for name in ("Cases", *chosen.split(","))]
+        cases = [_file(name) for name in ("Cases", *chosen.split(","))]
         return ensure_folder("state-cases-only", (*sources(), *cases), lambda folder: _compile(cases, folder))
-    files = [*sources(), *sorted(CASES.glob("*.java"))]
+    files = [*sources(), *sorted(CASES.rglob("*.java"))]
     return ensure_folder("state-cases", tuple(files), lambda folder: _compile(files, folder))
 
 
@@ -63,7 +63,9 @@ class Java:
         """Run a case with arguments that JSON can represent, and return its result."""
         process = self._started()
         assert process.stdin is not None
-        process.stdin.write(json.dumps({"class": class_name, "method": method, "arguments": arguments}) + "\n")
+        process.stdin.write(
+            json.dumps({"class": _java_name(class_name), "method": method, "arguments": arguments}) + "\n"
+        )
         process.stdin.flush()
         try:
             answer = json.loads(self._answers.get(timeout=timeout_s))
@@ -105,6 +107,16 @@ def java(scratch: Path) -> Iterator[Java]:
         yield started
     finally:
         started.close()
+
+
+def _file(class_name: str) -> Path:
+    return next(CASES.rglob(f"{class_name}.java"))
+
+
+def _java_name(class_name: str) -> str:
+    """Return the name of a class with its package."""
+    folders = _file(class_name).relative_to(CASES).parent.parts
+    return ".".join(["tableside.state", *folders, class_name])
 
 
 def _start(scratch: Path) -> subprocess.Popen[str]:

@@ -93,7 +93,7 @@ def test_the_metrics_of_the_page_are_the_providers() -> None:
 
 
 def test_the_defaults_of_the_page_are_the_providers() -> None:
-    source = (ROOT / "spark_client/state_store/tableside/state/Settings.java").read_text(encoding="utf-8")
+    source = (ROOT / "spark_client/state_store/tableside/state/http/Settings.java").read_text(encoding="utf-8")
     defaults = {
         name: int(number.replace("_", "")) << int(shift or 0)
         for name, number, shift in re.findall(r'(?:whole|seconds)\("(\w+)", ([\d_]+)L?(?: << (\d+))?', source)

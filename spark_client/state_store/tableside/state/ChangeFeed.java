@@ -10,6 +10,10 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.util.NextIterator;
 import scala.Enumeration;
 import scala.Tuple4;
+import tableside.state.log.Block;
+import tableside.state.log.ChunkReader;
+import tableside.state.log.Lineage;
+import tableside.state.log.StateLog;
 
 /** Iterates over the changes of successive commits: kind of change, key, value (null if removed) and batch. */
 final class ChangeFeed extends NextIterator<Tuple4<Enumeration.Value, UnsafeRow, UnsafeRow, Object>> {

@@ -6,6 +6,11 @@ import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
+import tableside.state.log.ChunkWriter;
+import tableside.state.log.Lineage;
+import tableside.state.log.Manifest;
+import tableside.state.log.StateLog;
+import tableside.state.memory.Entries;
 
 /** Commits the changes of a store as its next version: writes the delta first and the manifest last. */
 final class Committer {

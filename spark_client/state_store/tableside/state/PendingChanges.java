@@ -9,6 +9,10 @@ import java.util.Map;
 import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
+import tableside.state.log.Block;
+import tableside.state.log.ChunkWriter;
+import tableside.state.memory.Entries;
+import tableside.state.memory.MutableEntries;
 
 /**
  * The uncommitted changes of a store. The delta contains every change in order, and is written to the table as the

@@ -15,6 +15,8 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreErrors$;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
+import tableside.state.memory.Entries;
+import tableside.state.memory.MutableEntries;
 
 /**
  * An index of a version's keys by their first columns. An entry for each prefix has the list of its keys as its value:

@@ -15,6 +15,7 @@ import scala.collection.immutable.Set;
 import scala.collection.immutable.Set$;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
+import tableside.state.memory.Entries;
 
 /** A read-only view of one version of a store's state. It needs no release. */
 class ReadStore implements ReadStateStore {

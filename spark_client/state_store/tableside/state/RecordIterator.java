@@ -3,6 +3,7 @@ package tableside.state;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import tableside.state.memory.Entries;
 
 /** Iterates over the records of a version overlaid with changes. It is isolated from later changes. */
 final class RecordIterator implements Iterator<UnsafeRowPair> {

@@ -3,6 +3,8 @@ package tableside.state;
 import java.io.IOException;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
+import tableside.state.memory.Entries;
+import tableside.state.memory.EntriesView;
 
 /** Presents entries as Spark's rows. Rows of values in memory share the entries' bytes, which never change. */
 final class RowReader {

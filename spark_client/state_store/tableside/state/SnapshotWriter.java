@@ -13,6 +13,10 @@ import org.apache.spark.unsafe.Platform;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Option;
+import tableside.state.log.ChunkWriter;
+import tableside.state.log.Lineage;
+import tableside.state.log.StateLog;
+import tableside.state.memory.Entries;
 
 /** Writes the whole state of a version, so that later versions load without the earlier deltas. */
 final class SnapshotWriter {

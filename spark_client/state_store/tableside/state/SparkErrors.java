@@ -7,6 +7,7 @@ import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreErrors$;
 import scala.Predef$;
 import scala.jdk.javaapi.CollectionConverters;
+import tableside.state.log.StateMissing;
 
 /** Converts failures to the error classes that Spark's own providers use. */
 final class SparkErrors {

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
+import tableside.state.http.StoreCounters;
 
 /** The metrics that Spark shows for a store in its interface and in the query's progress, summed over partitions. */
 final class SparkMetrics {

@@ -1,5 +1,8 @@
 package tableside.state;
 
+import tableside.state.log.Lineage;
+import tableside.state.memory.Entries;
+
 /**
  * One version of a store's state in memory. Immutable.
  *

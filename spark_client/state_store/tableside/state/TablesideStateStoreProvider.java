@@ -25,6 +25,18 @@ import scala.Enumeration;
 import scala.Option;
 import scala.Tuple4;
 import scala.collection.immutable.Seq;
+import tableside.state.http.Settings;
+import tableside.state.http.StoreCounters;
+import tableside.state.http.Table;
+import tableside.state.log.BlockIndex;
+import tableside.state.log.DeltaHistory;
+import tableside.state.log.Lineage;
+import tableside.state.log.LocalDisk;
+import tableside.state.log.Manifest;
+import tableside.state.log.RunEpochs;
+import tableside.state.log.StateLog;
+import tableside.state.log.StoreKeys;
+import tableside.state.log.VersionCleaner;
 
 /**
  * Stores the state of a Structured Streaming query in a Tableside table.

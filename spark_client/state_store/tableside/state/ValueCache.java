@@ -6,6 +6,13 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import tableside.state.log.BlockIndex;
+import tableside.state.log.BlockReader;
+import tableside.state.log.Lineage;
+import tableside.state.log.StateLog;
+import tableside.state.log.StateUnreadable;
+import tableside.state.log.StoreKeys;
+import tableside.state.memory.Entries;
 
 /**
  * The values of a store with bounded memory. Recently used values are in memory, all others in their blocks in the

@@ -5,6 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
+import tableside.state.log.Lineage;
+import tableside.state.log.Manifest;
 
 /** The versions of a store in memory, newest last, and the newest known snapshot. Thread-safe. */
 final class VersionCache {

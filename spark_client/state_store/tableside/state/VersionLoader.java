@@ -3,6 +3,17 @@ package tableside.state;
 import java.io.IOException;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
+import tableside.state.http.Key;
+import tableside.state.log.Block;
+import tableside.state.log.BlockIndex;
+import tableside.state.log.ChunkReader;
+import tableside.state.log.Lineage;
+import tableside.state.log.Manifest;
+import tableside.state.log.StateLog;
+import tableside.state.log.StateUnreadable;
+import tableside.state.log.StoreKeys;
+import tableside.state.memory.Entries;
+import tableside.state.memory.MutableEntries;
 
 /** Loads a version: takes the nearest version in memory and applies the snapshot or deltas that it lacks. */
 final class VersionLoader {

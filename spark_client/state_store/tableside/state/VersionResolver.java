@@ -5,6 +5,11 @@ import java.util.Objects;
 import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tableside.state.log.DeltaHistory;
+import tableside.state.log.Lineage;
+import tableside.state.log.Manifest;
+import tableside.state.log.StateLog;
+import tableside.state.memory.Entries;
 
 /** Finds the versions of a store in memory, or loads them on the nearest version or snapshot. */
 final class VersionResolver {

@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
+import tableside.state.memory.Entries;
 
 /** A store that derives a version from the previous one. Changes stay in this object until they are committed. */
 final class WriteStore extends ReadStore implements StateStore {

@@ -80,7 +80,7 @@ public final class Cases {
   }
 
   private static Object run(JsonNode asked) throws ReflectiveOperationException {
-    Class<?> cases = Class.forName("tableside.state." + asked.path("class").asText());
+    Class<?> cases = Class.forName(asked.path("class").asText());
     String name = asked.path("method").asText();
     for (Method method : cases.getDeclaredMethods()) {
       if (method.getName().equals(name) && method.getParameterCount() <= 1) {

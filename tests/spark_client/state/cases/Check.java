@@ -4,21 +4,21 @@ import java.util.Objects;
 import org.apache.spark.SparkThrowable;
 
 /** Assertions of cases. A case fails by throwing. */
-final class Check {
+public final class Check {
   /** An action that may fail. */
-  interface Act {
+  public interface Act {
     void run() throws Exception;
   }
 
   private Check() {}
 
-  static void equal(Object actual, Object expected) {
+  public static void equal(Object actual, Object expected) {
     if (!Objects.equals(actual, expected)) {
       throw new AssertionError("expected " + expected + "\n     but is " + actual);
     }
   }
 
-  static void that(boolean holds, String what) {
+  public static void that(boolean holds, String what) {
     if (!holds) {
       throw new AssertionError("not true: " + what);
     }
@@ -27,7 +27,7 @@ final class Check {
   /**
    * Returns the exception that the action throws. Fails the case if the action succeeds or an assertion in it fails.
    */
-  static Throwable fails(Act act) {
+  public static Throwable fails(Act act) {
     try {
       act.run();
     } catch (AssertionError failed) {
@@ -39,7 +39,7 @@ final class Check {
   }
 
   /** Like {@link #fails(Act)}, for a Spark error, possibly a cause, whose condition starts with `condition`. */
-  static Throwable fails(String condition, Act act) {
+  public static Throwable fails(String condition, Act act) {
     Throwable thrown = fails(act);
     for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
       if (cause instanceof SparkThrowable known
@@ -52,7 +52,7 @@ final class Check {
   }
 
   /** Checks that the messages of an exception and its causes contain these words. */
-  static void says(Throwable thrown, String words) {
+  public static void says(Throwable thrown, String words) {
     StringBuilder all = new StringBuilder();
     for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
       all.append(cause).append('\n');

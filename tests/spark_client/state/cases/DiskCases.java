@@ -6,6 +6,8 @@ import java.io.RandomAccessFile;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
+import tableside.state.log.LocalDiskCases;
+import tableside.state.log.StateLog;
 
 /** A store with copies of its blocks on the local disk reads less from the table, and loses nothing without them. */
 final class DiskCases {

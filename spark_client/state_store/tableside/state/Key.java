@@ -1,9 +1,0 @@
-package tableside.state;
-
-/** A key of the state table: a store or query, and an item within it. */
-record Key(String place, String item) {
-  @Override
-  public String toString() {
-    return item + " of " + place;
-  }
-}

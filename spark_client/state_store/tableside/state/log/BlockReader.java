@@ -1,0 +1,62 @@
+package tableside.state.log;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import tableside.state.http.Key;
+import tableside.state.http.Operation;
+import tableside.state.http.Outcome;
+
+/** Reads blocks with values that are not in memory from the table. */
+public final class BlockReader {
+  private final StateLog log;
+
+  public BlockReader(StateLog log) {
+    this.log = log;
+  }
+
+  /** Reads several blocks together. @throws StateUnreadable if one is missing or damaged */
+  public Map<Integer, byte[]> read(Map<Integer, BlockIndex.Address> wanted) throws IOException, InterruptedException {
+    Map<Integer, byte[]> found = new HashMap<>();
+    Map<Integer, ByteArrayOutputStream> parts = new HashMap<>();
+    Map<Integer, BlockIndex.Address> open = wanted;
+    for (int part = 0; !open.isEmpty(); part++) {
+      Map<Integer, BlockIndex.Address> unfinished = new HashMap<>();
+      List<Operation> gets = new ArrayList<>();
+      for (BlockIndex.Address address : open.values()) {
+        gets.add(new Operation.Get(log.keys().chunk(address.chunks(), address.first() + part), null));
+      }
+      List<Outcome> outcomes = log.apply(gets);
+      int index = 0;
+      for (Map.Entry<Integer, BlockIndex.Address> entry : open.entrySet()) {
+        Key key = gets.get(index).key();
+        Outcome outcome = outcomes.get(index++);
+        if (outcome.absent()) {
+          StateMissing.Part owner = StateMissing.Part.ofChunks(entry.getValue().chunks());
+          throw new StateMissing(owner, key.toString(), key + " is missing");
+        }
+        log.counters().chunksRead.increment();
+        ByteArrayOutputStream data = parts.computeIfAbsent(entry.getKey(), number -> new ByteArrayOutputStream());
+        data.writeBytes(ChunkReader.decodeData(outcome.value(), key));
+        if (ChunkReader.hasMore(outcome.value())) {
+          unfinished.put(entry.getKey(), entry.getValue());
+        } else {
+          found.put(entry.getKey(), decompressed(data.toByteArray(), entry.getValue(), key));
+        }
+      }
+      open = unfinished;
+    }
+    return found;
+  }
+
+  private byte[] decompressed(byte[] data, BlockIndex.Address address, Key key) throws StateUnreadable {
+    try {
+      return Block.decompressed(data, log.codec(address.codec()));
+    } catch (IOException | RuntimeException error) {
+      throw new StateUnreadable(key + " is damaged: it cannot be decompressed", error);
+    }
+  }
+}

@@ -1,0 +1,107 @@
+package tableside.state.log;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.io.CompressionCodec;
+import org.apache.spark.io.CompressionCodec$;
+import tableside.state.http.Operation;
+import tableside.state.http.Outcome;
+import tableside.state.http.Settings;
+import tableside.state.http.StoreCounters;
+import tableside.state.http.Table;
+
+/**
+ * The records of one store's versions in the table. {@link StoreKeys}, {@link Manifest} and {@link Lineage} define
+ * their layout. Every operation may be repeated after a failure.
+ */
+public final class StateLog {
+  private final Table table;
+  private final Settings settings;
+  private final StoreKeys keys;
+  private final String codecName;
+  private final StoreCounters counters;
+  private final Manifests manifests = new Manifests(this);
+  private final AttemptLog attempts = new AttemptLog(this);
+
+  public StateLog(Table table, Settings settings, StoreKeys keys, String codecName, StoreCounters counters) {
+    this.table = table;
+    this.settings = settings;
+    this.keys = keys;
+    this.codecName = codecName;
+    this.counters = counters;
+  }
+
+  public StoreKeys keys() {
+    return keys;
+  }
+
+  public Settings settings() {
+    return settings;
+  }
+
+  public StoreCounters counters() {
+    return counters;
+  }
+
+  public Manifests manifests() {
+    return manifests;
+  }
+
+  public AttemptLog attempts() {
+    return attempts;
+  }
+
+  /** The codec for writing. Everything that is read names the codec it was written with. */
+  public String codecName() {
+    return codecName;
+  }
+
+  CompressionCodec codec(String name) {
+    return CompressionCodec$.MODULE$.createCodec(sparkConf(), name);
+  }
+
+  /** The configuration of this executor, or Spark's defaults outside an executor. */
+  public static SparkConf sparkConf() {
+    return SparkEnv.get() == null ? new SparkConf(false) : SparkEnv.get().conf();
+  }
+
+  public ChunkReader delta(Lineage.Delta delta) {
+    return new ChunkReader(this, StoreKeys.deltaChunks(delta.version(), delta.uid()), delta.chunks(), delta.codec());
+  }
+
+  public ChunkReader snapshot(Lineage.Base base) {
+    String chunks = StoreKeys.snapshotChunks(base.version(), base.snapshot());
+    return new ChunkReader(this, chunks, base.chunks(), base.codec());
+  }
+
+  List<Outcome> apply(List<Operation> operations) throws IOException, InterruptedException {
+    return table.apply(operations, counters);
+  }
+
+  Outcome applyOne(Operation operation) throws IOException, InterruptedException {
+    return apply(List.of(operation)).get(0);
+  }
+
+  CompletableFuture<List<Outcome>> applyAsync(List<Operation> operations) {
+    return operations.isEmpty() ? CompletableFuture.completedFuture(List.of()) : table.applyAsync(operations, counters);
+  }
+
+  <T> T await(CompletableFuture<T> future) throws IOException, InterruptedException {
+    try {
+      return future.get();
+    } catch (ExecutionException error) {
+      if (error.getCause() instanceof IOException cause) {
+        cause.addSuppressed(new IOException("awaited here"));
+        throw cause;
+      }
+      throw new IllegalStateException(error.getCause());
+    } catch (InterruptedException error) {
+      future.cancel(true);
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,170 @@
+package tableside.state.http;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.hadoop.conf.Configuration;
+
+/** A table as the state store uses it: what came of operations, or the failure, and what it cost. */
+public final class TableCases {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final Map<Settings, Table> OPEN = new ConcurrentHashMap<>();
+
+  private TableCases() {}
+
+  /** Applies operations, by a table that stays open for the next case with these settings. */
+  public static ObjectNode apply(JsonNode arguments) {
+    return applied(table(arguments), arguments);
+  }
+
+  /** Applies operations on a thread that is interrupted after a while: how that ended, and how soon after it. */
+  public static ObjectNode interrupted(JsonNode arguments) throws InterruptedException {
+    Table table = table(arguments);
+    AtomicReference<ObjectNode> result = new AtomicReference<>();
+    Thread thread = new Thread(() -> result.set(applied(table, arguments)));
+    thread.start();
+    Thread.sleep((long) (1000 * arguments.path("after_s").asDouble()));
+    long interruptedNs = System.nanoTime();
+    thread.interrupt();
+    thread.join();
+    return result.get().put("ended_s", (System.nanoTime() - interruptedNs) / 1e9);
+  }
+
+  /** Begins to apply operations, and cancels that after a while: how many threads of requests are still waiting then. */
+  public static ObjectNode cancelled(JsonNode arguments) throws InterruptedException, ExecutionException {
+    CompletableFuture<List<Outcome>> begun = table(arguments).applyAsync(operations(arguments), new StoreCounters());
+    Thread.sleep((long) (1000 * arguments.path("after_s").asDouble()));
+    ObjectNode result = JSON.createObjectNode().put("waiting", waiting()).put("cancelled", begun.cancel(true));
+    for (int look = 0; look < 100 && waiting() > 0; look++) Thread.sleep(10);
+    try {
+      begun.get();
+    } catch (CancellationException expected) {
+      result.put("waiting_after", waiting());
+    }
+    return result;
+  }
+
+  /** Begins to apply operations, and returns their statuses when they are done. */
+  public static List<Integer> begun(JsonNode arguments) throws InterruptedException, ExecutionException {
+    return table(arguments).applyAsync(operations(arguments), new StoreCounters()).get().stream().map(Outcome::status).toList();
+  }
+
+  /** The settings as they show themselves, or the faults in them. */
+  public static String settings(JsonNode arguments) {
+    try {
+      return read(arguments).toString();
+    } catch (IllegalArgumentException faults) {
+      return faults.getMessage();
+    }
+  }
+
+  /** What is shown of a table that has been used. */
+  public static List<String> shown(JsonNode arguments) {
+    return List.of(table(arguments).toString(), read(arguments).toString());
+  }
+
+  /** Whether equal settings share a table, and others do not, however many there are. */
+  public static List<Boolean> sharing() {
+    Table first = Table.shared(numbered(0));
+    boolean same = first == Table.shared(numbered(0));
+    boolean other = first != Table.shared(numbered(1));
+    for (int number = 2; number < 100; number++) Table.shared(numbered(number));
+    return List.of(same, other, first != Table.shared(numbered(0)));
+  }
+
+  private static Settings numbered(int number) {
+    Configuration configuration = new Configuration(false);
+    configuration.set("tableside.state.url", "http://127.0.0.1:9");
+    configuration.set("tableside.state.table", "t" + number);
+    return Settings.of(configuration);
+  }
+
+  private static Table table(JsonNode arguments) {
+    Settings settings = read(arguments);
+    boolean looking = arguments.path("looks_again").asBoolean();
+    return OPEN.computeIfAbsent(settings, given -> looking ? new Table(given, Duration.ZERO) : new Table(given));
+  }
+
+  private static Settings read(JsonNode arguments) {
+    Configuration configuration = new Configuration(false);
+    for (Map.Entry<String, JsonNode> setting : arguments.path("settings").properties()) {
+      String prefix = setting.getKey().contains(".") ? "" : Settings.PREFIX;
+      configuration.set(prefix + setting.getKey(), setting.getValue().asText());
+    }
+    return Settings.of(configuration);
+  }
+
+  private static ObjectNode applied(Table table, JsonNode arguments) {
+    ObjectNode result = JSON.createObjectNode();
+    StoreCounters counters = new StoreCounters();
+    long begunNs = System.nanoTime();
+    try {
+      List<Outcome> outcomes = table.apply(operations(arguments), counters);
+      for (Outcome outcome : outcomes) result.withArray("outcomes").add(told(outcome));
+    } catch (TableException failure) {
+      result.put("code", failure.code()).put("status", failure.status()).put("failure", failure.getMessage());
+    } catch (InterruptedException | RuntimeException failure) {
+      result.put("code", failure.getClass().getSimpleName()).put("failure", String.valueOf(failure.getMessage()));
+    }
+    result.put("took_s", (System.nanoTime() - begunNs) / 1e9).put("waited_s", counters.waitNs.sum() / 1e9);
+    result.put("calls", counters.requests.sum()).put("retries", counters.retries.sum());
+    return result.put("sent_bytes", counters.sentBytes.sum()).put("received_bytes", counters.receivedBytes.sum());
+  }
+
+  private static ObjectNode told(Outcome outcome) {
+    ObjectNode told = JSON.createObjectNode().put("status", outcome.status()).put("code", outcome.code());
+    told.put("ok", outcome.ok()).put("absent", outcome.absent()).put("refused", outcome.preconditionFailed());
+    return told.put("etag", outcome.etag()).set("value", outcome.value());
+  }
+
+  private static List<Operation> operations(JsonNode arguments) {
+    List<Operation> operations = new ArrayList<>();
+    for (JsonNode given : arguments.path("operations")) operations.add(operation(given));
+    return operations;
+  }
+
+  private static Operation operation(JsonNode given) {
+    Key key = new Key(given.path("key").path(0).asText(), given.path("key").path(1).asText());
+    return switch (given.path("op").asText()) {
+      case "get" -> new Operation.Get(key, fields(given));
+      case "put" ->
+          new Operation.Put(
+              key, value(given), given.path("if_absent").asBoolean(), given.path("if_match").textValue());
+      case "update" ->
+          new Operation.Update(key, given.get("update"), given.get("default"), given.path("return").asBoolean());
+      case "delete" -> new Operation.Delete(key);
+      default -> throw new IllegalArgumentException(given.toString());
+    };
+  }
+
+  private static List<String> fields(JsonNode given) {
+    if (!given.has("fields")) return null;
+    List<String> fields = new ArrayList<>();
+    given.path("fields").forEach(field -> fields.add(field.asText()));
+    return fields;
+  }
+
+  /** The value; with `bytes`, one that holds so many of them as such. */
+  private static JsonNode value(JsonNode given) {
+    if (!given.has("bytes")) return given.path("value");
+    byte[] bytes = new byte[given.path("bytes").asInt()];
+    for (int index = 0; index < bytes.length; index++) bytes[index] = (byte) (index * 31);
+    return JSON.createObjectNode().put("data", bytes);
+  }
+
+  private static long waiting() {
+    return Thread.getAllStackTraces().entrySet().stream()
+        .filter(thread -> thread.getKey().getName().startsWith("tableside-state-"))
+        .filter(thread -> List.of(thread.getValue()).toString().contains("tableside.state.http.Service"))
+        .count();
+  }
+}
