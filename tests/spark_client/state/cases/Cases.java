@@ -18,22 +18,23 @@ import org.apache.spark.launcher.JavaModuleOptions;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * Runs cases: one line of JSON asks for one, {@code {"class", "method", "arguments"}}, and one line answers, {@code
- * {"ok": …}} or {@code {"error": …}}. A case is a public static method, with one parameter, the arguments, or none.
+ * Runs cases. Each line of input is a JSON request, {@code {"class", "method", "arguments"}}; each line of output is a
+ * response, {@code {"ok": …}} or {@code {"error": …}}. A case is a public static method with the arguments as its
+ * only parameter, or without parameters.
  */
 public final class Cases {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private Cases() {}
 
-  /** Prints the options that Spark's Java needs, if asked for {@code options}; else answers until its input ends. */
+  /** Prints the JVM options that Spark needs if the argument is {@code options}; otherwise serves requests. */
   public static void main(String[] arguments) throws InterruptedException {
     if (Arrays.asList(arguments).contains("options")) {
       System.out.print(JavaModuleOptions.defaultModuleOptions());
       return;
     }
     PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-    System.setOut(System.err); // // output of a case must not mix with the answers
+    System.setOut(System.err); // output of a case must not mix with the answers
     BlockingQueue<String> asked = new LinkedBlockingQueue<>();
     Thread reader = new Thread(() -> read(asked), "cases");
     reader.setDaemon(true);
@@ -43,7 +44,7 @@ public final class Cases {
     }
   }
 
-  /** The session of this process, made when it is first asked for. */
+  /** Returns the session of this process; creates it at the first call. */
   public static synchronized SparkSession spark() {
     return SparkSession.builder()
         .master("local[2]")
@@ -62,7 +63,7 @@ public final class Cases {
     } catch (java.io.IOException error) {
       error.printStackTrace();
     }
-    Runtime.getRuntime().halt(0); // // the parent process has ended
+    Runtime.getRuntime().halt(0); // the parent process has ended
   }
 
   private static String answer(String line) {

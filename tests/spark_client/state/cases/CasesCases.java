@@ -2,7 +2,7 @@ package tableside.state;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
-/** Cases of what runs cases. */
+/** Cases for the runner of cases. */
 public final class CasesCases {
   private CasesCases() {}
 

@@ -129,7 +129,7 @@ final class DamageCases {
     String item = last(stored, prefix);
     damage.accept(stored, item);
     try (Partition partition = query.restarted().open()) {
-      for (int round = 0; round < 2; round++) { // // a task is retried
+      for (int round = 0; round < 2; round++) { // a task is retried
         Check.says(
             Check.fails("CANNOT_LOAD_STATE_STORE", () -> partition.at(3)),
             words != null ? words : item.startsWith("version") ? "version/00000000000000000003" : item);

@@ -9,7 +9,7 @@ import java.util.stream.Stream;
 import tableside.state.log.LocalDiskCases;
 import tableside.state.log.StateLog;
 
-/** A store with copies of its blocks on the local disk reads less from the table, and loses nothing without them. */
+/** Copies of blocks on the local disk replace reads from the table. Without copies, the table is read. */
 final class DiskCases {
   private static final String CHUNKS = "";
 
@@ -63,7 +63,7 @@ final class DiskCases {
       reading = partition.at(3);
     }
     Check.equal(openedSince(before), List.of());
-    Check.equal(reading.content(), Partition.expected(3)); // // the open store reads from the table
+    Check.equal(reading.content(), Partition.expected(3)); // the open store reads from the table
     Check.equal(openedSince(before), List.of());
   }
 

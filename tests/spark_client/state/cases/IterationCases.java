@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 
-/** What any provider does: iterators, and scans by the first columns of the keys. */
+/** Any provider: iterators and prefix scans. */
 final class IterationCases {
   private static final int MANY = 200;
 
@@ -84,7 +84,7 @@ final class IterationCases {
     }
   }
 
-  /** In complete mode the answer is read from the store that has just committed. */
+  /** In complete mode, Spark reads the result from the store after its commit. */
   public static void aCommittedStoreCanStillBeIterated(JsonNode arguments) throws Exception {
     try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 1));
@@ -129,7 +129,7 @@ final class IterationCases {
     partition.commit(0, IterationCases::putMany);
     if (query.isSparks("RocksDB")) {
       partition.close();
-      return; // there the iterator is one of the native library's
+      return; // its iterator belongs to the native library
     }
     StateStoreIterator<UnsafeRowPair> iterator = partition.reading(1).iterator(State.FAMILY);
     iterator.next();
@@ -191,14 +191,14 @@ final class IterationCases {
     }
   }
 
-  /** Such a prefix fills its row's buffer, which is used for the next one. */
+  /** A prefix of fixed size fills its row's buffer, which Spark reuses for the next prefix. */
   public static void aScanByANumber(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     query.keySchema = SparkRows.TWO_NUMBERS;
     scanned(query, "1", "2", "3");
   }
 
-  /** As a number does, so does a text of as many characters as a new row has room for. */
+  /** A string of 27 characters fills the initial buffer of a row too. */
   public static void aScanByAText(JsonNode arguments) throws Exception {
     String most = "k".repeat(27);
     scanned(Query.of(arguments), most + 1, most + 2, most + 3);
@@ -238,7 +238,7 @@ final class IterationCases {
     }
   }
 
-  /** Before the commit, after it, and after loading: what was put and removed under each of three names. */
+  /** Scans three prefixes after puts and removals: before the commit, after it, and after a load. */
   private static void scanned(Query query, String one, String two, String three) throws Exception {
     query.prefixes = true;
     try (Partition partition = query.open()) {

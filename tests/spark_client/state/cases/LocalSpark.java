@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreCoordinatorRef;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.immutable.Map$;
 
-/** The Spark of this JVM, and its tasks as far as a state store sees them. */
+/** The Spark context of this JVM, and the task contexts that a state store reads. */
 final class LocalSpark {
   private static StateStoreCoordinatorRef coordinator;
 
@@ -26,7 +26,7 @@ final class LocalSpark {
     return context;
   }
 
-  /** Does something as the task attempt with this number does it; attempts count up while a Spark runs. */
+  /** Runs an action in the task attempt with this number. Numbers increase while a Spark context runs. */
   static <T> T inTask(long attempt, Callable<T> work) throws Exception {
     TaskContext before = TaskContext.get();
     TaskContext$.MODULE$.setTaskContext(task(attempt));

@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** What a table has of a partition's state: what is written when, and what is removed when. */
+/** The records of a partition in the table: when they are written and removed. */
 final class MaintenanceCases {
   private static final String CANNOT_LOAD = "CANNOT_LOAD_STATE_STORE";
 
@@ -34,7 +34,7 @@ final class MaintenanceCases {
     }
   }
 
-  /** Any provider: a snapshot is the same state written in another way. */
+  /** Any provider: a version loaded from a snapshot equals the version. */
   public static void aSnapshotChangesNothing(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 1);
     query.prefixes = true;
@@ -54,7 +54,7 @@ final class MaintenanceCases {
     }
   }
 
-  /** Any provider: a store that was opened goes on, and an iterator too, whatever maintenance does meanwhile. */
+  /** Any provider: open stores and iterators stay usable during maintenance. */
   public static void maintenanceDoesNotDisturbWhatIsOpen(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     try (Partition partition = query.open()) {
@@ -170,7 +170,7 @@ final class MaintenanceCases {
     }
   }
 
-  /** Each batch may find its store unloaded after the one before; maintenance runs before that. */
+  /** With `unloadOnCommit`, each batch uses a new provider, and maintenance runs before the provider is closed. */
   public static void maintenanceBetweenProvidersThatDoOneBatchEach(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
     Stored stored = Stored.of(arguments, query.place(0));
@@ -200,7 +200,7 @@ final class MaintenanceCases {
     }
   }
 
-  /** Where a checkpoint's log was deleted, versions begin again far below the floor of before. */
+  /** After a checkpoint's commit log is deleted, versions restart far below the earlier floor. */
   public static void stateThatBeginsAnewIsCleanedToo(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
     Stored stored = Stored.of(arguments, query.place(0));
@@ -223,7 +223,7 @@ final class MaintenanceCases {
     Check.that(stored.items("").size() < 40, "what is kept does not grow: " + stored.items("").size());
   }
 
-  /** Spark does both at once, in two threads. */
+  /** Spark runs both concurrently, in two threads. */
   public static void snapshotAndCleanupAtOnceWithCommits(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     try (Partition partition = query.open()) {
@@ -271,7 +271,7 @@ final class MaintenanceCases {
     }
   }
 
-  /** A checkpoint of format 1 goes on in format 2: the versions that have no identity are found without one. */
+  /** A checkpoint may change from format 1 to format 2. Versions without an identity are found without one. */
   public static void identitiesMayBeginLater(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.restarted(1).open()) {
@@ -303,7 +303,7 @@ final class MaintenanceCases {
     return thread;
   }
 
-  /** Nothing is left below the floor, which is one of these. */
+  /** Checks that the floor is within these limits and that no record below it remains. */
   private static void nothingIsBelow(Stored stored, long lowest, long highest) {
     long floor = stored.value("floor").get("version").asLong();
     Check.that(floor >= lowest && floor <= highest, "the floor follows: " + floor);
@@ -314,7 +314,7 @@ final class MaintenanceCases {
     }
   }
 
-  /** The items that describe whole snapshots. */
+  /** The items that describe complete snapshots. */
   private static List<String> described(Stored stored) {
     return stored.items("snapshot/").stream().filter(item -> item.split("/").length == 3).collect(Collectors.toList());
   }

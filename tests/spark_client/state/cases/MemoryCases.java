@@ -8,7 +8,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** What is kept in memory and what is asked of the table: seen by what goes over the network. */
+/** What is kept in memory and what is read from the table, observed by requests. */
 final class MemoryCases {
   private static final String DELTAS = "delta/";
   private static final int MANY = 3000;
@@ -44,7 +44,7 @@ final class MemoryCases {
     }
   }
 
-  /** None, or fewer than that, is one: maintenance works on the newest. */
+  /** With 0 or a negative number, one version is kept, because maintenance needs the newest. */
   public static void oneVersionIsKeptInMemoryInAnyCase(JsonNode arguments) throws Exception {
     for (int kept : List.of(0, -1)) {
       Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", kept);
@@ -52,7 +52,7 @@ final class MemoryCases {
     }
   }
 
-  /** Of what has been committed by others only the difference is read. */
+  /** A provider reads only the deltas that it lacks. */
   public static void onlyTheDeltasThatAreNewAreRead(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition first = query.open(); Partition second = query.open()) {
@@ -68,7 +68,7 @@ final class MemoryCases {
     }
   }
 
-  /** The store that is read and the one that is written, of one task, are loaded once. */
+  /** A task's read store and write store share one load. */
   public static void theReadAndTheWriteHalfOfATaskLoadOnce(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
@@ -89,7 +89,7 @@ final class MemoryCases {
     }
   }
 
-  /** A snapshot and the deltas after it are read, not what came before. */
+  /** A load reads the snapshot and the deltas after it. */
   public static void aLoadBeginsWithTheSnapshot(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 3);
     try (Network network = Network.before(query)) {
@@ -108,7 +108,7 @@ final class MemoryCases {
     }
   }
 
-  /** With bounded memory a value that is not there is fetched, and keys without a value never are. */
+  /** With bounded memory, a value that is not in memory is fetched. A get of an absent key sends no request. */
   public static void absentKeysAreNotAskedFor(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
@@ -135,7 +135,7 @@ final class MemoryCases {
     }
   }
 
-  /** With bounded memory values are fetched while they are iterated; what is away then is an error, not a gap. */
+  /** With bounded memory, iterators fetch values. A value that cannot be fetched is an error. */
   public static void valuesThatCannotBeFetchedAreAnError(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).setting("memory", "bounded").setting("memory_records_max", 1).setting("disk_bytes_max", 0);
     try (Network network = Network.before(query)) {
@@ -158,7 +158,7 @@ final class MemoryCases {
     }
   }
 
-  /** Snapshots move values; what is opened before that, of this version and the one before, stays the same. */
+  /** Snapshots relocate values. Stores and iterators opened before see the same data. */
   public static void valuesAreFoundWhereASnapshotHasPutThem(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 1).conf("minBatchesToRetain", 1);
     try (Partition partition = query.open()) {
@@ -185,7 +185,7 @@ final class MemoryCases {
     }
   }
 
-  /** A version that is about to be kept does not share memory with those whose values the snapshot moves. */
+  /** The version of the running commit has a compacted arena, separate from those that the snapshot relocates. */
   public static void aSnapshotIsTakenWhileACommitIsUnderWay(JsonNode arguments) throws Exception {
     Query query = bounded(arguments);
     try (Network network = Network.before(query)) {
@@ -220,7 +220,7 @@ final class MemoryCases {
     }
   }
 
-  /** Another executor has had the partition, has written a snapshot, and has removed what came before it. */
+  /** Another executor takes the partition, writes a snapshot, and removes older versions. */
   public static void aPartitionMovesAwayAndComesBack(JsonNode arguments) throws Exception {
     Query query = bounded(arguments);
     try (Partition first = query.open(); Partition second = query.open()) {
@@ -240,7 +240,7 @@ final class MemoryCases {
     }
   }
 
-  /** Later versions build on the snapshot, which is newer than the manifest of the version that is loaded again. */
+  /** A snapshot is newer than the manifest of the reloaded version, and later versions build on it. */
   public static void aVersionThatIsLoadedAgainIsLoadedFromItsSnapshot(JsonNode arguments) throws Exception {
     Query query = bounded(arguments).conf("stateStore.minDeltasForSnapshot", 5).conf("maxBatchesToRetainInMemory", 2);
     try (Partition partition = query.open()) {
@@ -253,7 +253,7 @@ final class MemoryCases {
     }
   }
 
-  /** A version is loaded again if two snapshots came after it: the blocks that had its values are no longer known. */
+  /** After two later snapshots, a version is reloaded, because the addresses of its blocks were dropped. */
   public static void versionsOlderThanTwoSnapshotsAreStillRead(JsonNode arguments) throws Exception {
     Query query =
         bounded(arguments)
@@ -271,7 +271,7 @@ final class MemoryCases {
     }
   }
 
-  /** How values are kept in memory is nothing that the table knows of. */
+  /** The layout of the table does not depend on the `memory` setting. */
   public static void theWayOfKeepingValuesMayChange(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2);
     for (int version = 1; version <= 6; version++) {
@@ -284,7 +284,7 @@ final class MemoryCases {
     }
   }
 
-  /** With so few values in memory that nearly all of them are in the table. */
+  /** Bounds memory to three values, so that nearly all values are in the table. */
   private static Query bounded(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2);
     return query.setting("memory", "bounded").setting("memory_records_max", 3).setting("disk_bytes_max", 0);
@@ -296,7 +296,7 @@ final class MemoryCases {
     }
   }
 
-  /** So many keys go that what is left is packed anew. */
+  /** Removes so many keys that the arena is compacted. */
   private static void removeMost(State state) {
     putMany(state, "gone", MANY);
     for (int number = 0; number < MANY; number++) {
@@ -307,7 +307,7 @@ final class MemoryCases {
     }
   }
 
-  /** Commits after each of these versions. */
+  /** Makes a commit on each of these versions. */
   private static void putOneEach(Partition partition, long from, long end) {
     for (long version = from; version < end; version++) {
       int number = (int) version;
@@ -315,7 +315,7 @@ final class MemoryCases {
     }
   }
 
-  /** Until a snapshot is written, and then as long as it takes to move the values, or to see that it waits. */
+  /** Waits until the snapshot is written, and then until it has relocated values or is blocked by the commit. */
   private static void whileUnpublished(Network network, CompletableFuture<Void> snapshot) throws Exception {
     for (int round = 0; round < 500 && network.items("put", "snapshot/").isEmpty(); round++) {
       Thread.sleep(20);
@@ -323,7 +323,7 @@ final class MemoryCases {
     try {
       snapshot.get(500, TimeUnit.MILLISECONDS);
     } catch (TimeoutException waiting) {
-      // until the commit is through
+      // the snapshot is blocked until the commit ends
     }
   }
 }

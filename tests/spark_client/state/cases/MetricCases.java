@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What any provider tells Spark of its stores. */
+/** Any provider: the metrics of its stores. */
 final class MetricCases {
   private MetricCases() {}
 
@@ -42,7 +42,7 @@ final class MetricCases {
     }
   }
 
-  /** Spark looks up each custom metric of a store among those that the provider says it supports. */
+  /** Spark looks up each custom metric of a store in the provider's supported metrics. */
   public static void customMetricsAreThoseThatAreSupported(JsonNode arguments) throws Exception {
     try (Partition partition = Query.of(arguments).open()) {
       StateStoreMetrics metrics = partition.commit(0, state -> state.put("a", 1, 1)).store.metrics();
@@ -81,7 +81,7 @@ final class MetricCases {
     }
   }
 
-  /** Ours: what a batch has cost is told with it, once. */
+  /** Our provider: the metrics of a batch contain its requests once. */
   public static void whatACommitHasCostIsTold(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition partition = query.open()) {

@@ -7,14 +7,14 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 
-/** Any provider: steps drawn by lot, against a map for each version. */
+/** Any provider: random steps, compared with a map for each version. */
 final class ModelCases {
   private static final int STEPS = 25;
   private static final int RETAINED = 3;
 
   private ModelCases() {}
 
-  /** @param arguments has `seed` and `sequences` beside the rest */
+  /** @param arguments has `seed` and `sequences` in addition */
   public static void stepsDrawnByLot(JsonNode arguments) throws Exception {
     for (int number = 0; number < arguments.get("sequences").asInt(); number++) {
       long seed = arguments.get("seed").asLong() + number;
@@ -33,8 +33,8 @@ final class ModelCases {
     private final List<Map<String, Integer>> versions = new ArrayList<>();
     private final List<String> done = new ArrayList<>();
     private Partition partition;
-    private Partition elsewhere; // what another executor has opened, and may have been left behind with
-    private int highest; // ever committed: what is retained counts from there
+    private Partition elsewhere; // opened by another executor, and possibly outdated
+    private int highest; // the highest version ever committed, which retention counts from
 
     Model(JsonNode arguments, Random dice) throws Exception {
       this.dice = dice;
@@ -71,7 +71,7 @@ final class ModelCases {
       int drawn = dice.nextInt(100);
       if (drawn < 55) {
         commit(latest());
-      } else if (drawn < 63 && query.ours()) { // Spark's own goes wrong where an abandoned version had a snapshot
+      } else if (drawn < 63 && query.ours()) { // Spark's own fails if an abandoned version had a snapshot
         commit(Math.max(oldest(), latest() - 1 - dice.nextInt(2)));
       } else if (drawn < 73) {
         abort();
@@ -116,7 +116,7 @@ final class ModelCases {
       state.abort();
     }
 
-    /** Spark gives the partition to another executor, and perhaps back later. */
+    /** Spark assigns the partition to another executor, and possibly back later. */
     private void move() {
       done.add("move");
       Partition before = partition;

@@ -19,11 +19,11 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Predicate;
 
-/** Between a provider and the service: sees each request, and loses, delays or answers what a case wants it to. */
+/** A proxy between a provider and the service: records requests, and drops, delays or answers them. */
 final class Network implements AutoCloseable {
-  /** A request: what is asked, of which records. */
+  /** A request with its operations. */
   record Request(String path, JsonNode body) {
-    /** Whether it has an operation of this kind on an item that begins so. */
+    /** Whether it has an operation of this kind on an item with this prefix. */
     boolean has(String kind, String item) {
       return items(kind).stream().anyMatch(each -> each.startsWith(item));
     }
@@ -39,28 +39,28 @@ final class Network implements AutoCloseable {
     }
   }
 
-  /** An answer; null in its place is a connection that breaks. */
+  /** A response; null instead of a response closes the connection. */
   record Answer(int status, String type, byte[] body) {}
 
-  /** The way on to the service. */
+  /** Forwards the request to the service. */
   interface Way {
     Answer pass() throws IOException, InterruptedException;
   }
 
-  /** What becomes of a request. */
+  /** Decides how a request is answered. */
   interface Trouble {
     Answer meet(Request request, Way way) throws Exception;
   }
 
   static final Trouble NONE = (request, way) -> way.pass();
-  /** It is done, and nobody hears of it. */
+  /** The service applies the request, and the response is lost. */
   static final Trouble ANSWER_LOST =
       (request, way) -> {
         way.pass();
         return null;
       };
   static final Trouble REQUEST_LOST = (request, way) -> null;
-  /** It is not done, and asking again will not help: nobody does. */
+  /** The request is not applied and not retriable. */
   static final Trouble REFUSED = (request, way) -> problem(403, "forbidden", false, false);
 
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -84,7 +84,7 @@ final class Network implements AutoCloseable {
     server.start();
   }
 
-  /** Puts itself before the service of this query, which asks again soon from now on. */
+  /** Starts a proxy for a query's service, and shortens the query's timeouts so that it retries soon. */
   static Network before(Query query) throws IOException {
     Network network = new Network(query.settings.get("url"));
     query.setting("url", "http://127.0.0.1:" + network.server.getAddress().getPort());
@@ -96,7 +96,7 @@ final class Network implements AutoCloseable {
     this.trouble = trouble;
   }
 
-  /** Trouble for so many of the requests that are meant, which have then all met it. */
+  /** Applies a fault to the first `times` requests that match. Returns the number that is left. */
   AtomicInteger now(int times, Predicate<Request> meant, Trouble trouble) {
     AtomicInteger left = new AtomicInteger(times);
     now((request, way) ->
@@ -110,7 +110,7 @@ final class Network implements AutoCloseable {
     seen.clear();
   }
 
-  /** The items that were asked for in this way, by requests since the last `forget`. */
+  /** Returns the items of operations of this kind, in requests since the last `forget`. */
   List<String> items(String kind, String prefix) {
     List<String> items = new ArrayList<>();
     for (Request request : seen) {
@@ -119,7 +119,7 @@ final class Network implements AutoCloseable {
     return items;
   }
 
-  /** A problem as the service answers it for a whole request. */
+  /** A problem response of the service for a whole request. */
   static Answer problem(int status, String code, boolean applied) {
     return problem(status, code, applied, true);
   }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import scala.Option;
 
-/** A partition of a query's state, opened by a provider object of its own. */
+/** A partition of a query's state, with its own provider object. */
 final class Partition implements AutoCloseable {
   final Query query;
   final StateStoreId id;
@@ -34,7 +34,7 @@ final class Partition implements AutoCloseable {
     return new Partition(query, id, provider);
   }
 
-  /** A store of this version, by the id that the commit log has for it. */
+  /** Opens a store at a version, by its identity in the commit log. */
   State at(long version) {
     return at(version, query.idOf(id, version));
   }
@@ -47,7 +47,7 @@ final class Partition implements AutoCloseable {
     return provider.getReadStore(version, query.idOf(id, version));
   }
 
-  /** Commits the version after this one, changed so. */
+  /** Applies changes to a version and commits them as the next version. */
   State commit(long version, Consumer<State> changes) {
     State state = at(version);
     changes.accept(state);
@@ -63,7 +63,7 @@ final class Partition implements AutoCloseable {
     }
   }
 
-  /** What {@link #commitUpTo} leaves. */
+  /** The content of a version that {@link #commitUpTo} commits. */
   static Map<String, Integer> expected(long version) {
     Map<String, Integer> expected = new java.util.TreeMap<>();
     for (int number = 1; number <= version; number++) {

@@ -21,8 +21,8 @@ import scala.Option;
 import scala.collection.immutable.Map$;
 
 /**
- * A run of a streaming query, as far as its state goes: where its checkpoint is, what is set, and which version of a
- * partition its commit log knows by which id. Cases are told which provider to try, and how:
+ * The state of a run of a streaming query: its checkpoint, its settings, and the identities of versions in its commit
+ * log. The arguments of cases select the provider and its settings:
  * {@code {"provider": class, "format": 1 or 2, "directory": path, "settings": {name: value}}}.
  */
 final class Query {
@@ -48,7 +48,7 @@ final class Query {
     this.ids = ids;
   }
 
-  /** A new query with a checkpoint of its own. */
+  /** Creates a query with a new checkpoint. */
   static Query of(JsonNode arguments) throws IOException {
     LocalSpark.context();
     Path checkpoint = Files.createTempDirectory(Path.of(arguments.get("directory").asText()), "query-");
@@ -61,12 +61,12 @@ final class Query {
     return query;
   }
 
-  /** The same query started again: another run, the same checkpoint and commit log. */
+  /** The same query after a restart: a new run with the same checkpoint and commit log. */
   Query restarted() {
     return restarted(format);
   }
 
-  /** Started again with another format of checkpoints. */
+  /** The same query after a restart with another checkpoint format. */
   Query restarted(int format) {
     Query again = new Query(provider, format, checkpoint, name, ids);
     again.settings.putAll(settings);
@@ -97,7 +97,7 @@ final class Query {
     return provider.contains(name);
   }
 
-  /** Opens partition 0 of operator 0, as one executor does. */
+  /** Opens partition 0 of operator 0, as an executor does. */
   Partition open() {
     return open(0);
   }
@@ -114,12 +114,12 @@ final class Query {
     return StateStoreProviderId.apply(id, run);
   }
 
-  /** Where our provider keeps a partition of operator 0. */
+  /** The place of a partition of operator 0 in the table. */
   String place(int partition) {
     return name + "/0/" + partition + "/default";
   }
 
-  /** The id by which the commit log knows a version of a partition, with checkpoints in format 2. */
+  /** The identity of a version of a partition in the commit log, in checkpoint format 2. */
   Option<String> idOf(StateStoreId partition, long version) {
     return format == 1 ? Option.empty() : Option.apply(ids.get(partition + "@" + version));
   }
@@ -142,7 +142,7 @@ final class Query {
     return new StateStoreConf(all, Map$.MODULE$.empty());
   }
 
-  /** Hadoop's configuration, as Spark fills it for a provider. */
+  /** The Hadoop configuration that Spark gives to a provider. */
   Configuration hadoop() {
     Configuration hadoop = new Configuration(false);
     hadoop.set("sql.streaming.runId", run.toString());

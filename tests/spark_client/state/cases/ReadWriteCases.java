@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 
-/** What any provider does: reading, writing, committing and going back. */
+/** Any provider: reads, writes, commits, and loads of earlier versions. */
 final class ReadWriteCases {
   private static final String CANNOT_LOAD = "CANNOT_LOAD_STATE_STORE";
 

@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What any provider refuses, and that nothing comes of it. */
+/** Any provider: rejected operations, which leave the state unchanged. */
 final class RefusalCases {
   private RefusalCases() {}
 
@@ -28,7 +28,7 @@ final class RefusalCases {
     }
   }
 
-  /** A row with a null in it is a value as any other. */
+  /** A row with a null column is a valid value. */
   public static void aRowOfNullIsAValue(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
@@ -62,7 +62,7 @@ final class RefusalCases {
     }
   }
 
-  /** Spark itself does so when a task ends; nothing may be lost by it. */
+  /** Spark may abort a committed store when its task ends. The committed data remains. */
   public static void abortAfterCommitTakesNothingBack(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
@@ -120,7 +120,7 @@ final class RefusalCases {
   public static void whatItCannotDoIsRefusedWhenItIsOpened(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     if (query.isSparks("RocksDB")) {
-      return; // which can
+      return; // it supports both
     }
     StructType numbers = new StructType().add("number", DataTypes.IntegerType, false).add("name", DataTypes.StringType);
     var ordinals = CollectionConverters.asScala(List.<Object>of(0)).toSeq();
@@ -129,7 +129,7 @@ final class RefusalCases {
     Check.fails("", () -> opened(query, SparkRows.KEY, query.keys(), false, true));
   }
 
-  /** What was written with one schema and is read with another is found out, unless that is switched off. */
+  /** Reading with another schema than the state was written with fails, unless validation is disabled. */
   public static void rowsOfAnotherFormatAreFoundOut(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {

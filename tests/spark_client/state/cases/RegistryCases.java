@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import scala.Option;
 
-/** Any provider as Spark's executors hold it: got by the query's run, maintained by a timer, unloaded. */
+/** Any provider in the registry of an executor: lookup by run, periodic maintenance, unloading. */
 final class RegistryCases {
   private RegistryCases() {}
 
@@ -41,7 +41,7 @@ final class RegistryCases {
     }
   }
 
-  /** The two halves of an aggregation: one reads, and hands on what it read from to the one that writes. */
+  /** An aggregation reads with a read store and then upgrades it to a write store. */
   public static void whatIsReadIsThenWritten(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
@@ -61,7 +61,7 @@ final class RegistryCases {
     }
   }
 
-  /** Another run of the query has provider objects of its own, of the same state. */
+  /** A later run of the query has its own provider objects for the same state. */
   public static void anotherRunHasProvidersOfItsOwn(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
@@ -99,7 +99,7 @@ final class RegistryCases {
     }
   }
 
-  /** Spark's timer maintains what is loaded; of two stores the one whose table is away for a while stays loaded too. */
+  /** Spark's timer maintains loaded stores. A store whose service is unavailable stays loaded. */
   public static void maintenanceThatIsPutOffUnloadsNoStore(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.maintenanceInterval", "100ms");
     query.conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
@@ -133,7 +133,7 @@ final class RegistryCases {
     }
   }
 
-  /** Waits until the timer has written one. */
+  /** Waits until the timer has written a snapshot. */
   private static void hasSnapshot(Stored stored) throws Exception {
     comesAbout(() -> !stored.items("snapshot/").isEmpty(), "the timer maintains it");
   }

@@ -9,7 +9,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Any provider: several partitions, stores and queries at once; and values of any size. */
+/** Any provider: concurrent partitions, stores and queries, and values of all sizes. */
 final class SharingCases {
   private static final int PARTITIONS = 24;
   private static final int THREADS = 8;
@@ -32,7 +32,7 @@ final class SharingCases {
     }
   }
 
-  /** As a join does, which has four stores in each partition. */
+  /** A join has four stores in each partition. */
   public static void operatorsPartitionsAndStoresDoNotMeet(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     List<Partition> all = new ArrayList<>();
@@ -62,7 +62,7 @@ final class SharingCases {
     inThreads(number -> versions(again, number, 4, 5));
   }
 
-  /** One partition's store is opened by several tasks at once, as when both halves of a plan read it. */
+  /** Several tasks open the store of one partition concurrently, as for a plan that reads it twice. */
   public static void oneProviderInManyThreads(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", 1);
     try (Partition partition = query.open()) {

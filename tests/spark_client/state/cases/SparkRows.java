@@ -8,13 +8,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * SparkRows as Spark's operators hand them over: each kind is written into one buffer, again and again, so that a store
- * which keeps what it was given keeps the wrong thing. For one thread.
+ * Rows as Spark's operators pass them: rows of one kind share a buffer, so that a store that keeps a row without
+ * copying it is detected. Not thread-safe.
  */
 final class SparkRows {
   static final StructType KEY =
       new StructType().add("name", DataTypes.StringType).add("number", DataTypes.IntegerType);
-  /** Keys and prefixes of fixed size: their rows fill the buffer that they are written into. */
+  /** Keys and prefixes of fixed size, whose rows fill their buffer. */
   static final StructType TWO_NUMBERS =
       new StructType().add("name", DataTypes.LongType).add("number", DataTypes.LongType);
   static final StructType NUMBER = new StructType().add("value", DataTypes.IntegerType);
@@ -46,7 +46,7 @@ final class SparkRows {
     return keys.apply(schema == TWO_NUMBERS ? row(Long.valueOf(name), (long) number) : row(text(name), number));
   }
 
-  /** The first column of a key, of which there may be many keys. */
+  /** The first column of a key, as a prefix. */
   UnsafeRow prefix(String name) {
     return names.apply(schema == TWO_NUMBERS ? row(Long.valueOf(name)) : row(text(name)));
   }

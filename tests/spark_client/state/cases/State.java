@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
-/** A store opened at a version, as a task uses it: keys are a name and a number, values numbers. */
+/** A store opened at a version, as in a task. A key is a name and a number; a value is a number. */
 final class State {
   static final String FAMILY = StateStore.DEFAULT_COL_FAMILY_NAME();
 
@@ -37,7 +37,7 @@ final class State {
     return this;
   }
 
-  /** The value, null if there is none. */
+  /** Returns the value, or null if the key is absent. */
   Integer get(String name, int number) {
     UnsafeRow found = store.get(rows.key(name, number), FAMILY);
     Check.equal(store.keyExists(rows.key(name, number), FAMILY), found != null);
@@ -48,7 +48,7 @@ final class State {
     return content(iterator(), query.keySchema);
   }
 
-  /** What has a name: a scan by the first column of the keys. */
+  /** Returns the records with a name, by a prefix scan. */
   Map<String, Integer> named(String name) {
     return content(store.prefixScan(rows.prefix(name), FAMILY), query.keySchema);
   }
@@ -61,14 +61,14 @@ final class State {
     return store.metrics().numKeys();
   }
 
-  /** Commits, checks what Spark is told of it, and notes the id in the query's commit log. */
+  /** Commits, checks the information for Spark, and adds the identity to the query's commit log. */
   long commit() {
     long version = commitQuietly();
     query.committed(store.id(), version, id());
     return version;
   }
 
-  /** Commits without a note in the commit log: the driver heard nothing of it, or gave it up. */
+  /** Commits without an entry in the commit log, as if the driver had abandoned the attempt. */
   long commitQuietly() {
     long loaded = store.version();
     Check.equal(store.commit(), loaded + 1);
@@ -81,7 +81,7 @@ final class State {
     return loaded + 1;
   }
 
-  /** The id of what was committed, with checkpoints in format 2. */
+  /** The identity of the commit, in checkpoint format 2. */
   Option<String> id() {
     return store.getStateStoreCheckpointInfo().stateStoreCkptId();
   }
@@ -99,7 +99,7 @@ final class State {
     return content(iterator, SparkRows.KEY);
   }
 
-  /** All that an iterator gives, each key once. */
+  /** Returns the records of an iterator, and checks that each key occurs once. */
   static Map<String, Integer> content(StateStoreIterator<UnsafeRowPair> iterator, StructType keys) {
     Map<String, Integer> content = new TreeMap<>();
     while (iterator.hasNext()) {

@@ -14,7 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** What a table really has at one place, asked of the service itself; for looking and for damaging. */
+/** The records of one place in the table, read from the service directly, to inspect and to damage them. */
 final class Stored {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final HttpClient HTTP = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
@@ -27,13 +27,13 @@ final class Stored {
     this.place = place;
   }
 
-  /** The records of a query's partition, whatever network its provider sees the service through. */
+  /** The records of a query's partition, without the network that its provider uses. */
   static Stored of(JsonNode arguments, String place) {
     JsonNode settings = arguments.get("settings");
     return new Stored(settings.get("url").asText() + "/v1/tables/" + settings.get("table").asText(), place);
   }
 
-  /** The items that begin so, in their order. */
+  /** Returns the items with a prefix, in order. */
   List<String> items(String prefix) {
     List<String> items = new ArrayList<>();
     String cursor = "";
@@ -50,7 +50,7 @@ final class Stored {
     return items;
   }
 
-  /** The only item that begins so. */
+  /** Returns the only item with a prefix. */
   String item(String prefix) {
     List<String> items = items(prefix);
     Check.that(items.size() == 1, "there is one item " + prefix + " in " + items(""));

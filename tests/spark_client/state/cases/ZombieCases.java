@@ -4,11 +4,11 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import scala.Option;
 
-/** Several attempts to make one version: of one task, of one batch that is run again, of a query that was restarted. */
+/** Several attempts at one version: attempts of a task, a batch that runs again, a restarted query. */
 final class ZombieCases {
   private ZombieCases() {}
 
-  /** The older attempt of a task goes on where it was forgotten, and commits when the newer one has. */
+  /** The earlier attempt of a task commits after the later attempt has committed. */
   public static void anEarlierAttemptOfATaskComesLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition first = query.open(); Partition second = query.open()) {
@@ -40,7 +40,7 @@ final class ZombieCases {
     }
   }
 
-  /** As before, but the earlier run had got no further than to read the state when the later one was started. */
+  /** The same, but the earlier run has only loaded the state when the later run starts. */
   public static void aTaskOfAnEarlierRunThatHadCommittedNothingComesLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
@@ -62,8 +62,8 @@ final class ZombieCases {
   }
 
   /**
-   * A speculative copy commits late, in format 1, from where a newer snapshot is known: what was made after it by others
-   * builds on their own past, which stays.
+   * In format 1, a speculative copy on an executor that knows a newer snapshot commits late. Versions that others
+   * committed after it keep their own lineage.
    */
   public static void aSpeculativeCopyThatKnowsANewerSnapshotComesLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2);
@@ -85,7 +85,7 @@ final class ZombieCases {
     }
   }
 
-  /** A batch was committed in some partitions only. It is run again, perhaps with other data: that counts. */
+  /** A batch was committed in some partitions only. It runs again, possibly with other data, which prevails. */
   public static void aBatchIsRunAgainAfterItWasCommittedInPart(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition one = query.open(0); Partition two = query.open(1)) {
@@ -111,7 +111,7 @@ final class ZombieCases {
     }
   }
 
-  /** The same, with the same provider object: what it has in memory of the abandoned version does not count. */
+  /** The same, with the same provider object: it drops the abandoned version from memory. */
   public static void anAbandonedVersionIsReplacedInMemoryToo(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
@@ -128,7 +128,7 @@ final class ZombieCases {
     }
   }
 
-  /** Two actions on one frame run its plan twice: two tasks make one version, of the same data. */
+  /** Two actions on one frame run its plan twice: two tasks commit one version with the same data. */
   public static void oneVersionIsMadeTwiceInOneRun(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
@@ -146,7 +146,7 @@ final class ZombieCases {
     }
   }
 
-  /** A version by each of its identities is what was committed under it; only in checkpoints of format 2. */
+  /** Each identity of a version gives what was committed under it. Checkpoint format 2 only. */
   public static void attemptsWithIdentitiesLiveSideBySide(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     if (query.format == 1) {
@@ -171,7 +171,7 @@ final class ZombieCases {
     }
   }
 
-  /** Each version in a task of its own. */
+  /** Commits each version in a separate task. */
   private static void commitInTasks(Partition partition, long from, long last, long attempt) throws Exception {
     for (long version = from; version <= last; version++) {
       long each = version;
@@ -182,7 +182,7 @@ final class ZombieCases {
     }
   }
 
-  /** In format 1 it is refused; in format 2 it may commit, under an identity that nobody asks for. */
+  /** In format 1 the commit is refused. In format 2 it succeeds, under an identity that no reader uses. */
   private static void comesLate(Query query, State zombie, long attempt) throws Exception {
     if (query.format == 1) {
       LocalSpark.inTask(

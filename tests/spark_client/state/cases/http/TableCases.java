@@ -14,19 +14,21 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.conf.Configuration;
 
-/** A table as the state store uses it: what came of operations, or the failure, and what it cost. */
+/** A table as the state store uses it: the outcomes of operations or the failure, and the counters. */
 public final class TableCases {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Settings, Table> OPEN = new ConcurrentHashMap<>();
 
   private TableCases() {}
 
-  /** Applies operations, by a table that stays open for the next case with these settings. */
+  /** Applies operations. The table stays open for the next case with these settings. */
   public static ObjectNode apply(JsonNode arguments) {
     return applied(table(arguments), arguments);
   }
 
-  /** Applies operations on a thread that is interrupted after a while: how that ended, and how soon after it. */
+  /**
+   * Applies operations on a thread that is interrupted after a delay. Returns the result and the time until it ended.
+   */
   public static ObjectNode interrupted(JsonNode arguments) throws InterruptedException {
     Table table = table(arguments);
     AtomicReference<ObjectNode> result = new AtomicReference<>();
@@ -39,7 +41,9 @@ public final class TableCases {
     return result.get().put("ended_s", (System.nanoTime() - interruptedNs) / 1e9);
   }
 
-  /** Begins to apply operations, and cancels that after a while: how many threads of requests are still waiting then. */
+  /**
+   * Starts to apply operations, and cancels them after a delay. Returns the number of request threads still waiting.
+   */
   public static ObjectNode cancelled(JsonNode arguments) throws InterruptedException, ExecutionException {
     CompletableFuture<List<Outcome>> begun = table(arguments).applyAsync(operations(arguments), new StoreCounters());
     Thread.sleep((long) (1000 * arguments.path("after_s").asDouble()));
@@ -53,12 +57,12 @@ public final class TableCases {
     return result;
   }
 
-  /** Begins to apply operations, and returns their statuses when they are done. */
+  /** Applies operations asynchronously, and returns their statuses. */
   public static List<Integer> begun(JsonNode arguments) throws InterruptedException, ExecutionException {
     return table(arguments).applyAsync(operations(arguments), new StoreCounters()).get().stream().map(Outcome::status).toList();
   }
 
-  /** The settings as they show themselves, or the faults in them. */
+  /** Returns the parsed settings, or the error that lists the faults. */
   public static String settings(JsonNode arguments) {
     try {
       return read(arguments).toString();
@@ -67,12 +71,12 @@ public final class TableCases {
     }
   }
 
-  /** What is shown of a table that has been used. */
+  /** Returns the texts that a used table shows. */
   public static List<String> shown(JsonNode arguments) {
     return List.of(table(arguments).toString(), read(arguments).toString());
   }
 
-  /** Whether equal settings share a table, and others do not, however many there are. */
+  /** Whether only equal settings share a table, for any number of settings. */
   public static List<Boolean> sharing() {
     Table first = Table.shared(numbered(0));
     boolean same = first == Table.shared(numbered(0));
@@ -153,7 +157,7 @@ public final class TableCases {
     return fields;
   }
 
-  /** The value; with `bytes`, one that holds so many of them as such. */
+  /** Returns the value; `bytes` requests a binary value of that size. */
   private static JsonNode value(JsonNode given) {
     if (!given.has("bytes")) return given.path("value");
     byte[] bytes = new byte[given.path("bytes").asInt()];

@@ -18,7 +18,7 @@ import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
 import tableside.state.Check;
 
-/** Blocks on the local disk: they come back as they were or not at all. */
+/** Blocks on the local disk are read back unchanged, or not at all. */
 public final class LocalDiskCases {
   private LocalDiskCases() {}
 
@@ -28,8 +28,8 @@ public final class LocalDiskCases {
       for (int number = 1; number <= 50; number++) {
         disk.put(number, block(number, 100), 100);
       }
-      disk.put(51, block(51, 100), 7); // the beginning only
-      disk.put(1, block(2, 100), 100); // is there already
+      disk.put(51, block(51, 100), 7); // only the first 7 bytes
+      disk.put(1, block(2, 100), 100); // already present
       for (int number = 1; number <= 50; number++) {
         Check.that(Arrays.equals(disk.get(number), block(number, 100)), "block " + number + " is as it was");
       }
@@ -39,7 +39,7 @@ public final class LocalDiskCases {
     }
   }
 
-  /** Not even where the JVM is killed: so no file may have a name. */
+  /** Also after the JVM is killed. Therefore the files have no names. */
   public static void nothingIsLeftBehind(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 20)) {
@@ -91,7 +91,7 @@ public final class LocalDiskCases {
     }
   }
 
-  /** What is put after something was forgotten does not hold on to its room. */
+  /** A block that is put after others were forgotten does not retain their space. */
   public static void aSmallStoreTakesLittleRoom(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 30)) {
@@ -120,7 +120,7 @@ public final class LocalDiskCases {
       }
       Check.that(disk.get(1) != null, "another block of the file is sound");
       Check.equal(disk.get(2), null);
-      Check.equal(disk.get(1), null); // nobody relies on that file any more
+      Check.equal(disk.get(1), null); // a damaged file is no longer read
       Check.that(Arrays.equals(disk.get(11), block(11, 100)), "another file is sound");
       Check.equal(bytes(directory), 500L);
       disk.put(2, block(2, 100), 100);
@@ -139,7 +139,7 @@ public final class LocalDiskCases {
     }
   }
 
-  /** What was written before is still good, and some time later it is tried again. */
+  /** Earlier blocks stay readable, and writing is tried again later. */
   public static void aDiskThatCannotBeWrittenToIsLeftAloneForAWhile(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     List<LocalDisk.FileSource> failing =
@@ -198,7 +198,7 @@ public final class LocalDiskCases {
     Check.equal(opened(directory).size(), 0);
   }
 
-  /** A task and maintenance read and write at once. */
+  /** A task and maintenance read and write concurrently. */
   public static void manyThreadsMayUseIt(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 200_000)) {
@@ -226,7 +226,7 @@ public final class LocalDiskCases {
     return found;
   }
 
-  /** Spark interrupts the tasks that it gives up; other tasks go on with the same store. */
+  /** Spark interrupts tasks that it kills, while other tasks use the same store. */
   public static void anInterruptedThreadSpoilsNothing(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
@@ -251,14 +251,14 @@ public final class LocalDiskCases {
     }
   }
 
-  /** The files that this process has open there; as they have no names, by their descriptors. */
+  /** The files without names that this process has open in the directory, found by their descriptors. */
   public static List<Path> opened(Path directory) throws IOException {
     try (Stream<Path> open = Files.list(Path.of("/proc/self/fd"))) {
       return open.filter(each -> isIn(each, directory)).sorted().toList();
     }
   }
 
-  /** How large they are together. */
+  /** The total size of these files. */
   public static long bytes(Path directory) throws IOException {
     long bytes = 0;
     for (Path file : opened(directory)) {

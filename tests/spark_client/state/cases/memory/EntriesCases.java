@@ -15,18 +15,18 @@ import java.util.concurrent.Future;
 import org.apache.spark.unsafe.Platform;
 import tableside.state.Check;
 
-/** Cases of a partition's state in memory: against a map of the JDK, and what a map does not have. */
+/** A partition's state in memory, compared with a map of the JDK, and its behavior beyond that of a map. */
 public final class EntriesCases {
   private static final int VERSIONS_KEPT = 6;
 
-  /** A version and what must be in it. */
+  /** A version and its expected content. */
   private record Kept(Entries version, MapOfEntries map) {}
 
   private EntriesCases() {}
 
   /**
-   * Versions from versions, old ones too, some abandoned, some frozen half way. After each, all that are kept are as
-   * they were. Answers how many began an arena of their own.
+   * Derives versions from new and old versions; some edits are abandoned or frozen half way. After each step, all kept
+   * versions are unchanged. Returns the number of compactions.
    */
   public static int randomly(JsonNode arguments) {
     Random random = new Random(arguments.get("seed").asLong());
@@ -59,7 +59,7 @@ public final class EntriesCases {
     return compacted;
   }
 
-  /** Several edits are open at once, and go on in turns. Answers how many versions shared memory with the first. */
+  /** Continues several open edits in turns. Returns the number of versions that share memory with the first. */
   public static int inTurns(JsonNode arguments) {
     Random random = new Random(arguments.get("seed").asLong());
     List<byte[]> keys = MapOfEntries.keys(50);
@@ -89,7 +89,7 @@ public final class EntriesCases {
     return sharing;
   }
 
-  /** Two edits from one version, each by a thread of its own, while a third reads that version. */
+  /** Two threads each edit one version, while a third thread reads it. */
   public static void twoThreadsEditOneVersion(JsonNode arguments) throws Exception {
     List<byte[]> keys = MapOfEntries.keys(2_000);
     Random random = new Random(arguments.get("seed").asLong());
@@ -142,7 +142,7 @@ public final class EntriesCases {
     return null;
   }
 
-  /** Again and again, as a mistake shows only when both are at it. */
+  /** Repeats the case, because a race shows only if both threads are active. */
   public static void noTwoThreadsReserveTheSame() throws Exception {
     ExecutorService threads = Executors.newFixedThreadPool(2);
     try {
@@ -240,7 +240,7 @@ public final class EntriesCases {
     kept.forEach(one -> one.map().check(one.version(), keys));
   }
 
-  /** A larger array would have regions of the collector's to itself, and take twice the memory that is said. */
+  /** G1 would give a larger array its own regions, which take twice the memory. */
   public static void fourSegmentsGoIntoTheSmallestRegionOfTheCollector() {
     MutableEntries edit = Entries.empty(true).edit();
     long longest = 0;
@@ -311,7 +311,7 @@ public final class EntriesCases {
     Check.equal(second.location(MapOfEntries.find(second, new byte[] {2})), 5L);
   }
 
-  /** One thread says new places of all entries again and again while versions are made and compacted. */
+  /** One thread relocates all entries repeatedly while another creates and compacts versions. */
   public static void aPlaceIsNeverHalfOfOneAndHalfOfAnother() throws Exception {
     MutableEntries edit = Entries.empty(false).edit();
     byte[] key = {1};
@@ -353,7 +353,7 @@ public final class EntriesCases {
     Check.equal(version.size(), 1);
   }
 
-  /** Answers the most memory that any of very many small commits had. */
+  /** Returns the maximum memory of a version during many small commits. */
   public static long smallCommits(JsonNode arguments) {
     boolean withZombies = arguments.get("zombies").asBoolean();
     Entries version = Entries.empty(true);

@@ -10,9 +10,9 @@ import java.util.Random;
 import org.apache.spark.unsafe.Platform;
 import tableside.state.Check;
 
-/** What entries are compared with: a map of the JDK, which is told the same, and keeps the order of the last writes. */
+/** The reference for entries: a map of the JDK with the same changes, in the order of the last writes. */
 final class MapOfEntries {
-  /** What a key has: the value is null where it has a tombstone. */
+  /** The value and location of a key; the value is null for a tombstone. */
   record Held(byte[] value, long location) {}
 
   private final LinkedHashMap<ByteBuffer, Held> map;
@@ -29,7 +29,7 @@ final class MapOfEntries {
     return new MapOfEntries(new LinkedHashMap<>(map));
   }
 
-  /** Keys of all lengths from 0 on, which begin alike. */
+  /** Keys of increasing length from 0, with equal beginnings. */
   static List<byte[]> keys(int count) {
     byte[][] keys = new byte[count][];
     for (int number = 0; number < count; number++) {
@@ -41,7 +41,7 @@ final class MapOfEntries {
     return List.of(keys);
   }
 
-  /** Do the same random thing to both. */
+  /** Applies the same random change to both. */
   void change(MutableEntries edit, Random random, List<byte[]> keys, int valueMax) {
     byte[] key = keys.get(random.nextInt(keys.size()));
     int kind = random.nextInt(10);
@@ -78,7 +78,7 @@ final class MapOfEntries {
     hold(key, new Held(null, 0));
   }
 
-  /** Check that a view has the same entries, in the same order, and finds these keys or does not. */
+  /** Checks that a view has the same entries in the same order, and the same result for each key. */
   void check(EntriesView view, List<byte[]> keys) {
     Check.equal(view.size(), map.size());
     for (byte[] key : keys) {
@@ -122,7 +122,7 @@ final class MapOfEntries {
     return copy;
   }
 
-  /** A key that is written again goes to the end. */
+  /** A key that is written again moves to the end. */
   private void hold(byte[] key, Held held) {
     map.remove(ByteBuffer.wrap(key));
     map.put(ByteBuffer.wrap(key), held);
