@@ -99,6 +99,12 @@ def _retry(
     return pa.concat_tables(finished).sort_by("position").drop_columns("position")
 
 
+def first_retriable_code(rows: pa.Table) -> str | None:
+    """The code of the first retriable failure, or None if there is none."""
+    position = pc.index(rows["retriable"], True).as_py()
+    return None if position < 0 else rows["code"][position].as_py()
+
+
 def _may_retry(rows: pa.Table, repeatable: pa.Array) -> pa.ChunkedArray:
     retriable = pc.fill_null(rows["retriable"], False)
     not_applied = pc.fill_null(pc.equal(rows["applied"], "no"), False)

@@ -1,5 +1,6 @@
 """Send batches: in Arrow with retries by position, or a single operation in JSON."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,28 +10,39 @@ import pyarrow.compute as pc
 from tableside_client import batch_retry, wire
 from tableside_client.errors import TableError, from_problem
 from tableside_client.paths import Key, table_path
+from tableside_client.request_window import RequestWindow
 from tableside_client.transport import Transport
 
 
 def send_batch(
-    transport: Transport, table: str, operations: pa.Table, repeatable: pa.Array, params: Mapping[str, Any]
+    transport: Transport,
+    table: str,
+    operations: pa.Table,
+    repeatable: pa.Array,
+    params: Mapping[str, Any],
+    window: RequestWindow | None = None,
 ) -> pa.Table:
     """Send operations in Arrow, with retries by position. A batch that is too large for one request is split.
 
     An operation that is too large for a request of its own has the outcome `too_large`.
     """
-    outcomes = _send_halves(transport, table, operations, repeatable, params)
+    outcomes = _send_halves(transport, table, operations, repeatable, params, window)
     transport.count_retries(int(pc.sum(outcomes["retries"]).as_py() or 0))
     return outcomes
 
 
 def _send_halves(
-    transport: Transport, table: str, operations: pa.Table, repeatable: pa.Array, params: Mapping[str, Any]
+    transport: Transport,
+    table: str,
+    operations: pa.Table,
+    repeatable: pa.Array,
+    params: Mapping[str, Any],
+    window: RequestWindow | None,
 ) -> pa.Table:
     try:
         return batch_retry.send_with_retries(
             operations,
-            lambda pending: _send_once(transport, table, pending, params),
+            lambda pending: _send_observed(transport, table, pending, params, window),
             repeatable,
             transport.new_budget(),
         )
@@ -45,7 +57,18 @@ def _send_halves(
             (operations.slice(0, half), repeatable.slice(0, half)),
             (operations.slice(half), repeatable.slice(half)),
         ]
-        return pa.concat_tables([_send_halves(transport, table, *part, params) for part in parts])
+        return pa.concat_tables([_send_halves(transport, table, *part, params, window) for part in parts])
+
+
+def _send_observed(
+    transport: Transport, table: str, operations: pa.Table, params: Mapping[str, Any], window: RequestWindow | None
+) -> batch_retry.BatchResponse:
+    started_s = time.monotonic()
+    response = _send_once(transport, table, operations, params)
+    if window is not None:
+        code = batch_retry.first_retriable_code(response.rows)
+        window.observe(time.monotonic() - started_s, code)
+    return response
 
 
 def _send_once(

@@ -9,6 +9,7 @@ from tableside_client import wire
 from tableside_client.batches import send_batch, send_get, send_write
 from tableside_client.credential import Credential
 from tableside_client.paths import Key, given, joined, record_path, table_path, write_headers
+from tableside_client.request_window import RequestWindow
 from tableside_client.results import Record, Written, record_from_response, record_from_result
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
@@ -231,6 +232,7 @@ class TableClient:
         return_: bool = False,
         fields: Sequence[str] | None = None,
         at_least_once: bool = False,
+        window: RequestWindow | None = None,
     ) -> pa.Table:
         """Send operations as one batch.
 
@@ -246,6 +248,7 @@ class TableClient:
             return_: Return the new values of writes.
             fields: The members that reads return. Default: all.
             at_least_once: Treat every operation as safe to repeat.
+            window: Adapts to the duration and the failures of each request.
 
         Returns:
             One row per operation, in the same order: the columns of `tableside_client.batch_retry.OUTCOMES`, and
@@ -257,7 +260,7 @@ class TableClient:
         rows = operations if isinstance(operations, pa.Table) else pa.Table.from_batches([operations])
         repeatable = wire.repeatable(rows, op, writer is not None, at_least_once)
         params = given(op=op, writer=writer, fields=joined(fields)) | ({"return": "true"} if return_ else {})
-        return send_batch(self._transport, table, rows, repeatable, params)
+        return send_batch(self._transport, table, rows, repeatable, params, window)
 
     def scan(
         self,

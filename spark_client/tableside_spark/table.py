@@ -45,8 +45,9 @@ class Table:
             Default: `TABLESIDE_CERTIFICATE_FILE`.
         key_file: PEM file of the certificate's key, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
         in_flight_max: The maximum number of requests in flight over the whole job. It is divided among the tasks that
-            can run at once; each task gets at least one.
-        chunk: The maximum size of one request, which also limits the memory of a task.
+            can run at once; each task gets at least one. Tasks use fewer if the service has lower limits or is busy.
+        chunk: The maximum size of one request, which also limits the memory of a task. Requests are smaller if the
+            service's limits require it.
         timeout_s: The timeout of one attempt, in seconds.
         retries: The limits on the retries of one request.
 

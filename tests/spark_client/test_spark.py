@@ -2,18 +2,20 @@
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.functions import col, lit
 
 from servers.process import free_port
-from support.running import Service
+from support.running import Service, running
 from tableside_client.retries import Retries
 from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
 
@@ -299,6 +301,24 @@ def test_a_service_that_is_not_there_fails_within_bounds(spark: SparkSession) ->
     table = Table("t", f"http://127.0.0.1:{free_port()}", retries=quick)
     with pytest.raises(Exception, match="service_unreachable"):
         table.join(numbers(spark, 3), "k", "x int").collect()
+
+
+def test_jobs_stay_within_the_limits_of_the_service(spark: SparkSession, tmp_path: Path) -> None:
+    config = tmp_path / "tableside.yaml"
+    limits = "{operations_max: 200, operations_in_flight_max: 400, body_bytes_max: 20000, bytes_in_flight_max: 50000}"
+    config.write_text(f"stores: {{m: {{kind: memory}}}}\ntables: {{t: {{store: m}}}}\nlimits: {limits}\n")
+    frame = numbers(spark, 20_000)
+    with running(tmp_path, config) as service:
+        table = Table("t", service.url)
+        assert table.put(frame, "k").retried == 0
+        assert table.update(frame, "k", {"$inc": {"n": 1}}).retried == 0
+        assert table.join(frame.select("k"), "k", "n long", "inner").count() == 20_000
+        numbers(spark, 1_000).write.format("tableside").options(url=service.url, table="t", key="k").mode(
+            "append"
+        ).save()
+        metrics = httpx.get(f"{service.url}/metrics").text
+    assert not re.findall(r"^tableside_shed_total.* [1-9].*$", metrics, re.MULTILINE)
+    assert 'code="too_large"' not in metrics
 
 
 def test_a_stream_is_joined(spark: SparkSession, service: Service, tmp_path: Path) -> None:

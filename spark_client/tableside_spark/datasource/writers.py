@@ -9,17 +9,22 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tableside_client.connection import shared_client
 from tableside_spark.datasource.options import TableOptions
 from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.lookup_task import raise_first_failure
 from tableside_spark.executor.operation_batch import Token
-from tableside_spark.executor.ordered_pool import map_ordered
-from tableside_spark.executor.task_waits import TaskWaits
+from tableside_spark.executor.task_client import TaskClient
+from tableside_spark.plan.concurrency import concurrency
 from tableside_spark.write.micro_batch import BATCH_ID, QUERY_ID, UnsoundTokenError
 
 CHUNKS_MAX = 2**20
 """The maximum number of chunks per task of a micro-batch."""
+
+IN_FLIGHT_MAX = 2
+"""The maximum number of requests in flight per task."""
+
+TASKS = 16
+"""The number of concurrent tasks whose requests fit the service's limits. The real number is unknown here."""
 
 
 @dataclass
@@ -38,12 +43,16 @@ class PutSender:
 
     def send_all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> CommitMessage:
         """Send the rows of a task. A chunk's sequence is that of `first` plus its number."""
-        numbered = enumerate(chunks(rows, ChunkSize()))
-        sent = map_ordered(numbered, partial(self._put, first), 4)
-        waits = TaskWaits(shared_client(self.target.connection))
-        return CommitMessage(sum(waits.logged(self.target.table, sent)))
+        client = TaskClient(self.target.connection, self.target.table, IN_FLIGHT_MAX)
+        numbered = enumerate(chunks(rows, self._chunk_size()))
+        sent = client.map(numbered, partial(self._put, client, first))
+        return CommitMessage(sum(client.waits.logged(self.target.table, sent)))
 
-    def _put(self, first: Token | None, numbered: tuple[int, pa.RecordBatch]) -> int:
+    def _chunk_size(self) -> ChunkSize:
+        requests = TASKS * IN_FLIGHT_MAX
+        return concurrency(self.target.table_schema.limits, requests, requests, ChunkSize()).chunk
+
+    def _put(self, client: TaskClient, first: Token | None, numbered: tuple[int, pa.RecordBatch]) -> int:
         number, chunk = numbered
         puts = self.encoder.encode(chunk)
         if first is not None:
@@ -53,7 +62,7 @@ class PutSender:
             sequence = pa.scalar(first.sequence + number, pa.int64())
             puts = puts.append_column("sequence", pa.repeat(sequence, len(puts)))
         writer = None if first is None else first.writer
-        answer = shared_client(self.target.connection).batch(self.target.table, puts, op="put", writer=writer)
+        answer = client.batch(puts, op="put", writer=writer)
         raise_first_failure(self.target.table, answer)
         return int(chunk.num_rows)
 

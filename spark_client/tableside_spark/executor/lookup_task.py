@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.connection import Connection, shared_client
+from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.key_columns import distinct_keys, key_column
 from tableside_spark.executor.operation_batch import PARTITION, partition_lists
-from tableside_spark.executor.ordered_pool import map_ordered
-from tableside_spark.executor.task_waits import TaskWaits
+from tableside_spark.executor.task_client import TaskClient
 
 VALUE_COLUMN = "__tableside_value"
 
@@ -36,25 +36,26 @@ class LookupTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look up every row's key. Raises `TableError` for a failure other than an absent record."""
-        results = map_ordered(chunks(batches, self.size), self._process_chunk, self.window)
-        return TaskWaits(shared_client(self.connection)).logged(self.table, results)
+        client = TaskClient(self.connection, self.table, self.window)
+        results = client.map(chunks(batches, self.size), partial(self._process_chunk, client))
+        return client.waits.logged(self.table, results)
 
-    def _process_chunk(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
+    def _process_chunk(self, client: TaskClient, chunk: pa.RecordBatch) -> pa.RecordBatch:
         routed = PARTITION in chunk.schema.names
         names = (*self.key_columns, PARTITION) if routed else self.key_columns
         keys = distinct_keys(
             [chunk.column(name) for name in names], (*self.key_names, PARTITION) if routed else self.key_names
         )
-        found = self._fetch(keys.keys, routed=routed)
+        found = self._fetch(client, keys.keys, routed=routed)
         values = found if keys.is_identity else found.take(keys.positions)
         return _joined_rows(chunk.drop_columns(PARTITION) if routed else chunk, values, self.how)
 
-    def _fetch(self, keys: pa.Array, *, routed: bool) -> pa.Array:
+    def _fetch(self, client: TaskClient, keys: pa.Array, *, routed: bool) -> pa.Array:
         """Return the value's JSON text for each key, or null if there is no record."""
         if len(keys) == 0:
             return pa.array([], pa.string())
         batch = _routed_gets(keys, self.key_names) if routed else pa.table({"key": keys})
-        outcomes = shared_client(self.connection).batch(self.table, batch, op="get", fields=self.fields)
+        outcomes = client.batch(batch, op="get", fields=self.fields)
         raise_first_failure(self.table, outcomes, except_codes=("record_not_found",))
         return outcomes["value"].combine_chunks().cast(pa.string())
 

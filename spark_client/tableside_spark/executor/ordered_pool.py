@@ -10,8 +10,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def map_ordered(items: Iterable[Item], call: Callable[[Item], Result], window: int) -> Iterator[Result]:
+def map_ordered(
+    items: Iterable[Item], call: Callable[[Item], Result], window: int, size: Callable[[], int] | None = None
+) -> Iterator[Result]:
     """Yield `call(item)` for every item in order, with at most `window` calls at a time.
+
+    `size` returns the current limit, from 1 to `window`; without it, the limit is always `window`.
 
     Items are consumed only as results are consumed, so that at most `window` items and results exist at once. Closing
     the iterator, or an error, cancels calls that have not started. A call runs in the context (with its trace span)
@@ -22,7 +26,7 @@ def map_ordered(items: Iterable[Item], call: Callable[[Item], Result], window: i
     try:
         for item in items:
             waiting.append(pool.submit(copy_context().run, call, item))
-            if len(waiting) >= window:
+            while len(waiting) >= (window if size is None else size()):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

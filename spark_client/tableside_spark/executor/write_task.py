@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableside_client.connection import Connection, shared_client
+from tableside_client.connection import Connection
 from tableside_client.errors import TableError
 from tableside_spark.executor.chunks import ChunkSize, chunks
 from tableside_spark.executor.operation_batch import (
@@ -24,10 +24,9 @@ from tableside_spark.executor.operation_batch import (
     internal,
     reset_mask,
 )
-from tableside_spark.executor.ordered_pool import map_ordered
 from tableside_spark.executor.parts import part_token, rounds
 from tableside_spark.executor.stopped_keys import StoppedKeys
-from tableside_spark.executor.task_waits import TaskWaits
+from tableside_spark.executor.task_client import TaskClient
 
 CODE = "__code"
 DETAIL = "__detail"
@@ -55,7 +54,6 @@ class WriteSpec:
     documents: tuple[str, ...]
     ttl_s: float | None
     at_least_once: bool
-    chunk: ChunkSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,58 +73,60 @@ class WriteTask:
     shown: tuple[str, ...]
     token: Token | None
     stop_at_failure: bool
+    chunk: ChunkSize
     window: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send every operation. With `stop_at_failure`, send none after a failure has occurred."""
-        state = _TaskState(StoppedKeys(self.spec.keys.columns), TaskWaits(shared_client(self.spec.connection)))
+        client = TaskClient(self.spec.connection, self.spec.table, self.window)
+        state = _TaskState(client, StoppedKeys(self.spec.keys.columns))
         for later_parts, pieces in rounds(batches):
-            process = partial(self._process_chunk, state, later_parts)
-            yield from map_ordered(chunks(pieces, self.spec.chunk), process, self.window)
+            yield from client.map(chunks(pieces, self.chunk), partial(self._process_chunk, state, later_parts))
 
     def _process_chunk(self, state: "_TaskState", later_parts: int, chunk: pa.RecordBatch) -> pa.RecordBatch:
         operations = pa.Table.from_batches([chunk])
         if self.stop_at_failure and state.has_failed:
             return self._report(_not_sent(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
-        outcomes = self._with_outcomes(operations, state.stopped, part_token(self.token, later_parts))
+        outcomes = self._with_outcomes(state, operations, part_token(self.token, later_parts))
         failed = outcomes.filter(pc.is_valid(outcomes[CODE]))
         if len(failed):
             state.has_failed = True
         if later_parts:
             state.stopped.add(failed, CODE, DETAIL, RETRIABLE)
-        return self._report(failed, _counts(outcomes) | {"waited_ms": state.waits.take_ms()})
+        return self._report(failed, _counts(outcomes) | {"waited_ms": state.client.waits.take_ms()})
 
-    def _with_outcomes(self, operations: pa.Table, stopped: StoppedKeys, token: Token | None) -> pa.Table:
+    def _with_outcomes(self, state: "_TaskState", operations: pa.Table, token: Token | None) -> pa.Table:
         """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""
         invalid, valid = _divide(operations, pc.is_valid(operations[PROBLEM]))
-        held, sendable = _divide(valid, stopped.mask(valid))
+        held, sendable = _divide(valid, state.stopped.mask(valid))
         outcomes = [_not_sent(invalid, invalid[PROBLEM])] if len(invalid) else []
-        outcomes += [_with_outcome(held, *stopped.reasons(held), sent=False)] if len(held) else []
-        outcomes += [self._send_after_resets(sendable, token)] if len(sendable) else []
+        outcomes += [_with_outcome(held, *state.stopped.reasons(held), sent=False)] if len(held) else []
+        outcomes += [self._send_after_resets(state.client, sendable, token)] if len(sendable) else []
         return pa.concat_tables(outcomes)
 
-    def _send_after_resets(self, operations: pa.Table, token: Token | None) -> pa.Table:
+    def _send_after_resets(self, client: TaskClient, operations: pa.Table, token: Token | None) -> pa.Table:
         """Send operations, after the deletes that precede updates. If a delete fails, its update is not sent."""
         resets = reset_mask(operations, self.spec.op)
         if resets is None or not pc.any(resets, min_count=0).as_py():
-            return self._send(operations, self.spec.op, self.spec.documents, token)
+            return self._send(client, operations, self.spec.op, self.spec.documents, token)
         reset = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
-        deleted = self._send(operations.filter(resets).drop_columns(DELETE), "delete", (), reset)
+        deleted = self._send(client, operations.filter(resets).drop_columns(DELETE), "delete", (), reset)
         deleted = deleted.append_column(DELETE, pa.repeat(True, len(deleted))).select(_outcome_names(operations))
         is_deleted = pc.is_null(deleted[CODE])
         rest = pa.concat_tables(
             [operations.filter(pc.invert(resets)), deleted.filter(is_deleted).select(operations.column_names)]
         )
         failed = deleted.filter(pc.invert(is_deleted))
-        sent = [self._send(rest, self.spec.op, self.spec.documents, token)] if len(rest) else []
+        sent = [self._send(client, rest, self.spec.op, self.spec.documents, token)] if len(rest) else []
         return pa.concat_tables([*sent, failed])
 
-    def _send(self, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None) -> pa.Table:
+    def _send(
+        self, client: TaskClient, operations: pa.Table, op: str, documents: Sequence[str], token: Token | None
+    ) -> pa.Table:
         spec = self.spec
         batch, one_op = build_batch(operations, op, spec.keys, documents, token, spec.ttl_s if op != "delete" else None)
         try:
-            response = shared_client(spec.connection).batch(
-                spec.table,
+            response = client.batch(
                 batch,
                 op=one_op,
                 writer=None if token is None else token.writer,
@@ -156,10 +156,10 @@ class WriteTask:
 
 @dataclass(slots=True)
 class _TaskState:
-    """The state that the chunks of a task share: keys with a failed part, waits, and whether an operation failed."""
+    """The state that the chunks of a task share: the client, keys with a failed part, whether an operation failed."""
 
+    client: TaskClient
     stopped: StoppedKeys
-    waits: TaskWaits
     has_failed: bool = False
 
 

@@ -1,8 +1,6 @@
 """Helpers for DataFrames and sessions, classic or Connect, using the DataFrame API only."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -10,8 +8,6 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
 _KEY_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
-_SLOTS_MAX = 100_000
-_slots_by_session: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
 
 
 def quoted(name: str) -> Column:
@@ -50,34 +46,6 @@ def require_unique_names(names: Sequence[str], frame: DataFrame) -> None:
 def type_of(frame: DataFrame, name: str) -> DataType:
     """Return the type of a column."""
     return frame.schema[name].dataType
-
-
-def divide_in_flight(frame: DataFrame, in_flight_max: int) -> tuple[DataFrame, int]:
-    """Divide the requests in flight among the tasks.
-
-    Returns the DataFrame, coalesced if there are more slots than requests, and the window of each task.
-
-    The number of concurrent tasks is determined when the plan is made. Executors that join later exceed the limit.
-    """
-    slots = _slot_count(frame)
-    window = max(1, in_flight_max // slots)
-    return (frame.coalesce(in_flight_max) if in_flight_max < slots else frame), window
-
-
-def _slot_count(frame: DataFrame) -> int:
-    """The number of tasks that the session runs at once."""
-    session = frame.sparkSession
-    if not is_remote(frame):
-        return max(1, session.sparkContext.defaultParallelism)
-    if session not in _slots_by_session:
-        _slots_by_session[session] = _count_slots_with_job(frame)
-    return _slots_by_session[session]
-
-
-def _count_slots_with_job(frame: DataFrame) -> int:
-    """Count the slots with a small job, for Spark Connect: a range has one partition per slot."""
-    partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
-    return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1
 
 
 def map_arrow(

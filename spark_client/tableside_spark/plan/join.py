@@ -12,16 +12,10 @@ from tableside_client.connection import Connection
 from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.lookup_task import VALUE_COLUMN, LookupTask
 from tableside_spark.executor.mismatch import OnMismatch, require_known
-from tableside_spark.plan.frames import (
-    check_key_columns,
-    divide_in_flight,
-    map_arrow,
-    quoted,
-    require_unique_names,
-    type_of,
-)
+from tableside_spark.plan.concurrency import divide_in_flight
+from tableside_spark.plan.frames import check_key_columns, map_arrow, quoted, require_unique_names, type_of
 from tableside_spark.plan.routing import TableRouting
-from tableside_spark.plan.table_schema import TableSchema, fetch_table_schema, wire_keys
+from tableside_spark.plan.table_schema import fetch_table_schema, wire_keys
 from tableside_spark.plan.typed_values import TypedValue
 
 HOW = {
@@ -61,15 +55,14 @@ def join(
     require_known(request.on_mismatch)
     require_unique_names(frame.columns, frame)
     columns = check_key_columns(frame, request.on)
-    needs_schema = len(columns) > 1 or request.partitions is not None
-    table_schema = fetch_table_schema(connection, table) if needs_schema else TableSchema()
+    table_schema = fetch_table_schema(connection, table)
     ordered, names = wire_keys(table_schema, columns)
     routed = frame
     if request.partitions is not None:
         routed = TableRouting(table, table_schema, columns, request.partitions).with_one_partition(frame)
-    source, window = divide_in_flight(routed, in_flight_max)
+    source, divided = divide_in_flight(routed, table_schema.limits, in_flight_max, size)
     fields = None if request.fields is None else tuple(request.fields)
-    lookup = LookupTask(connection, table, ordered, names, how, fields, size, window)
+    lookup = LookupTask(connection, table, ordered, names, how, fields, divided.chunk, divided.window)
     if how in ("left_semi", "left_anti"):
         return map_arrow(source, lookup, frame.schema)
     value = StructField(VALUE_COLUMN, StringType())

@@ -1,10 +1,11 @@
-"""The properties of a table that the plan depends on: key fields, support for tokens, and partitions."""
+"""The properties of a table that the plan depends on: key fields, support for tokens, partitions, and limits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tableside_client.connection import Connection
 from tableside_client.errors import TableError
+from tableside_spark.plan.service_limits import ServiceLimits
 
 PARTITION_COLUMN = "partition"
 """The column with the index of a record's partition, in scans of a partitioned table."""
@@ -12,12 +13,16 @@ PARTITION_COLUMN = "partition"
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's key fields, its support for tokens, and its number of partitions. An unnamed key has the name None."""
+    """A table's key fields, its support for tokens, its number of partitions, and the service's limits.
+
+    An unnamed key has the name None.
+    """
 
     key_names: tuple[str | None, ...] = (None,)
     key_types: tuple[str, ...] = ("string",)
     tokens: bool = True
     partitions: int | None = None
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
 
 
 def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
@@ -38,6 +43,7 @@ def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
         tuple(field["type"] for field in fields),
         bool(description["capabilities"].get("tokens", False)),
         description.get("partitions"),
+        ServiceLimits.from_description(description["limits"]),
     )
 
 

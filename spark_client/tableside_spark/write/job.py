@@ -11,11 +11,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from tableside_spark.executor.chunks import ChunkSize
 from tableside_spark.executor.operation_batch import ROWS, Token, internal
 from tableside_spark.executor.task_waits import REPORT_MIN_S
 from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
-from tableside_spark.plan.frames import divide_in_flight, is_remote, map_arrow, quoted
+from tableside_spark.plan.concurrency import divide_in_flight
+from tableside_spark.plan.frames import is_remote, map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
+from tableside_spark.plan.service_limits import ServiceLimits
 from tableside_spark.write.dead_letters import put_dead_letters
 from tableside_spark.write.errors import TableWriteError, failure_groups, rerun_advice
 from tableside_spark.write.failures import OnError, failed_rows, outcome_columns
@@ -41,6 +44,8 @@ class WriteJob:
     keys: tuple[str, ...]
     on_error: OnError
     in_flight_max: int
+    chunk: ChunkSize
+    limits: ServiceLimits
     totals: WriteTotals
 
 
@@ -128,8 +133,9 @@ def _handle_failures(job: WriteJob, failed: DataFrame, this: WriteRun) -> None:
 
 
 def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, shown: Sequence[str]) -> DataFrame:
-    source, window = divide_in_flight(operations, job.in_flight_max)
-    task = WriteTask(job.spec, tuple(shown), token, stop_at_failure=job.on_error == "fail", window=window)
+    source, divided = divide_in_flight(operations, job.limits, job.in_flight_max, job.chunk)
+    stop_at_failure = job.on_error == "fail"
+    task = WriteTask(job.spec, tuple(shown), token, stop_at_failure, divided.chunk, divided.window)
     schema = StructType(
         [
             *(StructField(internal(name), LongType()) for name in COUNTS),

@@ -96,8 +96,9 @@ class WriteRequest:
 
     def _job(self, documents: tuple[str, ...], ttl_s: float | None) -> WriteJob:
         keys = KeyColumns(*wire_keys(self.table_schema, self.keys))
-        spec = WriteSpec(self.connection, self.table, self.op, keys, documents, ttl_s, self.at_least_once, self.chunk)
-        return WriteJob(spec, self.keys, self.on_error, self.in_flight_max, self.totals)
+        spec = WriteSpec(self.connection, self.table, self.op, keys, documents, ttl_s, self.at_least_once)
+        limits = self.table_schema.limits
+        return WriteJob(spec, self.keys, self.on_error, self.in_flight_max, self.chunk, limits, self.totals)
 
 
 def _require_valid(frame: DataFrame, token: tokens.TokenArgument, on_error: OnError) -> None:

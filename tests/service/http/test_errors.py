@@ -221,6 +221,8 @@ def test_tables_are_described(asking: Asking) -> None:
     assert set(visits["capabilities"]) >= {"if_match", "ttl", "tokens", "prefix_scan", "sorted_scan", "splits"}
     assert all(value in (True, False) for value in visits["capabilities"].values())
     assert visits["limits"]["operations_max"] == 200
+    in_flight = ("in_flight_max", "operations_in_flight_max", "bytes_in_flight_max")
+    assert [visits["limits"][name] for name in in_flight] == [1024, 100_000, 2**28]
     assert tables["hour"]["policies"] == {"ttl_s": 3600}
     check_refused(asking.client.get(f"/v1/tables/{fresh('none')}"), 404, "table_not_found")
 

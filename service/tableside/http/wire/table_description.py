@@ -30,6 +30,9 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
             "body_bytes_max": limits.body_bytes_max,
             "response_bytes_max": limits.response_bytes_max,
             "value_bytes_max": VALUE_BYTES_MAX,
+            "in_flight_max": limits.in_flight_max,
+            "operations_in_flight_max": limits.operations_in_flight_max,
+            "bytes_in_flight_max": limits.bytes_in_flight_max,
         },
         "policies": entry.settings.model_dump(include=_POLICIES, exclude_defaults=not defaults),
     }

@@ -1,0 +1,73 @@
+"""Divide the requests in flight of a job among its tasks, within the limits of the service."""
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from tableside_spark.executor.chunks import ChunkSize
+from tableside_spark.plan.frames import is_remote
+from tableside_spark.plan.service_limits import ServiceLimits
+
+JOB_SHARE = 0.5
+"""The part of the service's limits on what is in flight that one job may use."""
+
+_SLOTS_MAX = 100_000
+_slots_by_session: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """The maximum number of concurrent tasks, of each task's requests in flight, and the size of a request."""
+
+    tasks: int
+    window: int
+    chunk: ChunkSize
+
+
+def concurrency(limits: ServiceLimits, slots: int, in_flight_max: int, chunk: ChunkSize) -> Concurrency:
+    """Return the concurrency of a job whose session has so many slots.
+
+    `in_flight_max` and `chunk` are upper bounds. With many tasks, requests are smaller rather than too many.
+    """
+    requests = min(in_flight_max, _share(limits.in_flight_max))
+    operations, size_bytes = _share(limits.operations_in_flight_max), _share(limits.bytes_in_flight_max)
+    tasks = min(slots, requests, operations, size_bytes)
+    rows_max = min(chunk.rows_max, limits.operations_max, operations // tasks)
+    bytes_max = min(chunk.bytes_max, limits.body_bytes_max, size_bytes // tasks)
+    window = min(requests // tasks, operations // (tasks * rows_max), size_bytes // (tasks * bytes_max))
+    return Concurrency(tasks, window, ChunkSize(rows_max, bytes_max))
+
+
+def divide_in_flight(
+    frame: DataFrame, limits: ServiceLimits, in_flight_max: int, chunk: ChunkSize
+) -> tuple[DataFrame, Concurrency]:
+    """Return the DataFrame, coalesced if there are more slots than tasks, and the concurrency of the job.
+
+    The number of concurrent tasks is determined when the plan is made. Executors that join later exceed the limit.
+    """
+    slots = _slot_count(frame)
+    divided = concurrency(limits, slots, in_flight_max, chunk)
+    return (frame.coalesce(divided.tasks) if divided.tasks < slots else frame), divided
+
+
+def _share(limit: int) -> int:
+    return max(1, int(limit * JOB_SHARE))
+
+
+def _slot_count(frame: DataFrame) -> int:
+    """The number of tasks that the session runs at once."""
+    session = frame.sparkSession
+    if not is_remote(frame):
+        return max(1, session.sparkContext.defaultParallelism)
+    if session not in _slots_by_session:
+        _slots_by_session[session] = _count_slots_with_job(frame)
+    return _slots_by_session[session]
+
+
+def _count_slots_with_job(frame: DataFrame) -> int:
+    """Count the slots with a small job, for Spark Connect: a range has one partition per slot."""
+    partitions = frame.sparkSession.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
+    return int(partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]) + 1
