@@ -11,7 +11,21 @@ from pathlib import Path
 from scripts.bootstrap import SetupError
 from servers.process import ServerFailed
 
-from . import batch_get, coalesce, folding, overload, policies, refusals, single, slow, spark, spark_scan, state, stores
+from . import (
+    batch_get,
+    coalesce,
+    folding,
+    in_flight,
+    overload,
+    policies,
+    refusals,
+    single,
+    slow,
+    spark,
+    spark_scan,
+    state,
+    stores,
+)
 from .kinds import KINDS
 from .report import Result, show, write
 
@@ -23,6 +37,7 @@ NAMES = (
     "overload",
     "spark",
     "scan",
+    "in-flight",
     "folding",
     "refusals",
     "slow",
@@ -97,6 +112,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return spark.run(arguments.rows)
         case "scan":
             return spark_scan.run(arguments.rows, arguments.rounds)
+        case "in-flight":
+            return in_flight.run(arguments.rows, arguments.rounds)
         case "folding":
             return folding.run(arguments.rows, arguments.rounds)
         case "refusals":
