@@ -45,7 +45,8 @@ CLAIMS = [
           not_run="it runs every test, this one too"),
     Claim("README.md", "text", "documentation/test_readme.py::test_the_demonstration_finds_the_figures_that_the_readme_shows"),
     Claim("README.md", "console", "documentation/test_readme.py::test_every_command_answers_what_the_readme_says"),
-    Claim("README.md", "python", "documentation/test_readme.py::test_the_spark_example_runs"),
+    Claim("README.md", "python", "documentation/test_readme.py::test_the_spark_example_runs", "tableside_spark"),
+    Claim("README.md", "python", "documentation/test_readme.py::test_the_python_example_runs", "tableside_client"),
     Claim("CONTRIBUTING.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed"),
     # Pages that are run from the first block to the last.
     *(
