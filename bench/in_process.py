@@ -30,7 +30,8 @@ from tableside.app import create_app
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.core.operations import Get, Put
 from tableside.core.store import TableSpec
-from tableside.server.connection import HttpConnection, SharedState
+from tableside.server.connection import HttpConnection
+from tableside.server.exchange import SharedState
 from tableside.settings import TableSettings, validate
 from tableside.stores.memory import MemoryStore
 

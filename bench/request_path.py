@@ -23,7 +23,8 @@ from pyspark.sql.functions import col, lit
 from uvicorn import Config
 
 from tableside.app import create_app
-from tableside.server.connection import HttpConnection, SharedState
+from tableside.server.connection import HttpConnection
+from tableside.server.exchange import SharedState
 from tableside.settings import validate
 from tableside_spark import Table
 

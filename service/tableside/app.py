@@ -30,6 +30,7 @@ from .http import (
     RequestMetrics,
     RequestMiddleware,
     RequestSpans,
+    Router,
     StartError,
     openapi,
     problem_response,
@@ -129,7 +130,7 @@ def create_app(
     observers: list[Observer] = [RequestMetrics(exposition.registry), access_log]
     bytes_max = settings.limits.body_bytes_max
     inner = openapi.ContentSecurityPolicy(app.build_middleware_stack())
-    middleware = RequestMiddleware(inner, served, in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
+    middleware = RequestMiddleware(inner, Router(served), in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = middleware
     return app
 

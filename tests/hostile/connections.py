@@ -6,7 +6,8 @@ from typing import Any, cast
 from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 
-from tableside.server.connection import HttpConnection, SharedState
+from tableside.server.connection import HttpConnection
+from tableside.server.exchange import SharedState
 
 PIECE_BYTES_MAX = 64
 

@@ -41,16 +41,16 @@ IMPORTS = {
 MEMBERS: dict[type, set[str]] = {
     ServerState: {"connections", "default_headers", "tasks", "total_requests"},
     uvicorn.Server: {
-        *("config", "default_headers", "handle_exit", "lifespan", "on_tick", "run", "server_state", "servers"),
-        *("should_exit", "shutdown", "started", "startup"),
+        *("config", "default_headers", "handle_exit", "lifespan", "on_tick", "run", "serve"),
+        *("server_state", "servers", "should_exit", "shutdown", "started", "startup"),
     },
     uvicorn.Config: {
         *("backlog", "bind_socket", "headers", "host", "lifespan", "loaded_app", "port", "ssl"),
-        *("timeout_graceful_shutdown", "timeout_keep_alive"),
+        *("timeout_graceful_shutdown", "timeout_keep_alive", "workers"),
     },
-    LifespanOn: {"config", "should_exit", "shutdown", "startup", "state"},
-    prometheus_client.Counter: {"_lock", "_metric_init", "_metrics", "_value"},
-    prometheus_client.Histogram: {"_buckets", "_lock", "_metric_init", "_metrics", "_sum", "_upper_bounds"},
+    LifespanOn: {"config", "receive", "send", "should_exit", "shutdown", "startup", "state"},
+    prometheus_client.Counter: {"_lock", "_metric_init", "_metrics", "_samples", "_value"},
+    prometheus_client.Histogram: {"_buckets", "_lock", "_metric_init", "_metrics", "_samples", "_sum", "_upper_bounds"},
     prometheus_client.CollectorRegistry: {"_lock"},
     AioJSONParser: {"_handle_json_body"},
     AioResponseParserFactory: {"create_parser"},
@@ -88,8 +88,13 @@ def bases(tree: ast.Module, packages: frozenset[str]) -> set[str]:
 
 @cache
 def used_names(packages: frozenset[str]) -> set[str]:
-    """Return the names of all attributes used, and methods defined, in modules that extend classes of the packages."""
-    nodes = (node for tree in trees() if bases(tree, packages) for node in ast.walk(tree))
+    """Return the names of all attributes used, and methods defined, in modules that use more than documented names."""
+    nodes = (
+        node
+        for tree in trees()
+        if bases(tree, packages) or any(name.count(".") > 1 for name in imports(tree, packages))
+        for node in ast.walk(tree)
+    )
     return {
         node.attr if isinstance(node, ast.Attribute) else node.name
         for node in nodes

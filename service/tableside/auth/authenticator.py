@@ -65,6 +65,7 @@ class Auth:
         """Replace the settings. Requests that were already admitted keep their permissions."""
         self._public = _PUBLIC if settings is None or settings.metrics == "admin" else _PUBLIC | {_METRICS}
         self._callers = None if settings is None else dict(map(_static_caller, settings.tokens))
+        self.required = settings is not None
         self._issuers.change(() if settings is None else settings.issuers)
 
     async def run(self) -> None:

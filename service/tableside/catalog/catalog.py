@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import msgspec
 
 from .. import stores
-from ..core import Backend, StoreUnavailable, TableError, TableNotFound, TableSpec, TooLarge, gather_bounded
+from ..core import Backend, StoreUnavailable, TableNotFound, TableSpec, TooLarge, gather_bounded
 from ..core.backend import connections_of
 from ..policies import RetryBudget
 from ..settings import Settings, TableLocation, TableSettings
@@ -17,6 +17,7 @@ from ..telemetry import Traces
 from .admission import InFlight
 from .open_table import CatalogEntry
 from .opening import open_all_or_none, open_or_defer
+from .reachability import Reachability
 from .replica_links import ReplicaLinks
 from .stack import StackContext, StackMetrics
 from .store_in_flight import StoreInFlight
@@ -61,7 +62,7 @@ class Catalog:
         self._contexts = {name: self._stack_context(name) for name in backends}
         self._entries: dict[str, CatalogEntry] = {}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
-        self._pinging: asyncio.Task[dict[str, StoreUnavailable | None]] | None = None
+        self._reachability = Reachability(backends)
         self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
@@ -105,9 +106,9 @@ class Catalog:
         except KeyError:
             raise TableNotFound("no table has that name") from None
 
-    async def spec(self, name: str) -> TableSpec:
-        """Return the spec of a table, or of one that a write would create. Raise TableNotFound if there is neither."""
-        return self._automatic_spec(name) if self._can_create(name) else (await self.table(name)).spec
+    async def table_or_spec(self, name: str) -> Table | TableSpec:
+        """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
+        return self._automatic_spec(name) if self._can_create(name) else await self.table(name)
 
     async def table_to_write(self, name: str) -> Table:
         """Return a table; create it if the settings allow that."""
@@ -124,9 +125,13 @@ class Catalog:
             raise
 
     def check_admission(self, name: str) -> None:
-        """Raise Overloaded if the store of a table cannot take another operation now."""
-        entry = self._entries.get(name)
-        if entry is not None and (in_flight := self._in_flight.get(entry.store)) is not None:
+        """Raise Overloaded if the store of a table cannot take another operation now.
+
+        Raise TableNotFound if no table has this name and no write can create it.
+        """
+        if name not in self._entries and self._can_create(name):
+            return
+        if (in_flight := self._in_flight.get(self.entry(name).store)) is not None:
             in_flight.check()
 
     def entries(self) -> list[CatalogEntry]:
@@ -134,18 +139,8 @@ class Catalog:
         return [self._entries[name] for name in sorted(self._entries)]
 
     async def ping(self) -> dict[str, StoreUnavailable | None]:
-        """Check whether each store can be reached. Concurrent calls share one check.
-
-        Clients can request this check at any rate, and it takes connections.
-        """
-        if self._pinging is None or self._pinging.done():
-            self._pinging = asyncio.create_task(self._ping())
-        return dict(await asyncio.shield(self._pinging))
-
-    async def _ping(self) -> dict[str, StoreUnavailable | None]:
-        return dict(
-            zip(self._backends, await asyncio.gather(*map(_ping_backend, self._backends.values())), strict=True)
-        )
+        """Check whether each store can be reached."""
+        return await self._reachability.check()
 
     async def change(self, settings: Settings) -> None:
         """Apply other settings for the same stores. Operations in flight finish.
@@ -287,19 +282,6 @@ class Catalog:
 
 async def _all_of(tasks: Iterable["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks)
-
-
-async def _ping_backend(backend: Backend, timeout_s: float = 2.0) -> StoreUnavailable | None:
-    try:
-        async with asyncio.timeout(timeout_s):
-            await backend.ping()
-    except StoreUnavailable as error:
-        return error
-    except TableError as error:  # a server that hangs, say, for which the store had its own deadline
-        return StoreUnavailable(error.detail)
-    except TimeoutError:
-        return StoreUnavailable(f"no answer within {timeout_s} s")
-    return None
 
 
 async def _close(backends: Iterable[Backend]) -> None:

@@ -4,14 +4,13 @@ An ASGI application without sockets: `server` runs it, `app` puts it together. I
 `catalog`.
 """
 
-from .access_log import AccessLog
 from .allowed_hosts import AllowedHosts
 from .console import Console
-from .endpoints import routes
-from .middleware import RequestMiddleware, StartError
+from .endpoints import Router, routes
+from .middleware import RequestMiddleware, StartError, request_id
 from .readiness import ReadinessLog
-from .request_context import DRAINING_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext, request_id
-from .request_metrics import RequestMetrics
+from .request_context import DRAINING_KEY, IN_FLIGHT_KEY, PROBES, SCOPE_KEY, Observer, RequestContext
+from .request_observers import AccessLog, RequestMetrics
 from .request_spans import RequestSpans
 from .responses import problem_response
 from .wire.problems import MethodNotAllowed, NotFound
@@ -32,6 +31,7 @@ __all__ = [
     "RequestMetrics",
     "RequestMiddleware",
     "RequestSpans",
+    "Router",
     "StartError",
     "problem_response",
     "request_id",

@@ -3,10 +3,7 @@
 The server and the application exchange the rest through the ASGI scope and the lifespan state.
 """
 
-import random
-import re
 import time
-from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -28,8 +25,6 @@ DRAINING_KEY = "tableside.draining"
 
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that are never rejected. They are requested all the time, so the log shows them only when they fail."""
-
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class RequestContext(msgspec.Struct):
@@ -70,15 +65,6 @@ def context_of(scope: Scope) -> RequestContext:
     """Return the context of a request."""
     context: RequestContext = scope[SCOPE_KEY]
     return context
-
-
-def request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return the id that the client has sent, or a new one if there is none or it is invalid."""
-    for name, value in headers:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return value.decode()
-    # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
-    return f"{random.getrandbits(128):032x}"
 
 
 def caller_of(scope: Scope) -> Caller:

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from ..telemetry import Attribute, TraceSettings
 from .request_context import PROBES, RequestContext
-from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
+from .request_observers import CLIENT_CLOSED_REQUEST, METHODS
 
 SCOPE_KEY = "tableside.span"
 """The key in the ASGI scope of the request's span and the token that restores the previous context."""

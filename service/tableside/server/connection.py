@@ -4,14 +4,14 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from starlette.types import Scope
 from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from ..catalog import InFlight
 from ..core import TableError
 from ..core.errors import Overloaded
 from ..http import IN_FLIGHT_KEY, PROBES
-from .exchange import Exchange, problem_response
+from .exchange import Exchange, SharedState, problem_response
 from .request_parser import RequestParser
 from .slow_readers import ReadProgress
 
@@ -40,18 +40,6 @@ CLOSE_NOTIFY_S = 2.0
 _PROBES = frozenset(path.encode() for path in PROBES)
 
 
-class SharedState(ServerState):
-    """The state that all connections of a server share.
-
-    `draining` means that the server still serves, and closes each connection with its next response; `closing` that it
-    has closed its listening sockets.
-    """
-
-    connections: "set[HttpConnection]"  # type: ignore[assignment]  # uvicorn calls only their `shutdown`
-    draining = False
-    closing = False
-
-
 class HttpConnection(asyncio.Protocol):
     """A connection. Instead of setting timers, it expects that the server calls `is_late` regularly."""
 
@@ -68,16 +56,21 @@ class HttpConnection(asyncio.Protocol):
         self.read_progress = ReadProgress()
         self.writable = asyncio.Event()
         self._app = config.loaded_app
-        self._app_state = app_state
+        self.scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "root_path": "",
+            "state": app_state,
+        }
         self._in_flight: InFlight | None = app_state.get(IN_FLIGHT_KEY)
         self._keep_alive_s = config.timeout_keep_alive
         self._loop = asyncio.get_running_loop()
-        self._parser = RequestParser(self)
+        self._parser = RequestParser(self._on_request, self._on_body, self._on_request_complete)
         self._receiving: Exchange | None = None
         self._answering: Exchange | None = None
-        self._pipeline: deque[Exchange | bytes] = deque()
+        self.pipeline: deque[Exchange | bytes] = deque()
         self._unsent = memoryview(b"")
-        self._ended = False
+        self._paused = self._ended = False
         self._late_at: float | None = self._loop.time() + HEAD_MAX_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -85,9 +78,9 @@ class HttpConnection(asyncio.Protocol):
         self.transport = transport
         self.writable.set()
         self.server_state.connections.add(self)
-        self._server = transport.get_extra_info("sockname")
-        self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
-        if self._scheme == "https":
+        address, encrypted = transport.get_extra_info("sockname"), transport.get_extra_info("sslcontext") is not None
+        self.scope["server"], self.scope["scheme"] = address and address[:2], "https" if encrypted else "http"
+        if encrypted:
             transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self.server_state.closing:
             self.shutdown()
@@ -133,7 +126,7 @@ class HttpConnection(asyncio.Protocol):
         if self._parser.in_head and (self._late_at is None or not was_in_head):
             self._late_at = self._loop.time() + HEAD_MAX_S
 
-    def on_request(self) -> None:
+    def _on_request(self) -> None:
         """Start a request, or queue it after those before it, unless it is shed."""
         self._late_at, parser = None, self._parser
         if self.transport.is_closing():
@@ -142,24 +135,22 @@ class HttpConnection(asyncio.Protocol):
         if limit is not None and parser.url.partition(b"?")[0] not in _PROBES:
             self._shed(limit.overloaded())
             return
-        if len(self._pipeline) >= PIPELINED_MAX:
+        if len(self.pipeline) >= PIPELINED_MAX:
             raise Overloaded(f"{PIPELINED_MAX} requests wait on this connection")
-        scope = parser.scope()
-        scope |= {"scheme": self._scheme, "server": self._server and self._server[:2], "state": self._app_state}
-        exchange = Exchange(self, scope, keep_alive=parser.keep_alive, expects_continue=parser.expects_continue)
-        self._receiving = exchange
+        exchange = Exchange(self, parser)
+        self._receiving = exchange if parser.has_body else None
         if self._busy:
             self.pause_reading()
-            self._pipeline.append(exchange)
+            self.pipeline.append(exchange)
         else:
             self._start(exchange)
 
-    def on_body(self, body: bytes) -> None:
+    def _on_body(self, body: bytes) -> None:
         """Pass a part of a body to its request."""
         if self._receiving is not None:
             self._receiving.feed(body)
 
-    def on_request_complete(self) -> None:
+    def _on_request_complete(self) -> None:
         """Complete a request."""
         if self._receiving is not None:
             self._receiving.feed_end()
@@ -167,12 +158,14 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Receive no more for now."""
-        if not self.transport.is_closing():
+        if not self._paused and not self.transport.is_closing():
+            self._paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Receive more, unless the connection is about to end."""
-        if not self._ended and not self.transport.is_closing():
+        if self._paused and not self._ended and not self.transport.is_closing():
+            self._paused = False
             self.transport.resume_reading()
 
     def _shed(self, error: Overloaded) -> None:
@@ -205,8 +198,8 @@ class HttpConnection(asyncio.Protocol):
             self._start(problem)
         else:
             if broken is not None:
-                self._pipeline.remove(broken)
-            self._pipeline.append(problem)
+                self.pipeline.remove(broken)
+            self.pipeline.append(problem)
 
     # Responding
 
@@ -218,9 +211,9 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._answering = item
             self.resume_reading()
-            task = item.run(self._app)
-            self.server_state.tasks.add(task)
-            task.add_done_callback(self.server_state.tasks.discard)
+            item.task = self._loop.create_task(item.run(self._app))
+            self.server_state.tasks.add(item.task)
+            item.task.add_done_callback(self.server_state.tasks.discard)
 
     def write(self, data: bytes) -> None:
         """Send bytes. Call it only when `writable` is set."""
@@ -263,8 +256,8 @@ class HttpConnection(asyncio.Protocol):
             return
         if last is not None and not last.keep_alive:
             self.transport.close()
-        elif self._pipeline:
-            self._start(self._pipeline.popleft())
+        elif self.pipeline:
+            self._start(self.pipeline.popleft())
         else:
             self.resume_reading()
             self._late_at = self._loop.time() + (HEAD_MAX_S if self._parser.in_head else self._keep_alive_s)
@@ -272,10 +265,6 @@ class HttpConnection(asyncio.Protocol):
                 self.shutdown()
 
     # Shutting down
-
-    def closes_after_response(self) -> bool:
-        """Return whether a shutdown makes the next response the last one."""
-        return self.server_state.draining and not self._pipeline
 
     def shutdown(self) -> None:
         """Close the connection if it is idle. Otherwise `draining` closes it with its next response."""

@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import unquote
 
+import httptools
 from starlette.types import ASGIApp, Message, Scope
 from uvicorn.server import ServerState
 
 from ..core import TableError
 from ..http import SCOPE_KEY, RequestContext, request_id
 from ..http.wire import problems
+from .request_parser import RequestParser
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +39,26 @@ _CONTROL_CHARACTERS = bytes({*range(32), 127} - {9})
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
-class Connection(Protocol):
-    """The connection of an exchange. Bytes may be written when `writable` is set."""
+class SharedState(ServerState):
+    """The state that all connections of a server share.
 
+    `draining` means that the server still serves, and closes each connection with its next response; `closing` that it
+    has closed its listening sockets.
+    """
+
+    connections: set[Any]
+    draining = False
+    closing = False
+
+
+class Connection(Protocol):
+    """The connection of an exchange. Bytes may be written when `writable` is set; `pipeline` are the next requests."""
+
+    pipeline: "deque[Exchange | bytes]"
+    scope: Scope
+    server_state: SharedState
     transport: asyncio.Transport
     writable: asyncio.Event
-
-    @property
-    def server_state(self) -> ServerState:
-        """Return the state that all connections share."""
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -54,9 +69,6 @@ class Connection(Protocol):
     def resume_reading(self) -> None:
         """Receive more."""
 
-    def closes_after_response(self) -> bool:
-        """Return whether the next response is the last one."""
-
     def on_response_complete(self, exchange: "Exchange") -> None:
         """Go on with the next request."""
 
@@ -64,25 +76,22 @@ class Connection(Protocol):
 class Exchange:
     """A request and its response. `keep_alive` is false if the response is the last one of its connection."""
 
-    def __init__(self, connection: Connection, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
-        self.scope = scope
-        self.keep_alive = keep_alive
+    def __init__(self, connection: Connection, request: RequestParser) -> None:
+        self.scope = {**connection.scope, **_scope(request)}
+        self.keep_alive = request.keep_alive
         self.started = self.complete = False
+        self.task: asyncio.Task[None] | None = None
         self._connection = connection
-        self._expects_continue = expects_continue
+        self._expects_continue = request.expects_continue
         self._body = bytearray()
-        self._body_complete = self._body_delivered = self._disconnected = False
+        self._body_complete = not request.has_body
+        self._body_delivered = self._disconnected = False
         self._waiter: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
         self._head: Message = {}
         self._remaining_bytes: int | None = None
 
-    def run(self, app: ASGIApp) -> asyncio.Task[None]:
-        """Start a task in which the application processes the request."""
-        self._task = asyncio.get_running_loop().create_task(self._run(app))
-        return self._task
-
-    async def _run(self, app: ASGIApp) -> None:
+    async def run(self, app: ASGIApp) -> None:
+        """Let the application process the request in this exchange's `task`."""
         try:
             if not self._disconnected:
                 await app(self.scope, self.receive, self.send)
@@ -97,9 +106,9 @@ class Exchange:
         self._disconnected = True
         self._wake()
         context: RequestContext | None = self.scope.get(SCOPE_KEY)
-        if context is not None and context.reads and self._task is not None:
+        if context is not None and context.reads and self.task is not None:
             context.disconnected = True
-            self._task.cancel()
+            self.task.cancel()
 
     def feed(self, body: bytes) -> None:
         """Add a part of the request's body."""
@@ -182,15 +191,27 @@ class Exchange:
                 self._remaining_bytes = body_bytes
                 lines.append(b"content-length: %d" % body_bytes)
         # After `Expect: 100-continue` the client may or may not send the body that it was not asked for.
-        self.keep_alive = (
-            self.keep_alive and not self._expects_continue and not self._connection.closes_after_response()
-        )
+        if self._expects_continue or (self._connection.server_state.draining and not self._connection.pipeline):
+            self.keep_alive = False
         if not self.keep_alive:
             lines.append(b"connection: close")
         head = b"\r\n".join(lines)
         if len(head) - len(head.translate(None, _CONTROL_CHARACTERS)) != 2 * (len(lines) - 1):
             raise RuntimeError("a response header contains a control character")
         return _STATUS_LINES[status] + head + b"\r\n\r\n"
+
+
+def _scope(request: RequestParser) -> Scope:
+    url = httptools.parse_url(request.url)
+    path = url.path.decode("ascii")
+    return {
+        "http_version": request.version,
+        "method": request.method,
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": url.path,
+        "query_string": url.query or b"",
+        "headers": request.headers,
+    }
 
 
 def problem_response(

@@ -1,11 +1,10 @@
 """HTTP/1.x requests from bytes, with limits on the size of heads and on the framing of bodies."""
 
-from typing import Any, Protocol
-from urllib.parse import unquote
+from collections.abc import Callable
 
 import httptools
 
-from ..core import MalformedRequest, TableError, TooLarge
+from ..core import MalformedRequest, TooLarge
 from ..core.errors import Overloaded
 
 HEAD_BYTES_MAX = 65_536
@@ -18,27 +17,21 @@ HEADS_MAX = 100
 """How many requests may arrive at once."""
 
 _UPGRADE = (b"upgrade", b"http2-settings")
-
-
-class Receiver(Protocol):
-    """Receives what was parsed. Its methods may raise a TableError."""
-
-    def on_request(self) -> None:
-        """Receive a request; the parser has its head."""
-
-    def on_body(self, body: bytes) -> None:
-        """Receive a part of the request's body."""
-
-    def on_request_complete(self) -> None:
-        """Receive the end of the request."""
+_BODY = (b"content-length", b"transfer-encoding")
 
 
 class RequestParser:
-    """Parses the requests of one connection. `in_head` and `in_body` describe the one that has arrived in part."""
+    """Parses the requests of one connection, and passes on each head, each part of a body and each end of a request.
 
-    def __init__(self, receiver: Receiver) -> None:
+    The functions that receive them may raise a TableError. `in_head` and `in_body` describe the request that has
+    arrived in part.
+    """
+
+    def __init__(
+        self, on_request: Callable[[], None], on_body: Callable[[bytes], None], on_complete: Callable[[], None]
+    ) -> None:
         self.in_head = self.in_body = False
-        self._receiver = receiver
+        self._on_request, self._on_body, self._on_complete = on_request, on_body, on_complete
         self._parser = httptools.HttpRequestParser(self)
         self._heads = self._piece_bytes = self._body_bytes = self._spare_bytes = 0
 
@@ -49,7 +42,9 @@ class RequestParser:
             self._parse(data)
         except httptools.HttpParserError as error:
             cause = error.__context__  # raised by a callback
-            raise (cause if isinstance(cause, TableError) else _malformed()) from None
+            if cause is None or isinstance(cause, httptools.HttpParserError):
+                raise _malformed() from None
+            raise cause from None
         if self.in_head or (self.in_body and not self._heads):
             self._check_partial(was_in_head=was_in_head)
 
@@ -107,15 +102,17 @@ class RequestParser:
         self.in_head, self.method = False, self._parser.get_method().decode("ascii")
         if not self._parser.should_upgrade() or self.method == "CONNECT":  # Otherwise it is parsed again.
             self._check_head()
-            self._receiver.on_request()
+            self._on_request()
             self.in_body, self._spare_bytes = True, 0
 
     def _check_head(self) -> None:
         self._heads += 1
         self.version, headers = self._parser.get_http_version(), self.headers
         self.keep_alive = self.version == "1.1" and self._parser.should_keep_alive()
-        has_chunks = any(name == b"transfer-encoding" for name, _ in headers)
-        if self.method == "CONNECT" or not (self.version == "1.1" or (self.version == "1.0" and not has_chunks)):
+        names = {name for name, _ in headers}
+        self.has_body = not names.isdisjoint(_BODY)
+        valid = self.version == "1.1" or (self.version == "1.0" and b"transfer-encoding" not in names)
+        if self.method == "CONNECT" or not valid:
             raise _malformed()
         if len(headers) > HEADERS_MAX:
             raise TooLarge(f"a request may have {HEADERS_MAX} headers")
@@ -128,29 +125,13 @@ class RequestParser:
     def on_body(self, body: bytes) -> None:
         """Pass a part of a body on."""
         self._body_bytes += len(body)
-        self._receiver.on_body(body)
+        self._on_body(body)
 
     def on_message_complete(self) -> None:
         """Complete a request."""
         if self.in_body:
             self.in_body = False
-            self._receiver.on_request_complete()
-
-    def scope(self) -> dict[str, Any]:
-        """Return the parts of the head for an ASGI scope."""
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": self.version,
-            "method": self.method,
-            "root_path": "",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
-            "headers": self.headers,
-        }
+            self._on_complete()
 
 
 def _malformed() -> MalformedRequest:

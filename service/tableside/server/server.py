@@ -24,7 +24,8 @@ import uvicorn
 
 from ..http import DRAINING_KEY
 from ..settings import LimitSettings
-from .connection import HttpConnection, SharedState
+from .connection import HttpConnection
+from .exchange import SharedState
 from .health_port import probes_only, probes_socket
 from .slow_readers import slowest
 from .tls import RenewedContext, TlsFiles

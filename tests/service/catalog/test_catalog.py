@@ -44,12 +44,12 @@ async def test_a_table_that_was_set_up_is_open() -> None:
         assert isinstance(await table.one(Get(1)), Record)
         [entry] = catalog.entries()
         assert (entry.table, entry.store, entry.kind) == (table, "fast", "memory")
-        assert await catalog.spec("t") is table.spec
+        assert await catalog.table_or_spec("t") is table
 
 
 async def test_a_table_that_is_not_there_is_not_found_and_not_made() -> None:
     async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
-        ways: list[Callable[[str], Awaitable[object]]] = [catalog.table, catalog.table_to_write, catalog.spec]
+        ways: list[Callable[[str], Awaitable[object]]] = [catalog.table, catalog.table_to_write, catalog.table_or_spec]
         for way in ways:
             with pytest.raises(TableNotFound):
                 await way("u")
@@ -62,7 +62,7 @@ async def test_a_table_is_made_by_the_first_write_and_not_by_a_read() -> None:
     async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
         with pytest.raises(TableNotFound):
             await catalog.table("t")
-        assert (await catalog.spec("t")).name == "t"
+        assert await catalog.table_or_spec("t") == TableSpec("t", create=True)
         with pytest.raises(TableNotFound):
             await catalog.table("t")
         made = await catalog.table_to_write("t")
@@ -102,7 +102,7 @@ async def test_the_place_of_a_table_that_was_set_up_is_no_table_of_its_own(tmp_p
 async def test_a_write_makes_no_second_table_where_one_keeps_its_records() -> None:
     data = {"stores": MEMORY, "tables": {"called": {"store": "fast", "name": "stored"}}, "auto_create": True}
     async with opened(data) as catalog:
-        ways: list[Callable[[str], Awaitable[object]]] = [catalog.spec, catalog.table_to_write]
+        ways: list[Callable[[str], Awaitable[object]]] = [catalog.table_or_spec, catalog.table_to_write]
         for way in ways:
             with pytest.raises(TableNotFound):
                 await way("stored")
@@ -193,7 +193,7 @@ async def sleeping(
 async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
     backend = UnavailableBackend()
     catalog = await sleeping(backend)
-    for ask in (catalog.table, catalog.table_to_write, catalog.spec):
+    for ask in (catalog.table, catalog.table_to_write, catalog.table_or_spec):
         with pytest.raises(StoreUnavailable, match="asleep"):
             await ask("t")
     assert catalog.entry("t").table is None

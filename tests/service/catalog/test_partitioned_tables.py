@@ -26,6 +26,7 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Get, Operation, Outcome, Record, Token, Written
 from tableside.core.partitioner import default_partition
+from tableside.core.store import TableSpec
 from tableside.settings import validate
 from tableside.stores.memory import MemoryBackend
 
@@ -260,7 +261,7 @@ async def test_a_table_that_takes_the_place_of_others_keeps_nothing_until_they_h
 
 async def test_a_write_makes_a_table_in_every_partition() -> None:
     async with opened({"stores": STORES, "auto_create": True, "default_store": "shards"}) as catalog:
-        assert (await catalog.spec("made")).partitions == 2
+        assert await catalog.table_or_spec("made") == TableSpec("made", create=True, partitions=2)
         table = await catalog.table_to_write("made")
         await table.one(put("x", {"n": 1}, partitions=(0, 1)))
         assert [await n(table, "x", 0), await n(table, "x", 1)] == [1, 1]

@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.server import slow_readers
-from tableside.server.connection import HttpConnection, SharedState
-from tableside.server.exchange import JOINED_BYTES_MAX
+from tableside.server.connection import HttpConnection
+from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
 from tableside.server.server import late_connections
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"

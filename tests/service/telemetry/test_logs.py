@@ -15,7 +15,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_s
 
 from service.telemetry.lines import Lines, logged
 from tableside.core.errors import StoreUnavailable
-from tableside.http import access_log
+from tableside.http import request_observers
 from tableside.telemetry import LogSettings, logs
 from tableside.telemetry.log_limits import LINES_PER_S_MAX
 
@@ -81,7 +81,7 @@ def test_one_place_writes_so_many_lines_a_second_and_what_is_missing_is_counted(
 
 def test_lines_of_requests_are_not_bounded_by_their_place(lines: Lines) -> None:
     for _ in range(LINES_PER_S_MAX + 5):
-        access_log.log.info("request")
+        request_observers.log.info("request")
     assert len(lines.all) == LINES_PER_S_MAX + 5
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from service.telemetry.lines import Lines, logged
 from support.virtual_time import in_virtual_time
-from tableside.http.access_log import LINES_PER_S_MAX, AccessLog
 from tableside.http.request_context import RequestContext
+from tableside.http.request_observers import LINES_PER_S_MAX, AccessLog
 from tableside.telemetry import LogSettings
 
 ROUTE = "/v1/tables/{table}/records/{key:path}"

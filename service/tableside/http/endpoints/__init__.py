@@ -7,11 +7,12 @@ takes longer than a whole operation. `openapi` documents what they accept and re
 from starlette.routing import Route
 
 from . import batches, records, scans, service
+from .endpoint import Router
 
 
 def routes() -> list[Route]:
-    """Return every route of the service. The most frequent ones come first, because they are matched in order."""
+    """Return every route of the service."""
     return [records.route(), batches.route(), *scans.routes(), *service.routes()]
 
 
-__all__ = ["routes"]
+__all__ = ["Router", "routes"]

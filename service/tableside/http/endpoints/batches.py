@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from ...auth import with_refusals
 from ...catalog import Table
-from ...core import Get, InvalidOperation, MalformedRequest, Operation, Outcome, Record, TableSpec
+from ...core import Get, InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
 from ..request_context import caller_of
 from ..wire import arrow_answers, arrow_batch, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, project_records, valid_operations, with_max_age
@@ -24,18 +24,21 @@ def route() -> Route:
 async def apply_batch(request: TableRequest) -> Response:
     """Apply many operations; the response has the media type of the request."""
     name = request.table_name
-    spec = await request.catalog.spec(name)
     media = request_headers.media_type(request, (JSON, ARROW), default=_default_media(request))
     request_headers.check_accepts(request, media)
     request_headers.refuse_tokens(request)
     query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
+    table = await request.catalog.table_or_spec(name)
+    spec = table if isinstance(table, TableSpec) else table.spec
     batch = _decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query)
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
-    table = await _table_for(request, operations)
+    request.context.reads = not set(map(type, operations)) - {Get}
+    if isinstance(table, TableSpec):
+        table = await _created(request)
     outcomes: Sequence[Outcome] = await table.batch(operations, wait_s, len(body))
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
@@ -82,11 +85,10 @@ def _decode_arrow(request: TableRequest, body: bytes, spec: TableSpec, query: Ma
     )
 
 
-async def _table_for(request: TableRequest, operations: Sequence[Operation]) -> Table:
-    writes = set(map(type, operations)) - {Get}
-    request.context.reads = not writes
+async def _created(request: TableRequest) -> Table:
+    """Create the table. Raise TableNotFound if the batch only reads."""
     catalog = request.catalog
-    return await (catalog.table_to_write(request.table_name) if writes else catalog.table(request.table_name))
+    return await (catalog.table if request.context.reads else catalog.table_to_write)(request.table_name)
 
 
 def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:

@@ -1,16 +1,18 @@
 """The endpoints of single records."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ...auth import Caller
-from ...core import Get, InvalidOperation, Record, TableError, values
-from ..responses import problem_response, record_response
+from ...core import Get, InvalidOperation, Record, TableError, TableSpec, values
+from ..responses import problem_response
 from ..wire import json_batch, operation_members, request_headers
-from ..wire.answers import Answer, answer
+from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
 from .endpoint import TableRequest, table_route
 
@@ -55,7 +57,7 @@ async def get_record(request: TableRequest) -> Response:
     if text is not None and found.etag is not None and request_headers.matches_etag(text, found.etag):
         found = Answer(304, None, found.etag, found.expires_ms)
     age_s = outcome.age_s if isinstance(outcome, Record) else None
-    return record_response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
+    return _response(found, operation_partitions(spec, operation) if spec.partitions else (), age_s)
 
 
 async def put_record(request: TableRequest) -> Response:
@@ -91,7 +93,8 @@ async def delete_record(request: TableRequest) -> Response:
 
 
 async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
-    spec = await request.catalog.spec(request.table_name)
+    found = await request.catalog.table_or_spec(request.table_name)
+    spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
@@ -99,10 +102,8 @@ async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if members.get("return") and len(partitions) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")
-    table = await request.catalog.table_to_write(request.table_name)
-    response = record_response(
-        answer(await table.one(operation, preferences.wait_s, request.context.bytes_in)), partitions
-    )
+    table = await request.catalog.table_to_write(request.table_name) if isinstance(found, TableSpec) else found
+    response = _response(answer(await table.one(operation, preferences.wait_s, request.context.bytes_in)), partitions)
     if preferences.representation and response.status_code in (200, 201):
         response.headers["Preference-Applied"] = "return=representation"
     return response
@@ -130,3 +131,48 @@ def _update_members(document: values.Json) -> dict[str, Any]:
     if not isinstance(document, dict) or not document.keys() <= {"update", "default", "ttl_s"}:
         raise InvalidOperation("the body must be an object with update, and optionally default and ttl_s")
     return document
+
+
+def _response(answer: Answer, partitions: Sequence[int] = (), age_s: float | None = None) -> Response:
+    """Return the response to a single operation.
+
+    `partitions` are those that a partitioned table sent it to, and `age_s` is the age of a record from a cache.
+    """
+    if answer.error is None:
+        response: Response = RecordResponse(answer)
+    elif answer.partitions is None:
+        response = problem_response(answer.error)
+    else:
+        each = orjson.Fragment(json_batch.encode_partitions(answer.partitions))
+        response = problem_response(answer.error, members={"partitions": each})
+    if age_s is not None:
+        response.raw_headers.append((b"age", b"%d" % age_s))
+    if partitions:
+        response.raw_headers.append((b"tableside-partitions", ",".join(map(str, partitions)).encode()))
+    return response
+
+
+class RecordResponse(Response):
+    """A record or the success of a write.
+
+    It encodes its headers itself, because Starlette's general way takes twice the time.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.status_code = answer.status
+        self.background = None
+        self.body = b"" if answer.value is None else answer.value
+        self.raw_headers = []
+        if answer.value is not None:
+            self.raw_headers += [
+                (b"content-length", b"%d" % len(answer.value)),
+                (b"content-type", json_batch.MEDIA_TYPE.encode()),
+            ]
+        if answer.etag is not None:
+            self.raw_headers.append((b"etag", b'"%b"' % answer.etag.encode()))
+        if answer.expires_ms:
+            self.raw_headers.append((b"tableside-expires-at", rfc3339(answer.expires_ms).encode()))
+        if answer.replayed:
+            self.raw_headers.append((b"tableside-replayed", b"true"))
+        if answer.partitions == ():
+            self.raw_headers.append((b"tableside-dropped", b"true"))

@@ -1,16 +1,24 @@
-"""The access log: one line for each failed request, each slow one, and a sample of the others.
+"""Observers of finished requests: metrics by route, method and status, and the access log.
 
-A line contains fields of the request's context and the route instead of the path, so never a key or a value.
+The log has one line for each failed request, each slow one, and a sample of the others. Lines and labels contain the
+route instead of the path, so never a key or a value.
 """
 
 import logging
 import random
 from collections.abc import Callable
 
+from prometheus_client import CollectorRegistry
+
+from ..catalog import BUCKETS_S
 from ..core.errors import Overloaded
-from ..telemetry import REQUEST_LOGGER, EventLogLimiter, LogSettings
+from ..telemetry import REQUEST_LOGGER, Counter, EventLogLimiter, Histogram, LogSettings
 from .request_context import PROBES, RequestContext
-from .request_metrics import CLIENT_CLOSED_REQUEST, METHODS
+
+CLIENT_CLOSED_REQUEST = "499"
+"""The status of a request whose client disconnected before the response, as in nginx."""
+
+METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
 
 LINES_PER_S_MAX = 20
 """The limit of log lines per second for failed requests; it applies separately to slow and to shed requests."""
@@ -22,6 +30,55 @@ FAILED, SLOW, SHED, SERVED = "failed request", "slow request", "shed request", "
 _LEVELS = {FAILED: logging.ERROR, SLOW: logging.WARNING, SHED: logging.WARNING, SERVED: logging.INFO}
 
 log = logging.getLogger(REQUEST_LOGGER)
+
+
+class RequestMetrics:
+    """An observer that counts and times requests."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "tableside_http_requests",
+            "Requests by route, method and status; 499 means that the client disconnected before the response.",
+            ("route", "method", "status"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "tableside_http_request_duration_seconds",
+            "Time from the head of a request to the end of its response.",
+            ("route", "method"),
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self._bytes_in = Counter(
+            "tableside_http_request_bytes", "Bytes of request bodies.", ("route",), registry=registry
+        )
+        self._bytes_out = Counter(
+            "tableside_http_response_bytes", "Bytes of response bodies.", ("route",), registry=registry
+        )
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram, Counter, Counter]] = {}
+
+    def request_ended(self, context: RequestContext) -> None:
+        """Count the request."""
+        requests, seconds, bytes_in, bytes_out = self._child(context)
+        requests.inc()
+        seconds.observe(context.duration_s)
+        if context.bytes_in:
+            bytes_in.inc(context.bytes_in)
+        if context.bytes_out:
+            bytes_out.inc(context.bytes_out)
+
+    def _child(self, context: RequestContext) -> tuple[Counter, Histogram, Counter, Counter]:
+        # Finding a child by its labels costs more than counting.
+        method = context.method if context.method in METHODS else "other"
+        if (child := self._children.get((context.route, method, context.status))) is None:
+            route, status = context.route or "other", str(context.status) if context.status else CLIENT_CLOSED_REQUEST
+            child = self._children[context.route, method, context.status] = (
+                self._requests.labels(route, method, status),
+                self._seconds.labels(route, method),
+                self._bytes_in.labels(route),
+                self._bytes_out.labels(route),
+            )
+        return child
 
 
 class AccessLog:
