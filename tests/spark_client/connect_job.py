@@ -52,6 +52,10 @@ def verbs(spark: SparkSession, url: str, directory: Path) -> None:
     assert [row.k for row in collected.failures.collect()] == ["3"]
     with pytest.raises(TableWriteError, match="NaN"):
         table.put(bad, "k")
+    nulls = rows.limit(10).withColumn("k", F.when(col("n") > 3, col("k")))
+    collected = table.update(nulls, "k", {"$push": {"seen": col("n")}}, on_error="collect")
+    assert collected.failures is not None
+    assert (collected.applied, collected.failures.count()) == (6, 4), collected
 
     with pytest.raises(PySparkException) as misfit:
         table.enrich(lit_key(spark, "4"), "k", "n boolean").collect()
@@ -82,6 +86,7 @@ def lit_key(spark: SparkSession, key: str) -> DataFrame:
 def streams(spark: SparkSession, url: str, directory: Path) -> None:
     """A stream counts once although its last micro-batch runs twice; inside `foreachBatch` a token is required."""
     counts = Table("connect_stream", url)
+    missing = 20 * sum(str(key) >= "3" for key in range(50))
     events = spark.readStream.schema("k string, n long").parquet(str(directory / "in"))
     events = events.withColumn("n", lit(1))
     counting = counts.update(events, "k", {"$inc": {"n": events["n"]}}, default={"n": 0})
@@ -94,6 +99,19 @@ def streams(spark: SparkSession, url: str, directory: Path) -> None:
             file.unlink()
     found = counts.join(spark.range(50).select(col("id").cast("string").alias("k")), "k", "n long", "inner")
     assert found.agg(F.sum("n")).collect()[0][0] == 1_000
+
+    letters = Table("connect_letters", url)
+    failing = events.withColumn("k", F.when(events["k"] < "3", events["k"]))
+    keeping = counts.update(failing, "k", {"$push": {"all": events["n"]}}, on_error=letters)
+    for _ in range(2):
+        query = keeping.start(str(directory / "keeping"), availableNow=True)
+        assert query.awaitTermination(120)
+        [batch] = progress(query)
+        assert batch.failed == missing, batch
+        for file in (directory / "keeping" / "commits").glob("*0*"):
+            file.unlink()
+    options = {"url": url, "table": "connect_letters"}
+    assert spark.read.format("tableside").options(**options).load().count() == missing
 
     def without_a_token(frame: DataFrame, number: int) -> None:
         Table("connect_stream", url).update(frame, "k", {"$inc": {"n": lit(1)}})

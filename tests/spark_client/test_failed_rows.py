@@ -45,7 +45,7 @@ def expected_failures(count: int) -> Counter[int]:
 def test_a_stream_keeps_a_letter_of_every_failed_row_once(
     spark: SparkSession, service: Service, tmp_path: Path, verb: str, full: bool
 ) -> None:
-    count = 1_000_000 if full else 20_000
+    count, timeout_s = (1_000_000, 1_800) if full else (20_000, 120)
     table, letters = Table(f"failed_{verb}", service.url), Table(f"failed_{verb}_letters", service.url)
     texts = F.concat(lit("text"), (col("id") % 100).cast("string"))
     table.put(spark.range(100).select(texts.alias("k"), lit("text").alias("n")), "k")
@@ -57,7 +57,7 @@ def test_a_stream_keeps_a_letter_of_every_failed_row_once(
     else:
         update = {"$inc": {"n": col("n")}, "$max": {"f": col("f")}, "$addToSet": {"seen": col("n") % 5}}
         writing = table.update(stream, "k", update, default={"n": 0}, on_error=letters)
-    query = finished(writing.start(str(tmp_path / "checkpoint"), availableNow=True))
+    query = finished(writing.start(str(tmp_path / "checkpoint"), availableNow=True), timeout_s)
     assert query.exception() is None
     summaries = progress(query)
     assert len(summaries) == 2
@@ -68,7 +68,7 @@ def test_a_stream_keeps_a_letter_of_every_failed_row_once(
     assert {letter["writer"] for letter in kept.values()} == {str(query.id)}
     assert {letter["sequence"] for letter in kept.values()} == {0, 1}
     uncommitted(tmp_path / "checkpoint")
-    finished(writing.start(str(tmp_path / "checkpoint"), availableNow=True))
+    finished(writing.start(str(tmp_path / "checkpoint"), availableNow=True), timeout_s)
     assert stored(service, letters.name) == kept
 
 

@@ -47,8 +47,8 @@ def reading(spark: SparkSession, events: Path) -> DataFrame:
     return stream.json(str(events))
 
 
-def finished(query: StreamingQuery) -> StreamingQuery:
-    query.awaitTermination(120)
+def finished(query: StreamingQuery, timeout_s: int = 120) -> StreamingQuery:
+    query.awaitTermination(timeout_s)
     assert not query.isActive
     return query
 
