@@ -18,6 +18,7 @@ import pytest
 import yaml
 from playwright.async_api import Page, async_playwright, expect
 
+import tableside_client
 import tableside_spark
 from scripts.bootstrap import ROOT
 from scripts.reference import references
@@ -246,12 +247,13 @@ def test_every_setting_is_listed() -> None:
 
 @pytest.mark.server
 def test_every_public_name_of_the_client_is_described(site: Path) -> None:
-    said = re.findall(r"^::: (tableside_spark\.\S+)$", generated("python.md"), re.MULTILINE)
-    assert set(tableside_spark.__all__) <= {name.rpartition(".")[2] for name in said}
+    said = re.findall(r"^::: (tableside_(?:spark|client)\.\S+)$", generated("python.md"), re.MULTILINE)
+    for package in (tableside_spark, tableside_client):
+        assert {f"{package.__name__}.{name}" for name in package.__all__} <= {*said, "tableside_client.Retries"}
     text = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in said:
         assert f'id="{name}"' in text
-    assert "and add the members of its record as columns" in text
+    assert "and add the members of the record as columns" in text
 
 
 METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
