@@ -28,6 +28,9 @@ ROWS = 20_000
 RATE_LIMIT = {"rate_per_s": 100, "burst": 1_000}
 """The rate limit until the restart: no job can end before it."""
 
+WITHIN_S = 600.0
+"""How long a step may take on a busy machine."""
+
 AWAY_S = [12.0, pytest.param(30.0, marks=pytest.mark.full)]
 
 
@@ -59,10 +62,10 @@ def test_an_update_a_join_and_a_scan_survive_a_restart(
     with ThreadPoolExecutor(3) as threads:
         updating = threads.submit(update, spark, service.url)
         joining = threads.submit(join, spark, service.url)
-        until(lambda: operations(service.url, "counts", "update") > 0)
-        until(lambda: operations(service.url, "joined", "get") > 0)
+        until(lambda: operations(service.url, "counts", "update") > 0, WITHIN_S)
+        until(lambda: operations(service.url, "joined", "get") > 0, WITHIN_S)
         scanning = threads.submit(scan, spark, service.url, is_back)
-        until(lambda: operations(service.url, "read", "scan") > 0)
+        until(lambda: operations(service.url, "read", "scan") > 0, WITHIN_S)
         configure(tmp_path, {})
         service.kill_and_restart(away_s)
         is_back.touch()
@@ -109,7 +112,7 @@ def scan(spark: SparkSession, url: str, is_back: Path) -> tuple[int, int]:
 def held(is_back: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            until(is_back.exists, within_s=120)
+            until(is_back.exists, WITHIN_S)
             yield batch
 
     return pages
