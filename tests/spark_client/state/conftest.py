@@ -8,9 +8,9 @@ import pytest
 from spark_client.state import java as cases_in_java
 from spark_client.state.oracle import Oracle
 from spark_client.state.providers import SESSION
-from spark_client.state.suite import state_service, told
+from spark_client.state.suite import arguments, state_service
 
-__all__ = ["java", "state_service", "told"]
+__all__ = ["arguments", "java", "state_service"]
 
 
 @pytest.fixture(scope="session")

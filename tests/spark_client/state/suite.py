@@ -42,7 +42,7 @@ class Subject:
         """Whether the provider is ours, which keeps its state in a table."""
         return self.provider == OURS
 
-    def told(self, directory: Path, url: str = "") -> dict[str, Any]:
+    def arguments(self, directory: Path, url: str = "") -> dict[str, Any]:
         """Return the arguments of a case that tests this provider."""
         return {
             "provider": self.provider,
@@ -88,8 +88,8 @@ def state_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
 
 
 @pytest.fixture
-def told(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+def arguments(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The arguments of a case for the provider in the test's parameter."""
     subject: Subject = request.param
     url = request.getfixturevalue("state_service").url if subject.is_ours else ""
-    return subject.told(tmp_path, url)
+    return subject.arguments(tmp_path, url)

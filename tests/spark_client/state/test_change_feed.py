@@ -38,26 +38,26 @@ def expected(commits: list[list[Change]], first: int = 1) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("commits", COMMITS.values(), ids=list(COMMITS))
-@pytest.mark.parametrize("told", SUBJECTS, ids=str, indirect=True)
-def test_every_change_is_recorded_in_order(java: Java, told: dict[str, Any], commits: list[list[Change]]) -> None:
-    assert java.run("ChangeFeedCases", "feed", commits=commits, **told) == expected(commits)
+@pytest.mark.parametrize("arguments", SUBJECTS, ids=str, indirect=True)
+def test_every_change_is_recorded_in_order(java: Java, arguments: dict[str, Any], commits: list[list[Change]]) -> None:
+    assert java.run("ChangeFeedCases", "feed", commits=commits, **arguments) == expected(commits)
 
 
-@pytest.mark.parametrize("told", SUBJECTS, ids=str, indirect=True)
-def test_the_feed_starts_at_any_version(java: Java, told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", SUBJECTS, ids=str, indirect=True)
+def test_the_feed_starts_at_any_version(java: Java, arguments: dict[str, Any]) -> None:
     commits = COMMITS["removed and put again"]
-    assert java.run("ChangeFeedCases", "feed", commits=commits, first=2, **told) == expected(commits, first=2)
+    assert java.run("ChangeFeedCases", "feed", commits=commits, first=2, **arguments) == expected(commits, first=2)
 
 
-@pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
-def test_a_removal_of_an_absent_key_is_no_change(java: Java, told: dict[str, Any]) -> None:
-    feed = java.run("ChangeFeedCases", "feed", commits=ABSENT, **told)
+@pytest.mark.parametrize("arguments", [HDFS, *TABLESIDE], ids=str, indirect=True)
+def test_a_removal_of_an_absent_key_is_no_change(java: Java, arguments: dict[str, Any]) -> None:
+    feed = java.run("ChangeFeedCases", "feed", commits=ABSENT, **arguments)
     assert feed == [[0, "update", "a/0", 1], [0, "delete", "a/0", None]]
 
 
-@pytest.mark.parametrize("told", [ROCKSDB], ids=str, indirect=True)
-def test_sparks_rocksdb_provider_records_removals_of_absent_keys(java: Java, told: dict[str, Any]) -> None:
-    assert java.run("ChangeFeedCases", "feed", commits=ABSENT, **told) == expected(ABSENT)
+@pytest.mark.parametrize("arguments", [ROCKSDB], ids=str, indirect=True)
+def test_sparks_rocksdb_provider_records_removals_of_absent_keys(java: Java, arguments: dict[str, Any]) -> None:
+    assert java.run("ChangeFeedCases", "feed", commits=ABSENT, **arguments) == expected(ABSENT)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -65,7 +65,7 @@ def test_random_changes_give_the_feed_of_sparks_own_provider(
     java: Java, state_service: Service, tmp_path: Any, seed: int
 ) -> None:
     feeds = [
-        java.run("ChangeFeedCases", "randomFeed", seed=seed, **subject.told(tmp_path, state_service.url))
+        java.run("ChangeFeedCases", "randomFeed", seed=seed, **subject.arguments(tmp_path, state_service.url))
         for subject in (HDFS, *IN_MEMORY, FETCHING[1])
     ]
     assert len(feeds[0]) > 30
@@ -73,6 +73,6 @@ def test_random_changes_give_the_feed_of_sparks_own_provider(
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
-def test_deltas(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("ChangeFeedCases", case, **told)
+@pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
+def test_deltas(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("ChangeFeedCases", case, **arguments)

@@ -13,22 +13,22 @@ CLASSES = ["ReadWriteCases", "IterationCases", "RefusalCases"]
 CASES = [(class_name, case) for class_name in CLASSES for case in names(class_name)]
 ONE_STORE_AT_A_TIME = [
     "aStoreSeesItsOwnWrites",
-    "anotherProviderGoesOn",
+    "anotherProviderContinues",
     "putRemoveAndPutOfOneKey",
     "aCommitWithoutUpdatesMakesAVersion",
     "noSuchVersionCannotBeLoaded",
-    "aReadStoreBecomesTheStoreThatIsWritten",
+    "aReadStoreIsUpgradedToAWriteStore",
 ]
 """Cases that Spark's RocksDB provider supports: they open one store at a time."""
 
 
 @pytest.mark.parametrize(("class_name", "case"), CASES, ids=[case for _, case in CASES])
-@pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
-def test_a_provider(java: Java, told: dict[str, Any], class_name: str, case: str) -> None:
-    java.run(class_name, case, **told)
+@pytest.mark.parametrize("arguments", [HDFS, *TABLESIDE], ids=str, indirect=True)
+def test_a_provider(java: Java, arguments: dict[str, Any], class_name: str, case: str) -> None:
+    java.run(class_name, case, **arguments)
 
 
 @pytest.mark.parametrize("case", ONE_STORE_AT_A_TIME)
-@pytest.mark.parametrize("told", [ROCKSDB], ids=str, indirect=True)
-def test_the_cases_hold_with_identities_of_versions_too(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("ReadWriteCases", case, **told)
+@pytest.mark.parametrize("arguments", [ROCKSDB], ids=str, indirect=True)
+def test_a_provider_with_identities_of_versions(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("ReadWriteCases", case, **arguments)

@@ -18,21 +18,21 @@ FAULTS = [case for case in names("FaultCases") if case != KILLED]
 
 
 @pytest.mark.parametrize("case", FAULTS)
-@pytest.mark.parametrize("told", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
-def test_trouble_with_the_table(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("FaultCases", case, **told)
+@pytest.mark.parametrize("arguments", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
+def test_network_faults(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("FaultCases", case, **arguments)
 
 
 @pytest.mark.parametrize("case", names("ZombieCases"))
-@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
-def test_attempts_that_come_late_or_again(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("ZombieCases", case, **told)
+@pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
+def test_late_and_repeated_attempts(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("ZombieCases", case, **arguments)
 
 
 @pytest.mark.parametrize("case", names("CutOffCases"))
-@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
-def test_what_is_cut_off_and_what_happens_at_once(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("CutOffCases", case, **told)
+@pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
+def test_interruptions_and_concurrency(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("CutOffCases", case, **arguments)
 
 
 @pytest.mark.parametrize("subject", [IN_MEMORY[0], pytest.param(FETCHING[1], marks=pytest.mark.full)], ids=str)
@@ -42,13 +42,13 @@ def test_a_service_that_is_killed_in_the_middle_of_a_commit_loses_nothing(
     config, port, done = tmp_path / "config.yaml", free_port(), Event()
     config.write_text(KEPT_ON_DISK)
     with running(tmp_path, config, port=port) as service:
-        mourner = Thread(target=start_again, args=(service.pid, tmp_path, config, port, done))
-        mourner.start()
+        restarter = Thread(target=start_again, args=(service.pid, tmp_path, config, port, done))
+        restarter.start()
         try:
-            java.run("FaultCases", KILLED, pid=service.pid, **subject.told(tmp_path, service.url))
+            java.run("FaultCases", KILLED, pid=service.pid, **subject.arguments(tmp_path, service.url))
         finally:
             done.set()
-            mourner.join()
+            restarter.join()
 
 
 def start_again(pid: int, directory: Path, config: Path, port: int, done: Event) -> None:

@@ -11,7 +11,7 @@ from spark_client.state.suite import FETCHING, HDFS, IN_MEMORY, ON_DISK, TABLESI
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("java")]
 
-OF_OURS = ["whatACommitHasCostIsTold", "maintenanceThatIsPutOffUnloadsNoStore"]
+OF_OURS = ["metricsOfACommitAreReportedOnce", "postponedMaintenanceUnloadsNoStore"]
 OF_ANY_PROVIDER = [
     (class_name, case)
     for class_name in ("SharingCases", "MetricCases", "RegistryCases")
@@ -23,17 +23,15 @@ OF_SPARKS_OWN = 5
 
 
 @pytest.mark.parametrize(("class_name", "case"), OF_ANY_PROVIDER, ids=[case for _, case in OF_ANY_PROVIDER])
-@pytest.mark.parametrize("told", [HDFS, IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
-def test_stores_beside_each_other_and_as_spark_holds_them(
-    java: Java, told: dict[str, Any], class_name: str, case: str
-) -> None:
-    java.run(class_name, case, **told)
+@pytest.mark.parametrize("arguments", [HDFS, IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
+def test_isolation_metrics_and_registry(java: Java, arguments: dict[str, Any], class_name: str, case: str) -> None:
+    java.run(class_name, case, **arguments)
 
 
 @pytest.mark.parametrize("case", names("MemoryCases"))
-@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
-def test_what_is_in_memory_and_what_is_asked_for(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("MemoryCases", case, **told)
+@pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
+def test_reads_from_memory_and_from_the_table(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("MemoryCases", case, **arguments)
 
 
 @pytest.mark.parametrize("case", names("LocalDiskCases"))
@@ -42,29 +40,31 @@ def test_blocks_on_the_local_disk(java: Java, tmp_path: Path, case: str) -> None
 
 
 @pytest.mark.parametrize("case", names("DiskCases"))
-@pytest.mark.parametrize("told", [ON_DISK], ids=str, indirect=True)
-def test_what_is_on_the_local_disk_is_not_asked_for(java: Java, told: dict[str, Any], case: str) -> None:
-    java.run("DiskCases", case, **told)
+@pytest.mark.parametrize("arguments", [ON_DISK], ids=str, indirect=True)
+def test_copies_on_the_local_disk(java: Java, arguments: dict[str, Any], case: str) -> None:
+    java.run("DiskCases", case, **arguments)
 
 
-@pytest.mark.parametrize("told", TABLESIDE, ids=str, indirect=True)
-def test_what_a_commit_has_cost_is_told(java: Java, told: dict[str, Any]) -> None:
-    java.run("MetricCases", "whatACommitHasCostIsTold", **told)
+@pytest.mark.parametrize("arguments", TABLESIDE, ids=str, indirect=True)
+def test_metrics_of_a_commit(java: Java, arguments: dict[str, Any]) -> None:
+    java.run("MetricCases", "metricsOfACommitAreReportedOnce", **arguments)
 
 
-@pytest.mark.parametrize("told", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
-def test_maintenance_that_is_put_off_unloads_no_store(java: Java, told: dict[str, Any]) -> None:
-    java.run("RegistryCases", "maintenanceThatIsPutOffUnloadsNoStore", **told)
+@pytest.mark.parametrize("arguments", [IN_MEMORY[0], FETCHING[1]], ids=str, indirect=True)
+def test_postponed_maintenance_unloads_no_store(java: Java, arguments: dict[str, Any]) -> None:
+    java.run("RegistryCases", "postponedMaintenanceUnloadsNoStore", **arguments)
 
 
-@pytest.mark.parametrize("told", [HDFS, *TABLESIDE], ids=str, indirect=True)
-def test_steps_drawn_by_lot(java: Java, told: dict[str, Any], request: pytest.FixtureRequest, full: bool) -> None:
+@pytest.mark.parametrize("arguments", [HDFS, *TABLESIDE], ids=str, indirect=True)
+def test_random_steps(java: Java, arguments: dict[str, Any], request: pytest.FixtureRequest, full: bool) -> None:
     ours = SEQUENCES_FULL if full else SEQUENCES
     seed = crc32(request.node.name.encode())  # each subject has a different seed, the same in every run
-    java.run("ModelCases", "stepsDrawnByLot", seed=seed, sequences=ours if told["settings"] else OF_SPARKS_OWN, **told)
+    java.run(
+        "ModelCases", "randomSteps", seed=seed, sequences=ours if arguments["settings"] else OF_SPARKS_OWN, **arguments
+    )
 
 
-@pytest.mark.parametrize("told", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)
-def test_a_table_whose_key_is_one_string_will_do(java: Java, told: dict[str, Any]) -> None:
-    told["settings"]["table"] = "plain"
-    java.run("ModelCases", "stepsDrawnByLot", seed=1_000, sequences=5, **told)
+@pytest.mark.parametrize("arguments", [IN_MEMORY[1], FETCHING[0]], ids=str, indirect=True)
+def test_a_table_whose_key_is_one_string(java: Java, arguments: dict[str, Any]) -> None:
+    arguments["settings"]["table"] = "plain"
+    java.run("ModelCases", "randomSteps", seed=1_000, sequences=5, **arguments)

@@ -18,7 +18,7 @@ final class CutOffCases {
   private CutOffCases() {}
 
   /** Each version has been attempted twice. Cleanup is interrupted after one request, then after two, and so on. */
-  public static void cleaningThatIsCutOffIsTakenUpAgain(JsonNode arguments) throws Exception {
+  public static void interruptedCleanupResumes(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
@@ -56,7 +56,7 @@ final class CutOffCases {
   }
 
   /** Chunks of a snapshot without a description are ignored, and removed with their version. */
-  public static void aSnapshotThatIsCutOffIsNotUsed(JsonNode arguments) throws Exception {
+  public static void anIncompleteSnapshotIsNotUsed(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
     Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
@@ -84,7 +84,7 @@ final class CutOffCases {
   }
 
   /** If several attempts commit one version concurrently, the last one prevails; with identities, each has its own. */
-  public static void manyAttemptsCommitOneVersionAtOnce(JsonNode arguments) throws Exception {
+  public static void concurrentAttemptsAtOneVersion(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       LocalSpark.inTask(0, () -> partition.commit(0, state -> state.put("a", 1, 1)));
@@ -101,7 +101,7 @@ final class CutOffCases {
   }
 
   /** Repartitioning of state needs a version that starts empty, regardless of earlier versions. */
-  public static void aVersionMayBeginWithNothing(JsonNode arguments) throws Exception {
+  public static void aVersionMayStartEmpty(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 3);

@@ -15,7 +15,7 @@ final class DiskCases {
 
   private DiskCases() {}
 
-  public static void nothingIsAskedOfTheTableAgain(JsonNode arguments) throws Exception {
+  public static void valuesOnTheDiskAreNotReadFromTheTable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 5);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
@@ -39,21 +39,21 @@ final class DiskCases {
     }
   }
 
-  public static void whatTheDiskHasLostIsReadFromTheTable(JsonNode arguments) throws Exception {
+  public static void lostCopiesAreReadFromTheTable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition partition = query.open()) {
       partition.commitUpTo(1, 12);
       spoil();
       network.forget();
       readTwice(partition, 12);
-      Check.that(!network.items("get", "delta/").isEmpty(), "the table is asked");
+      Check.that(!network.items("get", "delta/").isEmpty(), "the table is read");
       network.forget();
       readTwice(partition, 12);
       Check.equal(network.items("get", CHUNKS), List.of());
     }
   }
 
-  public static void aStoreThatIsClosedGivesTheDiskBack(JsonNode arguments) throws Exception {
+  public static void aClosedStoreFreesTheDisk(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     List<Path> before = LocalDiskCases.opened(sparksDirectory());
     State reading;
@@ -68,7 +68,7 @@ final class DiskCases {
   }
 
   /** Blocks replaced by snapshots take no space, in a small store as in a large one. */
-  public static void theDiskDoesNotFillUpWithWhatIsReplaced(JsonNode arguments) throws Exception {
+  public static void replacedBlocksFreeTheDisk(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).setting("disk_bytes_max", 1 << 30);
     long before = LocalDiskCases.bytes(sparksDirectory());
     try (Partition partition = query.open()) {
@@ -86,7 +86,7 @@ final class DiskCases {
   }
 
   /** Iterators and snapshots do not count as reads by key. */
-  public static void onlyValuesThatAreAskedForByKeyAreCounted(JsonNode arguments) throws Exception {
+  public static void onlyReadsByKeyAreCounted(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 9);
@@ -107,7 +107,7 @@ final class DiskCases {
   }
 
   /** A version that is loaded repeatedly is on the disk once. */
-  public static void whatIsReadAgainIsNotKeptTwice(JsonNode arguments) throws Exception {
+  public static void aReloadedVersionIsCopiedOnce(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 9);

@@ -16,16 +16,16 @@ final class FaultCases {
 
   private FaultCases() {}
 
-  public static void theAnswerToAManifestIsLost(JsonNode arguments) throws Exception {
-    commitsDespite(arguments, 1, request -> request.has("put", "version/"), Network.ANSWER_LOST);
+  public static void theResponseToAManifestIsLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 1, request -> request.has("put", "version/"), Network.RESPONSE_LOST);
   }
 
-  public static void theAnswersToChunksAreLost(JsonNode arguments) throws Exception {
-    commitsDespite(arguments, 2, request -> request.has("put", "delta/"), Network.ANSWER_LOST);
+  public static void theResponsesToChunksAreLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 2, request -> request.has("put", "delta/"), Network.RESPONSE_LOST);
   }
 
-  public static void theAnswerToTheAnnouncementIsLost(JsonNode arguments) throws Exception {
-    commitsDespite(arguments, 1, request -> request.has("update", "attempts/"), Network.ANSWER_LOST);
+  public static void theResponseToTheAnnouncementIsLost(JsonNode arguments) throws Exception {
+    commitsDespite(arguments, 1, request -> request.has("update", "attempts/"), Network.RESPONSE_LOST);
   }
 
   public static void theRequestWithTheManifestIsLost(JsonNode arguments) throws Exception {
@@ -44,7 +44,7 @@ final class FaultCases {
                 : Network.problem(503, "overloaded", false));
   }
 
-  public static void theAnswerToAManifestComesTooLate(JsonNode arguments) throws Exception {
+  public static void theResponseToAManifestIsLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("timeout_s", 0.4);
@@ -54,28 +54,28 @@ final class FaultCases {
           1,
           request -> request.has("put", "version/"),
           (request, way) -> {
-            Network.Answer answer = way.pass();
+            Network.Response answer = way.pass();
             Thread.sleep(1000);
             return answer;
           });
     }
   }
 
-  public static void anAnswerIsNoJson(JsonNode arguments) throws Exception {
+  public static void aResponseIsNotJson(JsonNode arguments) throws Exception {
     commitsDespite(
         arguments,
         1,
         request -> request.has("put", "version/"),
-        (request, way) -> new Network.Answer(502, "text/html", "<html>Bad gateway</html>".getBytes()));
+        (request, way) -> new Network.Response(502, "text/html", "<html>Bad gateway</html>".getBytes()));
   }
 
   /** The first response to every request is lost, after the request was applied. */
-  public static void everyFirstAnswerIsLost(JsonNode arguments) throws Exception {
+  public static void everyFirstResponseIsLost(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       AtomicReference<JsonNode> lost = new AtomicReference<>();
       network.now((request, way) -> {
-        Network.Answer answer = way.pass();
+        Network.Response answer = way.pass();
         boolean again = request.body().path("operations").equals(lost.getAndSet(request.body().path("operations")));
         return again ? answer : null;
       });
@@ -110,7 +110,7 @@ final class FaultCases {
     }
   }
 
-  public static void aCommitFailsCleanlyWhenTheServiceStaysAway(JsonNode arguments) throws Exception {
+  public static void aCommitFailsCleanlyWhenTheServiceStaysUnavailable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("deadline_s", 2).setting("timeout_s", 1);
@@ -132,7 +132,7 @@ final class FaultCases {
   }
 
   /** Maintenance is postponed without an error, and done when the service is back. */
-  public static void maintenanceIsPutOffWhileTheServiceIsAway(JsonNode arguments) throws Exception {
+  public static void maintenanceIsPostponedWhileTheServiceIsUnavailable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
     Stored stored = Stored.of(arguments, query.place(0));
     try (Network network = Network.before(query)) {
@@ -155,7 +155,7 @@ final class FaultCases {
   }
 
   /** A version that cannot be read causes an error; it never seems absent or empty. */
-  public static void loadingFailsCleanlyWhenTheServiceStaysAway(JsonNode arguments) throws Exception {
+  public static void loadingFailsCleanlyWhenTheServiceStaysUnavailable(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       query.setting("deadline_s", 2).setting("timeout_s", 1);
@@ -259,11 +259,11 @@ final class FaultCases {
   }
 
   private static void commitsDespite(
-      JsonNode arguments, int times, java.util.function.Predicate<Network.Request> meant, Network.Trouble trouble)
+      JsonNode arguments, int times, java.util.function.Predicate<Network.Request> meant, Network.Fault fault)
       throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
-      commitsDespite(query, network, times, meant, trouble);
+      commitsDespite(query, network, times, meant, fault);
     }
   }
 
@@ -272,11 +272,11 @@ final class FaultCases {
       Network network,
       int times,
       java.util.function.Predicate<Network.Request> meant,
-      Network.Trouble trouble)
+      Network.Fault fault)
       throws Exception {
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 1);
-      AtomicInteger left = network.now(times, meant, trouble);
+      AtomicInteger left = network.now(times, meant, fault);
       partition.commitUpTo(2, 2);
       Check.equal(left.get(), 0);
       network.now(Network.NONE);
@@ -289,13 +289,13 @@ final class FaultCases {
     }
   }
 
-  private static Network.Answer withoutSecond(Network.Answer answer) throws java.io.IOException {
+  private static Network.Response withoutSecond(Network.Response answer) throws java.io.IOException {
     ObjectNode body = (ObjectNode) JSON.readTree(answer.body());
     ObjectNode problem = (ObjectNode) JSON.readTree(Network.problem(503, "store_unavailable", true).body());
     ObjectNode result = JSON.createObjectNode().put("status", 503);
     result.set("error", problem);
     ((com.fasterxml.jackson.databind.node.ArrayNode) body.get("results")).set(1, result);
-    return new Network.Answer(200, answer.type(), JSON.writeValueAsBytes(body));
+    return new Network.Response(200, answer.type(), JSON.writeValueAsBytes(body));
   }
 
   private static void putMany(State state) {

@@ -32,7 +32,7 @@ final class IterationCases {
       }
       iterator.close();
       for (int number = 0; number < MANY; number++) {
-        Check.that(seen.containsKey("k/" + number), "what was there throughout is seen: " + number);
+        Check.that(seen.containsKey("k/" + number), "a key that was present throughout is returned: " + number);
       }
       state.commit();
       Map<String, Integer> content = partition.content(2);
@@ -111,7 +111,7 @@ final class IterationCases {
     }
   }
 
-  public static void aRowThatWasGotStaysAsItIsWhenTheKeyIsPutAgain(JsonNode arguments) throws Exception {
+  public static void aReturnedRowIsUnchangedWhenItsKeyIsPutAgain(JsonNode arguments) throws Exception {
     try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 1).put("b", 1, 2));
       State state = partition.at(1);
@@ -204,7 +204,7 @@ final class IterationCases {
     scanned(Query.of(arguments), most + 1, most + 2, most + 3);
   }
 
-  public static void changingWhatIsBeingScanned(JsonNode arguments) throws Exception {
+  public static void changesDuringAPrefixScan(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     query.prefixes = true;
     try (Partition partition = query.open()) {

@@ -55,7 +55,7 @@ final class MaintenanceCases {
   }
 
   /** Any provider: open stores and iterators stay usable during maintenance. */
-  public static void maintenanceDoesNotDisturbWhatIsOpen(JsonNode arguments) throws Exception {
+  public static void maintenanceDoesNotDisturbOpenStores(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 6);
@@ -89,7 +89,7 @@ final class MaintenanceCases {
     }
   }
 
-  public static void aVersionIsItsManifestItsDeltaAndItsAnnouncement(JsonNode arguments) throws Exception {
+  public static void aCommitWritesAnnouncementDeltaAndManifest(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     Stored stored = Stored.of(arguments, query.place(0));
     try (Partition partition = query.open()) {
@@ -154,7 +154,7 @@ final class MaintenanceCases {
     }
   }
 
-  public static void whatIsNoLongerRetainedIsRemoved(JsonNode arguments) throws Exception {
+  public static void versionsNoLongerRetainedAreRemoved(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
     Stored stored = Stored.of(arguments, query.place(0));
     int most = 0;
@@ -164,7 +164,7 @@ final class MaintenanceCases {
         partition.provider.doMaintenance();
         most = Math.max(most, stored.items("").size());
       }
-      Check.that(most < 40, "what is kept does not grow with the versions: " + most);
+      Check.that(most < 40, "the number of records does not grow with the versions: " + most);
       nothingIsBelow(stored, 34, 38);
       Check.says(Check.fails(CANNOT_LOAD, () -> partition.at(5)), "version 5");
     }
@@ -201,7 +201,7 @@ final class MaintenanceCases {
   }
 
   /** After a checkpoint's commit log is deleted, versions restart far below the earlier floor. */
-  public static void stateThatBeginsAnewIsCleanedToo(JsonNode arguments) throws Exception {
+  public static void restartedStateIsCleanedToo(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2).conf("stateStore.minDeltasForSnapshot", 2);
     Stored stored = Stored.of(arguments, query.place(0));
     for (int last : List.of(20, 10, 30)) {
@@ -220,11 +220,11 @@ final class MaintenanceCases {
       }
       nothingIsBelow(stored, last - 6, last - 2);
     }
-    Check.that(stored.items("").size() < 40, "what is kept does not grow: " + stored.items("").size());
+    Check.that(stored.items("").size() < 40, "the number of records does not grow: " + stored.items("").size());
   }
 
   /** Spark runs both concurrently, in two threads. */
-  public static void snapshotAndCleanupAtOnceWithCommits(JsonNode arguments) throws Exception {
+  public static void concurrentSnapshotCleanupAndCommits(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 1).conf("stateStore.minDeltasForSnapshot", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 1);
@@ -272,7 +272,7 @@ final class MaintenanceCases {
   }
 
   /** A checkpoint may change from format 1 to format 2. Versions without an identity are found without one. */
-  public static void identitiesMayBeginLater(JsonNode arguments) throws Exception {
+  public static void aCheckpointMayChangeToFormat2(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.restarted(1).open()) {
       partition.commitUpTo(1, 2);

@@ -45,7 +45,7 @@ final class MemoryCases {
   }
 
   /** With 0 or a negative number, one version is kept, because maintenance needs the newest. */
-  public static void oneVersionIsKeptInMemoryInAnyCase(JsonNode arguments) throws Exception {
+  public static void atLeastOneVersionIsKeptInMemory(JsonNode arguments) throws Exception {
     for (int kept : List.of(0, -1)) {
       Query query = Query.of(arguments).conf("maxBatchesToRetainInMemory", kept);
       keepsOneVersion(query);
@@ -53,7 +53,7 @@ final class MemoryCases {
   }
 
   /** A provider reads only the deltas that it lacks. */
-  public static void onlyTheDeltasThatAreNewAreRead(JsonNode arguments) throws Exception {
+  public static void onlyNewDeltasAreRead(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition first = query.open(); Partition second = query.open()) {
       first.commitUpTo(1, 5);
@@ -63,13 +63,13 @@ final class MemoryCases {
       second.at(7).abort();
       List<String> read = network.items("get", DELTAS);
       Check.equal(read.size(), 2);
-      Check.that(read.stream().noneMatch(item -> item.startsWith("delta/00000000000000000005")), "the rest is there");
+      Check.that(read.stream().noneMatch(item -> item.startsWith("delta/00000000000000000005")), "earlier deltas are in memory");
       Check.equal(second.content(7), Partition.expected(7));
     }
   }
 
   /** A task's read store and write store share one load. */
-  public static void theReadAndTheWriteHalfOfATaskLoadOnce(JsonNode arguments) throws Exception {
+  public static void aTaskLoadsOnceForReadAndWrite(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
@@ -109,7 +109,7 @@ final class MemoryCases {
   }
 
   /** With bounded memory, a value that is not in memory is fetched. A get of an absent key sends no request. */
-  public static void absentKeysAreNotAskedFor(JsonNode arguments) throws Exception {
+  public static void absentKeysCauseNoRequests(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query)) {
       try (Partition partition = query.open()) {
@@ -159,7 +159,7 @@ final class MemoryCases {
   }
 
   /** Snapshots relocate values. Stores and iterators opened before see the same data. */
-  public static void valuesAreFoundWhereASnapshotHasPutThem(JsonNode arguments) throws Exception {
+  public static void valuesAreReadableAfterASnapshotRelocatesThem(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 1).conf("minBatchesToRetain", 1);
     try (Partition partition = query.open()) {
       partition.commitUpTo(1, 5);
@@ -186,7 +186,7 @@ final class MemoryCases {
   }
 
   /** The version of the running commit has a compacted arena, separate from those that the snapshot relocates. */
-  public static void aSnapshotIsTakenWhileACommitIsUnderWay(JsonNode arguments) throws Exception {
+  public static void aSnapshotDuringACommit(JsonNode arguments) throws Exception {
     Query query = bounded(arguments);
     try (Network network = Network.before(query)) {
       query.setting("timeout_s", 30);
@@ -272,7 +272,7 @@ final class MemoryCases {
   }
 
   /** The layout of the table does not depend on the `memory` setting. */
-  public static void theWayOfKeepingValuesMayChange(JsonNode arguments) throws Exception {
+  public static void theMemorySettingMayChange(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.minDeltasForSnapshot", 2);
     for (int version = 1; version <= 6; version++) {
       Query again = query.restarted().setting("memory", version % 2 == 0 ? "all" : "bounded");

@@ -50,7 +50,7 @@ final class MetricCases {
           CollectionConverters.asJava(partition.provider.supportedCustomMetrics());
       Check.that(!supported.isEmpty(), "there are some");
       Set<StateStoreCustomMetric> shown = CollectionConverters.asJava(metrics.customMetrics()).keySet();
-      Check.that(supported.containsAll(shown), "all that is shown is supported: " + shown);
+      Check.that(supported.containsAll(shown), "all reported metrics are supported: " + shown);
       Set<String> names = new HashSet<>();
       for (StateStoreCustomMetric metric : supported) {
         Check.that(names.add(metric.name()), "each name is there once: " + metric.name());
@@ -82,7 +82,7 @@ final class MetricCases {
   }
 
   /** Our provider: the metrics of a batch contain its requests once. */
-  public static void whatACommitHasCostIsTold(JsonNode arguments) throws Exception {
+  public static void metricsOfACommitAreReportedOnce(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Network network = Network.before(query); Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 0)).store.metrics();

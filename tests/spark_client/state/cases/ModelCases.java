@@ -15,7 +15,7 @@ final class ModelCases {
   private ModelCases() {}
 
   /** @param arguments has `seed` and `sequences` in addition */
-  public static void stepsDrawnByLot(JsonNode arguments) throws Exception {
+  public static void randomSteps(JsonNode arguments) throws Exception {
     for (int number = 0; number < arguments.get("sequences").asInt(); number++) {
       long seed = arguments.get("seed").asLong() + number;
       Model model = new Model(arguments, new Random(seed));

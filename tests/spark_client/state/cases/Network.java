@@ -40,28 +40,28 @@ final class Network implements AutoCloseable {
   }
 
   /** A response; null instead of a response closes the connection. */
-  record Answer(int status, String type, byte[] body) {}
+  record Response(int status, String type, byte[] body) {}
 
   /** Forwards the request to the service. */
   interface Way {
-    Answer pass() throws IOException, InterruptedException;
+    Response pass() throws IOException, InterruptedException;
   }
 
   /** Decides how a request is answered. */
-  interface Trouble {
-    Answer meet(Request request, Way way) throws Exception;
+  interface Fault {
+    Response meet(Request request, Way way) throws Exception;
   }
 
-  static final Trouble NONE = (request, way) -> way.pass();
+  static final Fault NONE = (request, way) -> way.pass();
   /** The service applies the request, and the response is lost. */
-  static final Trouble ANSWER_LOST =
+  static final Fault RESPONSE_LOST =
       (request, way) -> {
         way.pass();
         return null;
       };
-  static final Trouble REQUEST_LOST = (request, way) -> null;
+  static final Fault REQUEST_LOST = (request, way) -> null;
   /** The request is not applied and not retriable. */
-  static final Trouble REFUSED = (request, way) -> problem(403, "forbidden", false, false);
+  static final Fault REFUSED = (request, way) -> problem(403, "forbidden", false, false);
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -74,7 +74,7 @@ final class Network implements AutoCloseable {
   private final ExecutorService threads = Executors.newCachedThreadPool();
   private final HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
   private final List<Request> seen = new CopyOnWriteArrayList<>();
-  private volatile Trouble trouble = NONE;
+  private volatile Fault fault = NONE;
 
   private Network(String service) throws IOException {
     this.service = service;
@@ -92,16 +92,16 @@ final class Network implements AutoCloseable {
     return network;
   }
 
-  void now(Trouble trouble) {
-    this.trouble = trouble;
+  void now(Fault fault) {
+    this.fault = fault;
   }
 
   /** Applies a fault to the first `times` requests that match. Returns the number that is left. */
-  AtomicInteger now(int times, Predicate<Request> meant, Trouble trouble) {
+  AtomicInteger now(int times, Predicate<Request> meant, Fault fault) {
     AtomicInteger left = new AtomicInteger(times);
     now((request, way) ->
         meant.test(request) && left.getAndUpdate(count -> Math.max(0, count - 1)) > 0
-            ? trouble.meet(request, way)
+            ? fault.meet(request, way)
             : way.pass());
     return left;
   }
@@ -120,17 +120,17 @@ final class Network implements AutoCloseable {
   }
 
   /** A problem response of the service for a whole request. */
-  static Answer problem(int status, String code, boolean applied) {
+  static Response problem(int status, String code, boolean applied) {
     return problem(status, code, applied, true);
   }
 
-  private static Answer problem(int status, String code, boolean applied, boolean retriable) {
+  private static Response problem(int status, String code, boolean applied, boolean retriable) {
     String body =
         String.format(
             "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, \"detail\": \"made up\", \"code\": \"%s\","
                 + " \"retriable\": %b, \"applied\": \"%s\", \"retry_after_s\": 0.05}",
             code, status, code, retriable, applied ? "unknown" : "no");
-    return new Answer(status, "application/problem+json", body.getBytes());
+    return new Response(status, "application/problem+json", body.getBytes());
   }
 
   @Override
@@ -144,11 +144,11 @@ final class Network implements AutoCloseable {
       byte[] body = exchange.getRequestBody().readAllBytes();
       Request request = new Request(exchange.getRequestURI().toString(), JSON.readTree(body));
       seen.add(request);
-      Answer answer = trouble.meet(request, () -> pass(exchange, body));
-      if (answer != null) {
-        exchange.getResponseHeaders().set("Content-Type", answer.type());
-        exchange.sendResponseHeaders(answer.status(), answer.body().length == 0 ? -1 : answer.body().length);
-        exchange.getResponseBody().write(answer.body());
+      Response response = fault.meet(request, () -> pass(exchange, body));
+      if (response != null) {
+        exchange.getResponseHeaders().set("Content-Type", response.type());
+        exchange.sendResponseHeaders(response.status(), response.body().length == 0 ? -1 : response.body().length);
+        exchange.getResponseBody().write(response.body());
       }
     } catch (InterruptedException stopping) {
       Thread.currentThread().interrupt();
@@ -159,7 +159,7 @@ final class Network implements AutoCloseable {
     }
   }
 
-  private Answer pass(HttpExchange exchange, byte[] body) throws IOException, InterruptedException {
+  private Response pass(HttpExchange exchange, byte[] body) throws IOException, InterruptedException {
     HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(service + exchange.getRequestURI()));
     request.method(exchange.getRequestMethod(), HttpRequest.BodyPublishers.ofByteArray(body));
     exchange.getRequestHeaders().forEach(
@@ -168,8 +168,8 @@ final class Network implements AutoCloseable {
             request.header(name, values.get(0));
           }
         });
-    HttpResponse<byte[]> answer = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
-    return new Answer(
-        answer.statusCode(), answer.headers().firstValue("Content-Type").orElse("application/json"), answer.body());
+    HttpResponse<byte[]> response = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+    return new Response(
+        response.statusCode(), response.headers().firstValue("Content-Type").orElse("application/json"), response.body());
   }
 }

@@ -36,7 +36,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void whatIsNotCommittedIsInvisible(JsonNode arguments) throws Exception {
+  public static void uncommittedChangesAreInvisible(JsonNode arguments) throws Exception {
     try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
       State writing = partition.at(1).put("a", 1, 11).put("c", 3, 30).remove("b", 2);
@@ -48,7 +48,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void anotherProviderGoesOn(JsonNode arguments) throws Exception {
+  public static void anotherProviderContinues(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
@@ -101,7 +101,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void removingWhatIsNotThereChangesNothing(JsonNode arguments) throws Exception {
+  public static void removingAnAbsentKeyChangesNothing(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.remove("x", 1).put("a", 1, 10).remove("x", 2));
@@ -130,7 +130,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void allKeysMayGo(JsonNode arguments) throws Exception {
+  public static void allKeysMayBeRemoved(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
@@ -162,7 +162,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aReadStoreIsOfItsVersionWhateverIsCommittedMeanwhile(JsonNode arguments) throws Exception {
+  public static void aReadStoreIsIsolatedFromLaterCommits(JsonNode arguments) throws Exception {
     try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10).put("b", 2, 20));
       ReadStateStore reading = partition.reading(1);
@@ -192,7 +192,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aStoreMayBeReleasedUnwritten(JsonNode arguments) throws Exception {
+  public static void aStoreMayBeReleasedWithoutChanges(JsonNode arguments) throws Exception {
     try (Partition partition = Query.of(arguments).open()) {
       partition.commit(0, state -> state.put("a", 1, 10));
       partition.at(1).store.release();
@@ -204,7 +204,7 @@ final class ReadWriteCases {
     }
   }
 
-  public static void aReadStoreBecomesTheStoreThatIsWritten(JsonNode arguments) throws Exception {
+  public static void aReadStoreIsUpgradedToAWriteStore(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10));

@@ -63,7 +63,7 @@ final class RefusalCases {
   }
 
   /** Spark may abort a committed store when its task ends. The committed data remains. */
-  public static void abortAfterCommitTakesNothingBack(JsonNode arguments) throws Exception {
+  public static void abortAfterCommitChangesNothing(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       State state = partition.commit(0, changed -> changed.put("a", 1, 10));
@@ -117,7 +117,7 @@ final class RefusalCases {
     }
   }
 
-  public static void whatItCannotDoIsRefusedWhenItIsOpened(JsonNode arguments) throws Exception {
+  public static void unsupportedFeaturesAreRefusedAtOpening(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     if (query.isSparks("RocksDB")) {
       return; // it supports both
@@ -130,7 +130,7 @@ final class RefusalCases {
   }
 
   /** Reading with another schema than the state was written with fails, unless validation is disabled. */
-  public static void rowsOfAnotherFormatAreFoundOut(JsonNode arguments) throws Exception {
+  public static void rowsOfAnotherFormatAreDetected(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       partition.commit(0, state -> state.put("a", 1, 10));

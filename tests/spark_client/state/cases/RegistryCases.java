@@ -16,7 +16,7 @@ import scala.Option;
 final class RegistryCases {
   private RegistryCases() {}
 
-  public static void storesAreGotUnloadedAndGotAgain(JsonNode arguments) throws Exception {
+  public static void storesAreLoadedUnloadedAndReloaded(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
@@ -42,7 +42,7 @@ final class RegistryCases {
   }
 
   /** An aggregation reads with a read store and then upgrades it to a write store. */
-  public static void whatIsReadIsThenWritten(JsonNode arguments) throws Exception {
+  public static void aReadStoreIsUpgradedInATask(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
@@ -62,7 +62,7 @@ final class RegistryCases {
   }
 
   /** A later run of the query has its own provider objects for the same state. */
-  public static void anotherRunHasProvidersOfItsOwn(JsonNode arguments) throws Exception {
+  public static void eachRunHasItsOwnProviders(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     StateStoreId id = query.storeId(0, 0, "default");
     try {
@@ -100,7 +100,7 @@ final class RegistryCases {
   }
 
   /** Spark's timer maintains loaded stores. A store whose service is unavailable stays loaded. */
-  public static void maintenanceThatIsPutOffUnloadsNoStore(JsonNode arguments) throws Exception {
+  public static void postponedMaintenanceUnloadsNoStore(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("stateStore.maintenanceInterval", "100ms");
     query.conf("stateStore.minDeltasForSnapshot", 2).conf("minBatchesToRetain", 1);
     Query away = query.restarted();

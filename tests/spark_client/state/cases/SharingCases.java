@@ -16,7 +16,7 @@ final class SharingCases {
 
   private SharingCases() {}
 
-  public static void queriesWithEqualNumbersDoNotMeet(JsonNode arguments) throws Exception {
+  public static void queriesWithEqualIdsAreIsolated(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     Query other = Query.of(arguments);
     try (Partition one = query.open(); Partition two = other.open()) {
@@ -33,7 +33,7 @@ final class SharingCases {
   }
 
   /** A join has four stores in each partition. */
-  public static void operatorsPartitionsAndStoresDoNotMeet(JsonNode arguments) throws Exception {
+  public static void operatorsPartitionsAndStoresAreIsolated(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     List<Partition> all = new ArrayList<>();
     for (String store : List.of("default", "left-keyToNumValues", "right-keyWithIndexToValue")) {

@@ -9,7 +9,7 @@ final class ZombieCases {
   private ZombieCases() {}
 
   /** The earlier attempt of a task commits after the later attempt has committed. */
-  public static void anEarlierAttemptOfATaskComesLate(JsonNode arguments) throws Exception {
+  public static void anEarlierAttemptOfATaskCommitsLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition first = query.open(); Partition second = query.open()) {
       LocalSpark.inTask(1, () -> first.commit(0, state -> state.put("a", 1, 1)));
@@ -25,7 +25,7 @@ final class ZombieCases {
     }
   }
 
-  public static void aTaskOfAnEarlierRunComesLate(JsonNode arguments) throws Exception {
+  public static void aTaskOfAnEarlierRunCommitsLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     Query later = query.restarted();
     try (Partition first = query.open(); Partition second = later.open()) {
@@ -41,7 +41,7 @@ final class ZombieCases {
   }
 
   /** The same, but the earlier run has only loaded the state when the later run starts. */
-  public static void aTaskOfAnEarlierRunThatHadCommittedNothingComesLate(JsonNode arguments) throws Exception {
+  public static void aTaskOfAnEarlierRunWithoutCommitsCommitsLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       LocalSpark.inTask(5, () -> partition.commit(0, state -> state.put("a", 1, 1)));
@@ -65,7 +65,7 @@ final class ZombieCases {
    * In format 1, a speculative copy on an executor that knows a newer snapshot commits late. Versions that others
    * committed after it keep their own lineage.
    */
-  public static void aSpeculativeCopyThatKnowsANewerSnapshotComesLate(JsonNode arguments) throws Exception {
+  public static void aSpeculativeCopyWithANewerSnapshotCommitsLate(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments).conf("minBatchesToRetain", 2);
     if (query.format == 2) {
       return;
@@ -86,7 +86,7 @@ final class ZombieCases {
   }
 
   /** A batch was committed in some partitions only. It runs again, possibly with other data, which prevails. */
-  public static void aBatchIsRunAgainAfterItWasCommittedInPart(JsonNode arguments) throws Exception {
+  public static void aPartlyCommittedBatchRunsAgain(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition one = query.open(0); Partition two = query.open(1)) {
       one.commit(0, state -> state.put("a", 1, 1));
@@ -129,7 +129,7 @@ final class ZombieCases {
   }
 
   /** Two actions on one frame run its plan twice: two tasks commit one version with the same data. */
-  public static void oneVersionIsMadeTwiceInOneRun(JsonNode arguments) throws Exception {
+  public static void oneVersionIsCommittedTwiceInOneRun(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     try (Partition partition = query.open()) {
       for (long version = 0; version < 3; version++) {
@@ -147,7 +147,7 @@ final class ZombieCases {
   }
 
   /** Each identity of a version gives what was committed under it. Checkpoint format 2 only. */
-  public static void attemptsWithIdentitiesLiveSideBySide(JsonNode arguments) throws Exception {
+  public static void attemptsWithIdentitiesCoexist(JsonNode arguments) throws Exception {
     Query query = Query.of(arguments);
     if (query.format == 1) {
       return;
@@ -187,7 +187,7 @@ final class ZombieCases {
     if (query.format == 1) {
       LocalSpark.inTask(
           attempt, () -> Check.fails("CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT", () -> zombie.store.commit()));
-      Check.that(!zombie.store.hasCommitted(), "the late one has not committed");
+      Check.that(!zombie.store.hasCommitted(), "the late attempt has not committed");
       zombie.store.abort();
     } else {
       LocalSpark.inTask(attempt, () -> zombie.commitQuietly());

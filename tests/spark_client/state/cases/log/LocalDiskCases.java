@@ -22,7 +22,7 @@ import tableside.state.Check;
 public final class LocalDiskCases {
   private LocalDiskCases() {}
 
-  public static void whatIsPutComesBack(JsonNode arguments) throws Exception {
+  public static void blocksAreReadBack(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 20)) {
       for (int number = 1; number <= 50; number++) {
@@ -40,7 +40,7 @@ public final class LocalDiskCases {
   }
 
   /** Also after the JVM is killed. Therefore the files have no names. */
-  public static void nothingIsLeftBehind(JsonNode arguments) throws Exception {
+  public static void noFilesRemain(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 20)) {
       disk.put(1, block(1, 100), 100);
@@ -50,7 +50,7 @@ public final class LocalDiskCases {
     Check.equal(opened(directory).size(), 0);
   }
 
-  public static void theOldestGoWhereThereIsNoRoom(JsonNode arguments) throws Exception {
+  public static void theOldestBlocksAreEvicted(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1_000)) {
       for (int number = 1; number <= 100; number++) {
@@ -62,13 +62,13 @@ public final class LocalDiskCases {
       Check.that(bytes(directory) > 800, "room is used: " + bytes(directory));
       disk.put(101, block(101, 1_001), 1_001);
       Check.equal(disk.get(101), null);
-      Check.that(disk.get(100) != null, "what never fits displaces nothing");
+      Check.that(disk.get(100) != null, "a block that never fits evicts nothing");
       disk.put(102, block(102, 1_000), 1_000);
-      Check.that(disk.get(102) != null && disk.get(100) == null, "what fits alone displaces all");
+      Check.that(disk.get(102) != null && disk.get(100) == null, "a block that fits alone evicts all others");
     }
   }
 
-  public static void whatIsForgottenGivesItsRoomBack(JsonNode arguments) throws Exception {
+  public static void forgottenBlocksFreeSpace(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       for (int number = 1; number <= 30; number++) {
@@ -92,7 +92,7 @@ public final class LocalDiskCases {
   }
 
   /** A block that is put after others were forgotten does not retain their space. */
-  public static void aSmallStoreTakesLittleRoom(JsonNode arguments) throws Exception {
+  public static void aSmallStoreTakesLittleSpace(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 1 << 30)) {
       for (int number = 1; number <= 1_000; number++) {
@@ -105,7 +105,7 @@ public final class LocalDiskCases {
     }
   }
 
-  public static void whatIsDamagedIsNotThere(JsonNode arguments) throws Exception {
+  public static void damagedBlocksAreAbsent(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       for (int number = 1; number <= 10; number++) {
@@ -128,7 +128,7 @@ public final class LocalDiskCases {
     }
   }
 
-  public static void whatWasCutOffIsNotThere(JsonNode arguments) throws Exception {
+  public static void truncatedBlocksAreAbsent(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       disk.put(1, block(1, 100), 100);
@@ -140,7 +140,7 @@ public final class LocalDiskCases {
   }
 
   /** Earlier blocks stay readable, and writing is tried again later. */
-  public static void aDiskThatCannotBeWrittenToIsLeftAloneForAWhile(JsonNode arguments) throws Exception {
+  public static void writingPausesAfterAFailure(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     List<LocalDisk.FileSource> failing =
         List.of(
@@ -227,7 +227,7 @@ public final class LocalDiskCases {
   }
 
   /** Spark interrupts tasks that it kills, while other tasks use the same store. */
-  public static void anInterruptedThreadSpoilsNothing(JsonNode arguments) throws Exception {
+  public static void anInterruptionDamagesNothing(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     try (LocalDisk disk = disk(directory, 8_000)) {
       Thread.currentThread().interrupt();
@@ -238,7 +238,7 @@ public final class LocalDiskCases {
     }
   }
 
-  public static void whatIsToBeEncryptedIsNotWritten(JsonNode arguments) throws Exception {
+  public static void nothingIsWrittenIfEncryptionIsOn(JsonNode arguments) throws Exception {
     Path directory = directory(arguments);
     SparkConf conf = new SparkConf(false).set("spark.local.dir", directory.toString());
     try (LocalDisk disk = LocalDisk.inSparkDirectory(conf.clone().set("spark.io.encryption.enabled", "true"), 8_000)) {

@@ -28,7 +28,7 @@ public final class EntriesCases {
    * Derives versions from new and old versions; some edits are abandoned or frozen half way. After each step, all kept
    * versions are unchanged. Returns the number of compactions.
    */
-  public static int randomly(JsonNode arguments) {
+  public static int randomChanges(JsonNode arguments) {
     Random random = new Random(arguments.get("seed").asLong());
     List<byte[]> keys = MapOfEntries.keys(arguments.get("keys").asInt());
     int valueMax = arguments.get("value_max").asInt();
@@ -60,17 +60,17 @@ public final class EntriesCases {
   }
 
   /** Continues several open edits in turns. Returns the number of versions that share memory with the first. */
-  public static int inTurns(JsonNode arguments) {
+  public static int editsInTurns(JsonNode arguments) {
     Random random = new Random(arguments.get("seed").asLong());
     List<byte[]> keys = MapOfEntries.keys(50);
     int sharing = 0;
     for (int time = 0; time < 20; time++) {
-      sharing += inTurns(random, keys, Entries.empty(true));
+      sharing += editsInTurns(random, keys, Entries.empty(true));
     }
     return sharing;
   }
 
-  private static int inTurns(Random random, List<byte[]> keys, Entries empty) {
+  private static int editsInTurns(Random random, List<byte[]> keys, Entries empty) {
     MutableEntries[] edits = {empty.edit(), empty.edit(), empty.edit()};
     MapOfEntries[] maps = {new MapOfEntries(), new MapOfEntries(), new MapOfEntries()};
     int sharing = 0;
@@ -143,7 +143,7 @@ public final class EntriesCases {
   }
 
   /** Repeats the case, because a race shows only if both threads are active. */
-  public static void noTwoThreadsReserveTheSame() throws Exception {
+  public static void threadsReserveDisjointWords() throws Exception {
     ExecutorService threads = Executors.newFixedThreadPool(2);
     try {
       for (int time = 0; time < 8; time++) {
@@ -152,7 +152,7 @@ public final class EntriesCases {
         Future<BitSet> one = threads.submit(() -> reserved(together, arena));
         Future<BitSet> other = threads.submit(() -> reserved(together, arena));
         Check.equal(one.get().cardinality() + other.get().cardinality(), 1_000_000);
-        Check.that(!one.get().intersects(other.get()), "what one has reserved the other has not");
+        Check.that(!one.get().intersects(other.get()), "reservations are disjoint");
       }
     } finally {
       threads.shutdownNow();
@@ -172,7 +172,7 @@ public final class EntriesCases {
     return addresses;
   }
 
-  public static void keysOfOneHashAreDifferentKeys() {
+  public static void keysWithEqualHashesAreDistinct() {
     Random random = new Random(1);
     Map<Long, byte[]> seen = new HashMap<>();
     List<byte[]> keys = new ArrayList<>();
@@ -216,13 +216,13 @@ public final class EntriesCases {
     Entries third = edit.freeze();
     map.check(third, keys);
     mapOfAll.check(all, keys);
-    Check.that(third.memoryBytes() < all.memoryBytes() / 2, "memory goes with what is in");
+    Check.that(third.memoryBytes() < all.memoryBytes() / 2, "memory shrinks with the content");
     keys.forEach(key -> map.remove(edit, key));
     map.check(edit.freeze(), keys);
-    Check.that(edit.freeze().memoryBytes() < 8_192, "nothing costs nearly nothing");
+    Check.that(edit.freeze().memoryBytes() < 8_192, "an empty state needs little memory");
   }
 
-  public static void entriesLargerThanASegmentHaveOneOfTheirOwn() {
+  public static void largeEntriesHaveTheirOwnSegment() {
     Random random = new Random(2);
     List<byte[]> keys = MapOfEntries.keys(40);
     MapOfEntries map = new MapOfEntries();
@@ -241,7 +241,7 @@ public final class EntriesCases {
   }
 
   /** G1 would give a larger array its own regions, which take twice the memory. */
-  public static void fourSegmentsGoIntoTheSmallestRegionOfTheCollector() {
+  public static void fourSegmentsFitInTheSmallestRegion() {
     MutableEntries edit = Entries.empty(true).edit();
     long longest = 0;
     for (int number = 0; number < 20_000; number++) {
@@ -277,7 +277,7 @@ public final class EntriesCases {
     Check.equal(edit.size(), 1);
   }
 
-  public static void aRowHandedOutStaysAsItIs() {
+  public static void aReturnedRowIsUnchanged() {
     byte[] key = {1};
     MutableEntries edit = Entries.empty(true).edit();
     int address = put(edit, key, new byte[] {1, 2, 3}, 0);
@@ -292,7 +292,7 @@ public final class EntriesCases {
     Check.equal(Platform.getByte(base, offset + 2), (byte) 3);
   }
 
-  public static void aPlaceThatChangesIsSeenByEveryVersionThatHasTheEntry() {
+  public static void allVersionsSeeARelocation() {
     byte[] key = {1};
     byte[] value = {7, 8, 9};
     MutableEntries edit = Entries.empty(true).edit();
@@ -312,7 +312,7 @@ public final class EntriesCases {
   }
 
   /** One thread relocates all entries repeatedly while another creates and compacts versions. */
-  public static void aPlaceIsNeverHalfOfOneAndHalfOfAnother() throws Exception {
+  public static void locationsAreReadAtomically() throws Exception {
     MutableEntries edit = Entries.empty(false).edit();
     byte[] key = {1};
     int address = put(edit, key, new byte[0], 0);
@@ -327,7 +327,7 @@ public final class EntriesCases {
     try {
       for (int time = 0; time < 2_000_000; time++) {
         long location = version.location(address);
-        Check.that(location == 0 || location == -1, "a location is one that was said");
+        Check.that(location == 0 || location == -1, "a location is one of the two that were set");
       }
     } finally {
       writer.interrupt();
@@ -335,7 +335,7 @@ public final class EntriesCases {
     }
   }
 
-  public static void whatAnAbandonedEditWroteIsReclaimed() {
+  public static void anAbandonedEditIsReclaimed() {
     byte[] key = {1};
     MutableEntries edit = Entries.empty(true).edit();
     put(edit, key, new byte[100_000], 0);
@@ -348,7 +348,7 @@ public final class EntriesCases {
     put(still, new byte[] {2}, new byte[2], 0);
     Entries compacted = still.freeze();
     Check.that(!compacted.shares(version), "more than half is dead");
-    Check.that(compacted.memoryBytes() < 120_000, "only what is alive is kept");
+    Check.that(compacted.memoryBytes() < 120_000, "only live entries are kept");
     Check.equal(compacted.valueLength(MapOfEntries.find(compacted, key)), 100_000);
     Check.equal(version.size(), 1);
   }
@@ -381,10 +381,10 @@ public final class EntriesCases {
       version = edit.freeze();
     }
     Check.that(version.shares(first), "nothing has been compacted, as nothing is dead");
-    Check.that(version.memoryBytes() < 5_000 * (40 + 8 + 8) * 1.5, "one is written after the other");
+    Check.that(version.memoryBytes() < 5_000 * (40 + 8 + 8) * 1.5, "entries are adjacent");
   }
 
-  public static void stateBeyondTheLimitIsRefusedAndWhatIsThereStays() {
+  public static void stateBeyondTheLimitIsRefused() {
     MutableEntries edit = Entries.empty(true, 20).edit();
     List<byte[]> keys = MapOfEntries.keys(100_000);
     MapOfEntries map = new MapOfEntries();
@@ -401,7 +401,7 @@ public final class EntriesCases {
     map.check(edit.freeze(), keys);
   }
 
-  public static void whatCannotBeAnEntryIsRefused() {
+  public static void invalidEntriesAreRefused() {
     MutableEntries edit = Entries.empty(true).edit();
     Throwable negative = Check.fails(() -> edit.put(new byte[1], Platform.BYTE_ARRAY_OFFSET, 1, new byte[0], 0, -1, 0));
     Check.says(negative, "a value of -1 bytes");
