@@ -18,6 +18,7 @@ from . import (
     in_flight,
     overload,
     policies,
+    python_client,
     refusals,
     single,
     slow,
@@ -38,6 +39,7 @@ NAMES = (
     "spark",
     "scan",
     "in-flight",
+    "python",
     "folding",
     "refusals",
     "slow",
@@ -114,6 +116,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return spark_scan.run(arguments.rows, arguments.rounds)
         case "in-flight":
             return in_flight.run(arguments.rows, arguments.rounds)
+        case "python":
+            return python_client.run(arguments.seconds, arguments.rounds)
         case "folding":
             return folding.run(arguments.rows, arguments.rounds)
         case "refusals":
