@@ -12,9 +12,13 @@ import typer
 from tableside_client.client import TableClient
 from tableside_client.credential import Credential, CredentialError
 from tableside_client.errors import TableError
+from tableside_client.retries import Retries
 from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, Tls, TlsFileError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+
+RETRIES = Retries(total_s=5.0)
+"""Shorter than a program's: a person waits for the command, and a wrong address fails in the same way as a restart."""
 
 
 def client_command(function: Callable[..., None]) -> Callable[..., None]:
@@ -85,7 +89,7 @@ def _open_client(url: str, credential: Credential, tls: Tls) -> Iterator[TableCl
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     try:
-        with TableClient(url, credential=credential, tls=tls) as client:
+        with TableClient(url, credential=credential, tls=tls, retries=RETRIES) as client:
             yield client
     except (TableError, CredentialError, TlsFileError) as error:
         typer.echo(f"tableside: {error}", err=True)
