@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from tableside_spark.executor.operation_batch import LATER_PARTS, internal
 from tableside_spark.plan.frames import quoted
 
-PART_ROWS_MAX = 2_000
-"""The maximum number of a key's rows in one operation."""
+PART_ROWS_MAX = 2_048
+"""The maximum number of a key's rows in one operation. It divides `PART_BYTES_MAX`, so full parts have exactly this."""
 PART_BYTES_MAX = 2**20
 """The size of the JSON texts of a part's rows, above which the next row begins another part."""
 
