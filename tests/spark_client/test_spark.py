@@ -222,7 +222,7 @@ def an_update() -> dict[str, Any]:
         "$min": {"least": col("n"), "first": F.timestamp_micros(col("n") * 1_000_000)},
         "$max": {"most": (col("n") / 8), "text": F.concat(lit("t"), "n")},
         "$set": {"last.n": col("n"), "last.k": col("k"), "fixed": [1, "a", {"x": None}],
-                 "maybe": F.when(col("n") % 2 == 0, 1)},
+                 "maybe": F.when(col("n") % 2 == 0, 1), "third": F.when(col("n") % 3 == 0, col("n"))},
         "$push": {"all": col("n"), "some": F.when(col("n") % 3 == 0, col("n")), "each": {"$each": F.array("n", "n")}},
         "$addToSet": {"rest": (col("n") % 5), "structs": F.struct((col("n") % 2).alias("x"), lit("y").alias("y"))},
         "$unset": ["gone"],
@@ -252,6 +252,7 @@ def test_folded_and_listed_updates_leave_equal_tables(rows: DataFrame, service: 
     assert record["first"] == "1970-01-01T00:00:07.000000Z"
     assert "gone" not in record
     assert ("maybe" in record) == (nulls == "write")
+    assert record["third"] == (None if nulls == "write" else 1947)
     assert len(record["some"]) == (100 if nulls == "write" else len([n for n in range(7, 2_000, 20) if n % 3 == 0]))
 
 

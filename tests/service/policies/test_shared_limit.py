@@ -154,6 +154,9 @@ async def test_reads_and_writes_have_credits_of_their_own(redis_url: str, table:
         assert now() - started < 0.5
         for write in waiting:
             write.cancel()
+    async with replicas(redis_url, f"{table}-equal", 1, read=Rate(0.01), write=Rate(0.01)) as [(policy, _)]:
+        await policy.apply([put("a")], now() + 5)
+        assert await policy.apply([Get("absent")], now() + 5) == [None]
 
 
 async def test_a_hundred_who_wait_ask_redis_as_seldom_as_one(tmp_path: Path, table: str) -> None:

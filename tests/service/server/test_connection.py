@@ -77,6 +77,20 @@ async def answered(recorder: Recorder, protocol: HttpConnection, request: bytes 
     return recorder.done
 
 
+async def test_a_request_whose_client_left_before_it_started_is_not_served() -> None:
+    served: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        served.append(scope)
+
+    recorder, protocol = connected(app)
+    protocol.data_received(GET % b"")
+    protocol.connection_lost(None)
+    while protocol.server_state.tasks:
+        await asyncio.sleep(0)
+    assert (served, recorder.done) == ([], ["closed"])
+
+
 async def test_head_and_body_leave_in_one_piece() -> None:
     recorder, protocol = connected(answering(b"body"))
     for _ in range(2):

@@ -156,7 +156,7 @@ EVERYTHING = {
     "word": "ü 🛫 \n \\ \" '", "short": "abc", "fixed": "ab  ", "yes": False, "json": {"a": [1, None]},
     "jsonb": [1, {"b": None}], "day": "2026-11-20", "at": "2026-11-20T12:34:56.789", "hour": "23:59:59",
     "instant": "2026-11-20T12:34:56+00:00", "span": "P1DT2H", "address": "10.0.0.1", "raw": "3q2+7w==", "mood": "so so",
-    "other": ID, "amount": 5, "wholes": [1, None, -3], "words": ["", "NULL", "a,b", "{}", '"', "\\", None],
+    "other": ID, "amount": 5, "wholes": [1, None, -3], "words": ["", "NULL", "null", "a,b", "{}", '"', "\\", None],
     "matrix": [[1, 2], [3, 4]], "raws": ["3q2+7w==", ""], "documents": [{"a": "}\""}, 1], "Weird \"name\" 'x'": "w",
     "needed": "n", "range": "[1,5)",
 }  # fmt: skip
@@ -439,6 +439,8 @@ async def test_what_belongs_to_a_row_is_kept_beside_it(backend: PostgresBackend,
     await direct.execute(f"UPDATE {quoted(name)} SET n = 5")
     assert (await record(store, "a")).expires_ms == 0  # a write of another tool removes the expiry
     assert (await written(store, increment)).replayed
+    await written(store, update("a", {"$inc": {"n": 1}}))
+    assert (await record(store, "a")).expires_ms == 0
     await direct.execute(f"DELETE FROM {quoted(name)}")
     assert (await written(store, increment)).replayed
     assert await one(store, Get("a")) is None

@@ -1,7 +1,7 @@
 """The RocksDB store passes the shared suite; tests of reopening, the sweep, and records of other tools."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rocksdict import Options, Rdict
 from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
-from tableside.core.operations import Delete, Get, Operation, Token, Written
+from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
@@ -200,6 +200,29 @@ async def test_a_record_that_was_renewed_is_not_swept(tmp_path: Path) -> None:
         await store.apply([put(f"{index}", {}) for index in range(0, 100, 2)])
         await asyncio.sleep(0.3)
         assert len(await scanned(store, limit=100)) == 50
+
+
+async def test_a_record_that_is_renewed_during_a_sweep_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = Time(real=False)
+    async with database(tmp_path, time, sweep_every_s=0.05) as backend:
+        store = await backend.store(TableSpec("t"))
+        await store.apply([put("kept", {}, ttl_s=1), put("swept", {}, ttl_s=1)])
+        writes = backend._database.run_write
+        swept = asyncio.Event()
+
+        async def renew_first(work: Callable[[], list[Outcome]]) -> list[Outcome]:
+            monkeypatch.setattr(backend._database, "run_write", writes)
+            await store.apply([put("kept", {})])
+            outcomes = await writes(work)
+            swept.set()
+            return outcomes
+
+        monkeypatch.setattr(backend._database, "run_write", renew_first)
+        await time.passes(1.0)
+        async with asyncio.timeout(20):
+            await swept.wait()
+        assert await scanned(store) == ["kept"]
+        assert [key for key, _ in backend._database.items(Range())] == [b"t\0kept"]
 
 
 async def test_a_record_of_another_tool_is_read_and_written(tmp_path: Path) -> None:
