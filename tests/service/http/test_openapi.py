@@ -20,9 +20,13 @@ from starlette.routing import Route
 
 from support.running import Service, running
 from tableside.app import create_app
+from tableside.core import INTEGER_MAX, INTEGER_MIN
+from tableside.core.keys import STRING_BYTES_MAX
+from tableside.core.values import DEPTH_MAX, RESERVED_PREFIX
 from tableside.http import openapi
+from tableside.http.wire.operation_members import FIELDS_MAX, WRITER_CHARACTERS_MAX
 from tableside.http.wire.problems import STATUS
-from tableside.settings import validate
+from tableside.settings import NAME, validate
 
 pytestmark = pytest.mark.server
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
@@ -120,6 +124,22 @@ def test_the_codes_of_problems_are_the_closed_list() -> None:
     problem = DOCUMENT["components"]["schemas"]["Problem"]["properties"]
     assert problem["code"]["enum"] == sorted(STATUS)
     assert problem["status"]["enum"] == sorted(set(STATUS.values()))
+
+
+def test_the_limits_in_the_document_are_those_of_the_service() -> None:
+    parameters, schemas = (DOCUMENT["components"][name] for name in ("parameters", "schemas"))
+    text, integer, _ = schemas["Key"]["oneOf"]
+    assert parameters["table"]["schema"]["pattern"] == NAME
+    assert parameters["key"]["schema"]["maxLength"] == text["maxLength"] == STRING_BYTES_MAX
+    assert (integer["minimum"], integer["maximum"]) == (INTEGER_MIN, INTEGER_MAX)
+    assert f" {STRING_BYTES_MAX:,} bytes" in schemas["Key"]["description"]
+    assert f" {DEPTH_MAX} deep" in schemas["Value"]["description"]
+    assert schemas["Value"]["propertyNames"]["not"]["pattern"] == f"^{RESERVED_PREFIX}"
+    assert schemas["Get"]["properties"]["fields"]["maxItems"] == FIELDS_MAX
+    token = schemas["Token"]["properties"]
+    assert (token["writer"]["maxLength"], token["sequence"]["maximum"]) == (WRITER_CHARACTERS_MAX, INTEGER_MAX)
+    for header in ("Tableside-Token", "Idempotency-Key"):
+        assert f"{{1,{WRITER_CHARACTERS_MAX}}}" in parameters[header]["schema"]["pattern"]
 
 
 def test_every_answer_of_400_or_more_is_a_problem_and_every_answer_has_a_request_id() -> None:

@@ -1,66 +1,90 @@
-"""Assembles the whole document."""
+"""Assembles the OpenAPI document from its files in YAML, and expands the abbreviations in `paths.yaml`."""
 
-from . import batches, probes, records, scans
-from .parts import COMMON_PARAMETERS, HEADERS, PARAMETERS, Fragment
-from .schemas import SCHEMAS
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeAlias
 
-_ABOUT = """\
-Random access by key to tables that live elsewhere.
+import yaml
 
-A **table** is a named set of **records**; a record is a key and a value, which is a JSON object. An **operation**
-(get, put, update, delete) works on one record; a **batch** is many operations sent together, each of which succeeds
-or fails by itself. Every response with a status of 400 or more is an RFC 9457 problem.
+from ..wire import problems
 
-A key in a path is percent-encoded, one segment per part: `a%2Fb` is the key `a/b`, and the key
-`["user-1", "2026-11-20"]` of a table with a composite key is `user-1/2026-11-20`. The keys `.` and `..` are sent in a
-batch, since clients resolve them away.
-
-If the service requires authentication, a request carries a bearer token, which may allow reading some tables and
-writing others. A request without permission is `forbidden`; in a batch, only the result of that operation is.
-"""
-
-_SECURITY_SCHEMES = {
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A token that the configuration accepts. Without `auth` there, no token is required.",
-    }
-}
-_SECURITY: list[Fragment] = [{}, {"bearer": []}]
-"""Whether a token is required depends on the configuration."""
-
-_TAGS = [
-    {"name": "records", "description": "Operations on one record."},
-    {"name": "batches", "description": "Many operations in one request, as JSON or as Arrow."},
-    {"name": "scans", "description": "Scans of a whole table, page by page and in parallel."},
-    {"name": "tables", "description": "The tables and their capabilities."},
-    {"name": "service", "description": "For probes and monitoring."},
-]
+Fragment: TypeAlias = dict[str, Any]
+"""A part of the document, as JSON."""
 
 
 def document(version: str) -> Fragment:
     """Return the OpenAPI document of the service."""
-    paths = {**records.PATHS, **batches.PATHS, **scans.PATHS, **probes.PATHS}
+    found = _document()
+    return {**found, "info": {**found["info"], "version": version}}
+
+
+@cache
+def _document() -> Fragment:
+    document, components = _read("document"), _read("components")
+    document["paths"] = {path: _path(item, components) for path, item in _read("paths")["paths"].items()}
+    document["components"] |= {
+        "schemas": _read("schemas"),
+        "parameters": {name: {"name": name, **one} for name, one in components["parameters"].items()},
+        "headers": components["headers"],
+    }
+    return document
+
+
+def _read(name: str) -> Fragment:
+    text = files(__package__).joinpath(f"{name}.yaml").read_text("utf-8")
+    found: Fragment = yaml.load(text, yaml.CSafeLoader)
+    return found
+
+
+def _path(item: Fragment, components: Fragment) -> Fragment:
+    described = {method: _operation(method, one, components) for method, one in item.items() if method != "parameters"}
+    return {**described, "parameters": _parameters([*item.get("parameters", []), "X-Request-Id", "traceparent"])}
+
+
+def _operation(method: str, operation: Fragment, components: Fragment) -> Fragment:
+    found = {**operation, "responses": _responses(operation, components)}
+    found.pop("errors", None)
+    if "parameters" in found:
+        found["parameters"] = _parameters(found["parameters"])
+    if method == "head":
+        for response in found["responses"].values():
+            response.pop("content", None)
+    return found
+
+
+def _parameters(given: Iterable[str | Fragment]) -> list[Fragment]:
+    return [{"$ref": f"#/components/parameters/{one}"} if isinstance(one, str) else one for one in given]
+
+
+def _responses(operation: Fragment, components: Fragment) -> Fragment:
+    found = dict(operation["responses"])
+    for status, codes in _by_status(_codes(operation.get("errors", []), components["error_groups"])).items():
+        found[str(status)] = _error(status, codes, found.get(str(status), {}), components)
+    return {status: {**one, "headers": _headers(one.get("headers", []))} for status, one in sorted(found.items())}
+
+
+def _codes(given: Iterable[str], groups: Mapping[str, list[str]]) -> list[str]:
+    """Return the codes of errors, with the groups among them expanded."""
+    return [code for one in given for code in (_codes(groups[one], groups) if one in groups else [one])]
+
+
+def _by_status(codes: Iterable[str]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for code in codes:
+        found.setdefault(problems.STATUS[code], []).append(code)
+    return dict(sorted(found.items()))
+
+
+def _error(status: int, codes: Iterable[str], given: Fragment, components: Fragment) -> Fragment:
     return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Tableside",
-            "version": version,
-            "description": _ABOUT,
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/", "description": "The service that serves this document."}],
-        "tags": _TAGS,
-        "paths": {path: _with_common_parameters(item) for path, item in paths.items()},
-        "security": _SECURITY,
-        "components": {
-            "schemas": SCHEMAS,
-            "parameters": PARAMETERS,
-            "headers": HEADERS,
-            "securitySchemes": _SECURITY_SCHEMES,
-        },
+        "description": "; ".join(f"`{code}`: {components['errors'][code]}" for code in codes),
+        "headers": [*components["error_headers"].get(status, []), *given.get("headers", [])],
+        "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 
 
-def _with_common_parameters(item: Fragment) -> Fragment:
-    return {**item, "parameters": [*item.get("parameters", []), *COMMON_PARAMETERS]}
+def _headers(names: Iterable[str]) -> Fragment:
+    """Return references to headers, including X-Request-Id, which every response has."""
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in (*names, "X-Request-Id")}
+    return {name.partition("-If-")[0]: reference for name, reference in references.items()}
