@@ -87,5 +87,5 @@ def test_numbers_that_the_page_quotes_are_those_of_the_chart() -> None:
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     defaults: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert f"`preStopSleepSeconds` ({defaults['preStopSleepSeconds']})" in page
-    assert f"a port of their own, {defaults['ports']['probes']}," in page
+    assert f"a separate port, {defaults['ports']['probes']}," in page
     assert defaults["resources"] == {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
