@@ -16,13 +16,12 @@ from tableside.core import (
     Changed,
     Clock,
     Get,
-    Key,
     NoOptions,
     Operation,
     Outcome,
     Page,
+    PageBuilder,
     Range,
-    Record,
     Scan,
     Stored,
     StoreUnavailable,
@@ -121,16 +120,17 @@ class FilesStore:
         return self.spec.key.encode(self.spec.key.from_json(key)), Stored(text, *rest)
 
     async def scan(self, scan: Scan) -> Page:
-        found: list[tuple[Key, Record]] = []
-        size_bytes, now, wanted = 0, self._clock(), scan_range(self.spec, scan)
+        page, last, now, wanted = PageBuilder(scan), b"", self._clock(), scan_range(self.spec, scan)
         keys = [] if wanted.empty else self._records.irange(wanted.low, wanted.high, inclusive=(True, False))
         for key in keys:
-            if len(found) == scan.limit or size_bytes > scan.bytes_max:
-                return Page(found, self.spec.key.encode(found[-1][0]))
-            if (one := live_record(self._records[key], now)) is not None:
-                found.append((self.spec.key.decode(key), one))
-                size_bytes += len(one.value)
-        return Page(found, None)
+            if page.complete:
+                return Page(page.records, last)
+            last, one = key, live_record(self._records[key], now)
+            if one is None:
+                page.skip()
+            else:
+                page.add(self.spec.key.decode(key), one)
+        return Page(page.records, None)
 
     async def splits(self, count_max: int) -> list[bytes]:
         return [Range().to_split()]

@@ -40,6 +40,7 @@ from .operations import (
     Write,
     Written,
 )
+from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
 from .partitioner import target_partitions
 from .quoting import quoted_list
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
@@ -62,6 +63,8 @@ __all__ = [
     "INTEGER_MAX",
     "INTEGER_MIN",
     "NO_EXPIRY",
+    "PAGE_SEARCH_S",
+    "PAGE_SKIPPED_MAX",
     "Applied",
     "Backend",
     "BackendType",
@@ -89,6 +92,7 @@ __all__ = [
     "Operation",
     "Outcome",
     "Page",
+    "PageBuilder",
     "Part",
     "PartType",
     "PartitionOutcome",

@@ -115,7 +115,10 @@ class Store(Protocol):
         ...
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page of records. Raise a TableError if it cannot be read."""
+        """Read a page of records. Raise a TableError if it cannot be read.
+
+        A page that would take long to fill, for example among expired records, ends early, and may be empty.
+        """
         ...
 
     async def splits(self, count_max: int) -> list[bytes]:

@@ -16,13 +16,12 @@ from ..core import (
     Changed,
     Clock,
     Get,
-    Key,
     NoOptions,
     Operation,
     Outcome,
     Page,
+    PageBuilder,
     Range,
-    Record,
     Scan,
     Stored,
     TableSpec,
@@ -107,17 +106,18 @@ class MemoryStore:
         return [self._apply_one(operation, now) for operation in operations]
 
     async def scan(self, scan: Scan) -> Page:
-        """Read a page in the order of keys."""
+        """Read a page in the order of keys. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
         now, key_range = self._clock(), scan_range(self.spec, scan)
-        records: list[tuple[Key, Record]] = []
-        size_bytes = 0
+        page, last = PageBuilder(scan), b""
         for key in self._keys(key_range):
-            if len(records) == scan.limit or size_bytes > scan.bytes_max:
-                return Page(records, self.spec.key.encode(records[-1][0]))
-            if (found := live_record(self._records[key], now)) is not None:
-                records.append((self.spec.key.decode(key), found))
-                size_bytes += len(found.value)
-        return Page(records, None)
+            if page.complete:
+                return Page(page.records, last)
+            last, found = key, live_record(self._records[key], now)
+            if found is None:
+                page.skip()
+            else:
+                page.add(self.spec.key.decode(key), found)
+        return Page(page.records, None)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts with the same number of records."""

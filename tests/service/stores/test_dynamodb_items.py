@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from contract import Time, one, put, record, refused, same, scanned, update, value, written
+from contract import Time, one, pages, put, record, refused, same, scanned, update, value, written
 from support.dynamodb_tables import fresh_table, get_item, opened, put_item
-from tableside.core import values
+from tableside.core import page_builder, values
 from tableside.core.errors import InvalidOperation, RecordNotFound, RecordUnreadable, TooLarge
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, now_ms
+from tableside.stores.dynamodb import scans
 from tableside.stores.dynamodb.backend import DynamodbTableOptions
 from tableside.stores.dynamodb.client import Client, ConditionFailed
 
@@ -192,6 +193,24 @@ async def test_what_is_no_legal_value_is_unreadable_and_can_be_replaced(
         assert refused(await one(store, write), RecordUnreadable)
     await written(store, put("a", {"n": 1}, token=Token("w", 1)))
     assert await value(store, "a") == {"n": 1}
+
+
+async def test_a_page_ends_early_among_expired_items(
+    dynamodb_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = Time(real=False)
+    store = await opened(dynamodb_client, name, time.now_ms)
+    await store.apply([put(f"{index}", {}, ttl_s=1) for index in range(20)] + [put("live")])
+    await time.passes(1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(page_builder, "PAGE_SKIPPED_MAX", 5)
+        found = await pages(store, Scan(100))
+        assert len(found) >= 4
+        assert [key for page in found for key, _ in page.records] == ["live"]
+    monkeypatch.setattr(scans, "PAGE_SEARCH_S", 0.0)
+    found = await pages(store, Scan(2))
+    assert len(found) >= 10
+    assert [key for page in found for key, _ in page.records] == ["live"]
 
 
 async def test_an_item_that_another_tool_lets_expire_does(dynamodb_client: Client, name: str) -> None:

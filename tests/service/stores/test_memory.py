@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from contract import StoreContract, Time, put, record, written
+from contract import StoreContract, Time, pages, put, record, written
+from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemorySettings
 
@@ -35,6 +36,15 @@ async def test_a_table_has_another_name_in_the_store() -> None:
     renamed = await backend.store(TableSpec("kept"))
     assert renamed.spec.name == "kept"
     assert (await record(renamed, "a")).value == b'{"n":1}'
+
+
+async def test_a_page_ends_early_among_expired_records() -> None:
+    time = Time(real=False)
+    store = await MemoryBackend(time.now_ms).store(TableSpec("t"))
+    await store.apply([put(f"{index:06}", {}, ttl_s=1) for index in range(2 * PAGE_SKIPPED_MAX + 10)])
+    await written(store, put("live"))
+    await time.passes(1.0)
+    assert [len(page.records) for page in await pages(store, Scan(1))] == [0, 0, 1]
 
 
 async def test_it_can_always_be_reached_and_be_closed_twice() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put, scanned, update, value
+from contract import Basics, Preconditions, Scans, StoreContract, Time, one, pages, put, scanned, update, value
 from tableside.core.backend import Backend
 from tableside.core.errors import (
     DeadlineExceeded,
@@ -317,6 +317,7 @@ async def test_a_page_that_has_records_does_not_wait_for_a_partition_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tableside.stores.partitioned.store.NEXT_PARTITION_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("tableside.stores.partitioned.store.PAGE_SEARCH_S", 60.0)
     store, _ = await three()
     await one(store, put("a", {}, partitions=EVERY))
     watched = [RecordingStore(part) for part in store.partitions]
@@ -331,6 +332,13 @@ async def test_a_page_that_has_records_does_not_wait_for_a_partition_that_hangs(
     assert page.partitions == [0]
     rest = await read.scan(Scan(100, position=page.position))
     assert (rest.partitions, rest.position) == ([1, 2], None)
+
+
+async def test_a_page_that_searches_for_too_long_ends_with_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tableside.stores.partitioned.store.PAGE_SEARCH_S", 0.0)
+    store, _ = await three()
+    await one(store, put("a", {}, partitions=(2,)))
+    assert [page.partitions or [] for page in await pages(store, Scan(100))] == [[], [], [2]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 100])

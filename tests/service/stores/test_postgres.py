@@ -23,6 +23,7 @@ from contract import (
     Time,
     etag,
     one,
+    pages,
     put,
     record,
     refused,
@@ -49,6 +50,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
+from tableside.stores.postgres import scans
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -110,6 +112,23 @@ async def test_a_table_made_with_psql_holds_records(backend: PostgresBackend, di
         assert refused(await one(store, refused_one), Unsupported)
     with pytest.raises(Unsupported):
         await backend.store(spec(name, create=False, ttl_s=5.0))
+
+
+async def test_a_page_ends_early_among_expired_records(
+    backend: PostgresBackend, direct: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scans, "PAGE_SKIPPED_MAX", 100)
+    name = new_name()
+    store = await backend.store(spec(name))
+    await direct.execute(
+        f"""INSERT INTO {quoted(name)} (key, value, _ts_expires)
+        SELECT to_char(n, 'FM0000'), '{{}}', CASE WHEN n % 250 > 0 THEN 1 END FROM generate_series(1, 1000) AS n"""
+    )
+    for limit, empty in ((1, 4), (3, 4), (100, 0)):
+        found = await pages(store, Scan(limit))
+        assert [key for page in found for key, _ in page.records] == ["0250", "0500", "0750", "1000"]
+        assert sum(not page.records for page in found) >= empty
+        assert len(found) <= 14
 
 
 async def test_rows_of_psql_are_records_and_ours_are_read_there(

@@ -43,6 +43,7 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Delete, Get, Operation, Put, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
+from tableside.stores.redis import keyspace
 from tableside.stores.redis.backend import RedisSettings, RedisTableOptions
 from tableside.stores.redis.keys import KeyNames, side_key
 
@@ -304,6 +305,19 @@ async def test_a_scan_of_few_among_many_ends(redis_url: str, store: Any) -> None
             found = await pages(many, Scan(limit))
             assert {key for page in found for key, _ in page.records} == {f"{index}" for index in range(1500)}
             assert len(found) <= 2 + 1500 / max(1, limit // 2)
+
+
+async def test_a_page_that_searches_for_too_long_ends_early(
+    redis_url: str, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(redis_url) as backend:
+        many = await backend.store(own(TableSpec("many")))
+        await many.apply([put(f"{index}") for index in range(1500)])
+        await store.apply([put("a"), put("b")])
+        monkeypatch.setattr(keyspace, "PAGE_SEARCH_S", 0.0)
+        found = await pages(store, Scan(10))
+        assert len(found) > 3
+        assert {key for page in found for key, _ in page.records} == {"a", "b"}
 
 
 @pytest.mark.parametrize(

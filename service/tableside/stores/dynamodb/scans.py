@@ -3,18 +3,19 @@
 A position is the key of the last item read, in DynamoDB's notation. A split is a segment.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ...core import (
+    PAGE_SEARCH_S,
     Clock,
     InvalidOperation,
-    Key,
     MalformedRequest,
     Page,
-    Record,
+    PageBuilder,
     RecordUnreadable,
     Scan,
     TableSpec,
@@ -28,7 +29,7 @@ from .expressions import Placeholders
 SEGMENTS_MAX = 1024
 
 CALLS_MAX = 8
-"""How many calls one page makes at most; if a filter removes most items, pages are short."""
+"""How many calls one page makes at most; if a filter removes most items, pages are short. See PAGE_SEARCH_S, too."""
 
 _POSITION = msgspec.json.Decoder(list[str])
 
@@ -46,25 +47,32 @@ class PageReader:
         """Read a page. Raise a TableError if it cannot be read."""
         verb, parameters = self._asked(scan)
         start = None if scan.position is None else self._start(scan.position)
-        records: list[tuple[Key, Record]] = []
-        size_bytes = 0
+        page, ends_at = PageBuilder(scan), asyncio.get_running_loop().time() + PAGE_SEARCH_S
         for _ in range(CALLS_MAX):
-            response = await self._call(verb, _call_parameters(parameters, start, scan.limit - len(records)))
+            response = await self._call(verb, _call_parameters(parameters, start, scan.limit - len(page.records)))
             start = response.get("LastEvaluatedKey")
-            now, yielder = self._clock(), Yielder()
-            for item in response["Items"]:
-                await yielder.maybe_yield()
-                if len(records) == scan.limit or size_bytes > scan.bytes_max:
-                    return Page(records, self._position(self._layout.key_item(records[-1][0])))
-                if (found := live_record(self._layout.stored(item, now), now)) is not None:
-                    records.append((self._layout.key_of(item), found))
-                    size_bytes += len(found.value)
+            if (last := await self._add(page, response["Items"])) is not None:
+                return Page(page.records, self._position(last))
             if start is None:
-                return Page(records, None)
-            if len(records) == scan.limit or size_bytes > scan.bytes_max:
+                return Page(page.records, None)
+            if page.complete or asyncio.get_running_loop().time() >= ends_at:
                 break
         assert start is not None
-        return Page(records, self._position(start))
+        return Page(page.records, self._position(start))
+
+    async def _add(self, page: PageBuilder, items: Sequence[Item]) -> Item | None:
+        """Add live records until the page is complete. Return its last item if others are left."""
+        now, yielder, last = self._clock(), Yielder(), None
+        for item in items:
+            await yielder.maybe_yield()
+            if page.complete:
+                return last
+            last, found = item, live_record(self._layout.stored(item, now), now)
+            if found is None:
+                page.skip()
+            else:
+                page.add(self._layout.key_of(item), found)
+        return None
 
     def splits(self, count_max: int) -> list[bytes]:
         """Return `count_max` segments, up to SEGMENTS_MAX; DynamoDB splits a table by key hashes."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from ...core import (
+    PAGE_SEARCH_S,
     Applied,
     Capabilities,
     DeadlineExceeded,
@@ -92,17 +93,18 @@ class PartitionedStore:
         """Read a page from one partition, and continue with the next ones if it has no more records.
 
         If a partition fails or is slow and the page already has records, the page ends there. The next page then
-        starts with that partition and raises its error.
+        starts with that partition and raises its error. A page also ends after PAGE_SEARCH_S.
         """
         count = len(self._stores)
         split = Split(0, count - 1) if scan.split is None else parse_split(scan.split)
         start = Position(split.first) if scan.position is None else parse_position(scan.position)
         selected = range(count) if scan.partitions is None else scan.partitions
-        page = PageBuilder(scan)
+        page, loop, ends_at = PageBuilder(scan), asyncio.get_running_loop(), math.inf
         for index in (index for index in selected if max(start.partition, split.first) <= index <= split.last):
             inner = start.inner if index == start.partition else None
-            if page.full:
+            if page.full or loop.time() >= ends_at:
                 return page.build(Position(index))
+            ends_at = min(ends_at, loop.time() + PAGE_SEARCH_S)
             try:
                 async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if page.records else None):
                     found = await self._stores[index].scan(page.remaining_scan(split.inner, inner))

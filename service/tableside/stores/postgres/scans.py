@@ -1,13 +1,26 @@
 """Reads pages of a table in key order, and splits a table into key ranges.
 
-A page starts after the last key of the page before it, so every page costs the same.
+A page starts after the last key that the page before it examined, and examines a bounded number of rows, so every page
+costs the same.
 """
 
 # ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
 
 from typing import Any
 
-from ...core import Key, KeySchema, MalformedRequest, Page, Part, Range, Record, RecordUnreadable, Scan, ranges_between
+from ...core import (
+    PAGE_SKIPPED_MAX,
+    Key,
+    KeySchema,
+    MalformedRequest,
+    Page,
+    Part,
+    Range,
+    Record,
+    RecordUnreadable,
+    Scan,
+    ranges_between,
+)
 from .json_text import canonical
 from .key_sql import bytewise, key_parameter
 from .pool import Connection
@@ -33,16 +46,18 @@ class Scanner:
 
     async def page(self, connection: Connection, scan: Scan, now_ms: int) -> Page:
         """Read a page. Raise RecordUnreadable if a row of it is not a valid record."""
-        where = _Conditions(self._columns)
+        examined_max, where = scan.limit + PAGE_SKIPPED_MAX, _Conditions(self._columns)
         where.live(self._builder, now_ms)
         if scan.partition is not None:
             where.part(0, "=", scan.partition)
         where.prefix(self._key, scan)
         self._range(where, scan)
-        rows = await connection.fetch(self._page_sql(where), *where.parameters, scan.limit + 1, scan.bytes_max)
-        records = [(self._key_of(row), self._record(row)) for row in rows[: scan.limit]]
-        more = bool(rows) and (rows[-1]["total"] > len(rows) or len(rows) > scan.limit)
-        return Page(records, self._key.encode(records[-1][0]) if more else None)
+        limits = examined_max, scan.limit + 1, scan.bytes_max
+        rows = await connection.fetch(self._page_sql(where), *where.parameters, *limits)
+        page = rows[: scan.limit]
+        records = [(self._key_of(row), self._record(row)) for row in page if row["found"]]
+        more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
+        return Page(records, self._key.encode(self._key_of(page[-1])) if more else None)
 
     async def boundaries(self, connection: Connection, count_max: int) -> list[bytes]:
         """Return the keys that split the table, from a sample of its disk pages."""
@@ -58,21 +73,29 @@ class Scanner:
         return [part.to_split() for part in ranges_between(boundaries)]
 
     def _page_sql(self, where: "_Conditions") -> str:
-        """Return SQL for a page that ends with the first row beyond the size limit."""
-        order = self._builder.key_order()
-        limit, size = len(where.parameters) + 1, len(where.parameters) + 2
+        """Return SQL for a page that ends with the first row beyond the size limit.
+
+        The rows are the records found among the first rows in the order of keys. If as many rows were examined as one
+        page may, the last of them is a row of the page in any case, for the position of the next page.
+        """
+        order, count = self._builder.key_order(), len(where.parameters)
+        examined_max, limit, size = (f"${count + index}::bigint" for index in (1, 2, 3))
         names = ", ".join(f"k{index}" for index in range(len(self._columns)))
-        inner = (
-            f"SELECT {self._statements.page_columns}, row_number() OVER (ORDER BY {order}) AS place "
-            f"FROM {self._statements.page_from} WHERE {' AND '.join(where.texts)} ORDER BY {order} LIMIT ${limit}"
+        found = " AND ".join(where.found)
+        examined = (
+            f"SELECT {self._statements.page_columns}, {found} AS found, "
+            f"CASE WHEN {found} THEN {self._statements.page_value} END AS value, "
+            f"row_number() OVER (ORDER BY {order}) AS place FROM {self._statements.page_from} "
+            f"WHERE {' AND '.join(['true', *where.texts])} ORDER BY {order} LIMIT {examined_max}"
         )
+        page = f"SELECT * FROM ({examined}) AS examined WHERE found OR place = {examined_max} LIMIT {limit}"
         sized = (
             f"SELECT *, count(*) OVER () AS total, coalesce(sum(octet_length(value)) OVER "
-            f"(ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before FROM ({inner}) AS page"
+            f"(ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before FROM ({page}) AS page"
         )
         return (
-            f"SELECT {names}, convert_to(value, 'UTF8') AS value, etag, expires, total FROM ({sized}) AS sized "
-            f"WHERE before <= ${size}::bigint ORDER BY place"
+            f"SELECT {names}, found, place, convert_to(value, 'UTF8') AS value, etag, expires, total "
+            f"FROM ({sized}) AS sized WHERE before <= {size} ORDER BY place"
         )
 
     def _range(self, where: "_Conditions", scan: Scan) -> None:
@@ -107,17 +130,21 @@ class Scanner:
 
 
 class _Conditions:
-    """The conditions on the rows of a page, with their parameters."""
+    """The conditions on the rows of a page, with their parameters.
+
+    `texts` limit the rows that a page examines, `found` those of them that it returns.
+    """
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._columns = columns
         self.texts: list[str] = []
+        self.found: list[str] = []
         self.parameters: list[Part] = []
 
     def live(self, builder: StatementBuilder, now_ms: int) -> None:
         """Select live records."""
         self.parameters.append(now_ms)
-        self.texts.append(builder.live(1))
+        self.found.append(builder.live(1))
 
     def part(self, index: int, comparison: str, part: Part) -> None:
         """Compare one part of the key."""
@@ -134,7 +161,7 @@ class _Conditions:
         if self._columns[index].type == "uuid":
             reference = f"t.{quoted(self._columns[index].name)}::text"
             self.parameters.append(scan.prefix)
-            self.texts.append(f"starts_with({reference}, ${len(self.parameters)}::text)")
+            self.found.append(f"starts_with({reference}, ${len(self.parameters)}::text)")
             return
         self.part(index, ">=", scan.prefix)
         if (end := _prefix_end(scan.prefix)) is not None:

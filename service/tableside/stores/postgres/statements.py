@@ -51,6 +51,7 @@ class Statements(msgspec.Struct, frozen=True):
     sample: str
     page_count: str
     page_columns: str
+    page_value: str
     page_from: str
     side_lock: str
     side_update: str
@@ -85,8 +86,8 @@ class StatementBuilder:
             sweep=self._sweep(),
             sample=f"SELECT {self._key_outputs()} FROM {self._table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2",
             page_count=self._page_count(),
-            page_columns=f"{self._key.named_outputs()}, {self._values.value} AS value, t.xmin::text AS etag, "
-            f"{self.expires} AS expires",
+            page_columns=f"{self._key.named_outputs()}, t.xmin::text AS etag, {self.expires} AS expires",
+            page_value=self._values.value,
             page_from=self._source(),
             side_lock=self._side_lock() if self._side else "",
             side_update=self._side_update(),

@@ -6,13 +6,15 @@ scan of that node starts again. Slots of a cluster are done if the scanned node 
 scan.
 """
 
+import asyncio
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ...core import MalformedRequest, StoreUnavailable
+from ...core import PAGE_SEARCH_S, MalformedRequest, StoreUnavailable
 from .connection import Node
 from .errors import from_unexpected_reply
 from .scripts import Command
@@ -25,7 +27,17 @@ COUNT_SPARSE_MAX = 8192
 """How many keys one SCAN inspects if few match."""
 
 ROUNDS_MAX = 64
-"""How many requests one page sends, whether they find records or not."""
+"""How many requests one page sends, whether they find records or not, unless PAGE_SEARCH_S ends it first."""
+
+
+def rounds() -> Iterator[int]:
+    """Count the requests of one page. The first is always sent."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + PAGE_SEARCH_S
+    for index in range(ROUNDS_MAX):
+        if index and loop.time() >= ends_at:
+            return
+        yield index
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):

@@ -11,7 +11,7 @@ from xxhash import xxh3_64_digest
 
 from ...core import Page, Scan
 from .keys import KeyNames, slot_of
-from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, ROUNDS_MAX, Keyspace, Position, scan_node
+from .keyspace import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, rounds, scan_node
 from .pages import NamedKey, PageBuilder
 from .reads import RecordReader
 from .topology import ALL_SLOTS, Servers, format_slots, parse_slots, slots_of_split
@@ -31,7 +31,7 @@ class TableScanner:
         """Read a page in no particular order."""
         position, page = _start_position(scan), PageBuilder(scan, self._reads)
         pattern, count, node = self._names.pattern(scan), min(scan.limit, COUNT_MAX), None
-        for _ in range(ROUNDS_MAX):
+        for _ in rounds():
             if node is None or not position.part:
                 node, position = await self._keyspace.start_node(position)
             run, cursor, names = await scan_node(node, position.cursor, pattern, count)
