@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from tableside.stores.rocksdb.group_commit import GroupCommit
+from tableside.stores.rocksdb import group_commit
+from tableside.stores.rocksdb.group_commit import BYTES_PER_TURN_MAX, OPERATIONS_PER_TURN_MAX, GroupCommit, Turn
 
 
 class Disk:
@@ -33,7 +34,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 async def group(disk: Disk) -> AsyncIterator[GroupCommit[str]]:
-    commits: GroupCommit[str] = GroupCommit(disk.sync, lambda error, result: f"{result}: {error}", group_max=100)
+    commits: GroupCommit[str] = GroupCommit(disk.sync, lambda error, result: f"{result}: {error}")
     yield commits
     disk.open.set()
     await commits.close()
@@ -43,7 +44,7 @@ async def test_work_is_done_in_its_order_on_one_thread(group: GroupCommit[str]) 
     done: list[int] = []
     threads = set()
 
-    def work(number: int) -> str:
+    def work(number: int, turn: Turn) -> str:
         done.append(number)
         threads.add(threading.get_ident())
         return str(number)
@@ -57,9 +58,9 @@ async def test_work_is_done_in_its_order_on_one_thread(group: GroupCommit[str]) 
 
 async def test_what_waits_for_the_disk_shares_one_sync(group: GroupCommit[str], disk: Disk) -> None:
     disk.open.clear()
-    first = asyncio.create_task(group.run(lambda: "first"))
+    first = asyncio.create_task(group.run(lambda turn: "first"))
     await asyncio.sleep(0.05)
-    others = [asyncio.create_task(group.run(lambda: "other")) for _ in range(100)]
+    others = [asyncio.create_task(group.run(lambda turn: "other")) for _ in range(100)]
     await asyncio.sleep(0.05)
     assert not first.done()
     disk.open.set()
@@ -67,17 +68,53 @@ async def test_what_waits_for_the_disk_shares_one_sync(group: GroupCommit[str], 
     assert disk.syncs == 2
 
 
-async def test_a_group_has_a_limit(group: GroupCommit[str], disk: Disk) -> None:
-    await asyncio.gather(*(group.run(lambda: "x") for _ in range(250)))
+async def test_a_turn_has_a_limit_of_operations(group: GroupCommit[str], disk: Disk) -> None:
+    def work(turn: Turn) -> str:
+        for _ in range(OPERATIONS_PER_TURN_MAX // 2):
+            turn.spend(0)
+        return "x"
+
+    await asyncio.gather(*(group.run(work) for _ in range(5)))
     assert disk.syncs == 3
 
 
+async def test_a_turn_has_a_limit_of_bytes(group: GroupCommit[str], disk: Disk) -> None:
+    def work(turn: Turn) -> str:
+        turn.spend(BYTES_PER_TURN_MAX // 2)
+        return "x"
+
+    await asyncio.gather(*(group.run(work) for _ in range(5)))
+    assert disk.syncs == 3
+
+
+async def test_a_turn_has_a_limit_of_time(group: GroupCommit[str], disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "TURN_S", -1.0)
+    await asyncio.gather(*(group.run(lambda turn: "x") for _ in range(5)))
+    assert disk.syncs == 5
+
+
+async def test_work_of_several_turns_alternates_with_other_work(group: GroupCommit[str], disk: Disk) -> None:
+    done: list[str] = []
+
+    def work(name: str, turn: Turn) -> str:
+        done.append(name)
+        turn.spend(BYTES_PER_TURN_MAX)
+        return name
+
+    async def in_turns() -> None:
+        for _ in range(3):
+            await group.run(partial(work, "large"))
+
+    await asyncio.gather(in_turns(), group.run(partial(work, "a")), group.run(partial(work, "b")))
+    assert done == ["large", "a", "b", "large", "large"]
+
+
 async def test_work_that_fails_fails_alone(group: GroupCommit[str]) -> None:
-    def fails() -> str:
+    def fails(turn: Turn) -> str:
         raise ValueError("this one")
 
     answers = await asyncio.gather(
-        group.run(lambda: "a"), group.run(fails), group.run(lambda: "b"), return_exceptions=True
+        group.run(lambda turn: "a"), group.run(fails), group.run(lambda turn: "b"), return_exceptions=True
     )
     assert [answers[0], answers[2]] == ["a", "b"]
     assert isinstance(answers[1], ValueError)
@@ -87,31 +124,31 @@ async def test_a_sync_that_fails_is_told_to_all_of_its_group_and_to_no_other(
     group: GroupCommit[str], disk: Disk
 ) -> None:
     disk.fails = True
-    first, second = await asyncio.gather(group.run(lambda: "a"), group.run(lambda: "b"))
+    first, second = await asyncio.gather(group.run(lambda turn: "a"), group.run(lambda turn: "b"))
     assert (first, second) == ("a: disk full", "b: disk full")
     disk.fails = False
-    assert await group.run(lambda: "c") == "c"
+    assert await group.run(lambda turn: "c") == "c"
 
 
 async def test_work_whose_caller_is_gone_is_done_all_the_same(group: GroupCommit[str], disk: Disk) -> None:
     done: list[str] = []
 
-    def work() -> str:
+    def work(turn: Turn) -> str:
         done.append("work")
         return "work"
 
     disk.open.clear()
-    first, given_up = asyncio.create_task(group.run(lambda: "first")), asyncio.create_task(group.run(work))
+    first, given_up = asyncio.create_task(group.run(lambda turn: "first")), asyncio.create_task(group.run(work))
     await asyncio.sleep(0.02)
     given_up.cancel()
     disk.open.set()
     assert await first == "first"
-    assert await group.run(lambda: "later") == "later"
+    assert await group.run(lambda turn: "later") == "later"
     assert done == ["work"]
 
 
 async def test_what_was_accepted_is_finished_before_the_end(group: GroupCommit[str]) -> None:
-    tasks = [asyncio.create_task(group.run(lambda: "x")) for _ in range(300)]
+    tasks = [asyncio.create_task(group.run(lambda turn: "x")) for _ in range(300)]
     await asyncio.sleep(0)
     await group.close()
     assert {await task for task in tasks} == {"x"}
@@ -120,7 +157,7 @@ async def test_what_was_accepted_is_finished_before_the_end(group: GroupCommit[s
 async def test_after_the_end_work_is_refused_at_once(group: GroupCommit[str]) -> None:
     await group.close()
     with pytest.raises(RuntimeError):
-        await asyncio.wait_for(group.run(lambda: "late"), 5)
+        await asyncio.wait_for(group.run(lambda turn: "late"), 5)
 
 
 async def test_a_fault_of_the_group_itself_reaches_every_caller(disk: Disk) -> None:
@@ -130,9 +167,9 @@ async def test_a_fault_of_the_group_itself_reaches_every_caller(disk: Disk) -> N
     commits: GroupCommit[str] = GroupCommit(disk.sync, faulty)
     disk.fails = True
     answers = await asyncio.wait_for(
-        asyncio.gather(commits.run(lambda: "a"), commits.run(lambda: "b"), return_exceptions=True), 5
+        asyncio.gather(commits.run(lambda turn: "a"), commits.run(lambda turn: "b"), return_exceptions=True), 5
     )
     assert [type(answer) for answer in answers] == [LookupError] * 2
     disk.fails = False
-    assert await commits.run(lambda: "c") == "c"
+    assert await commits.run(lambda turn: "c") == "c"
     await commits.close()

@@ -15,6 +15,7 @@ from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Wr
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.core.transitions import Stored
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings
+from tableside.stores.rocksdb.group_commit import Turn
 from tableside.stores.rocksdb.records import pack, unpack
 
 
@@ -210,7 +211,7 @@ async def test_a_record_that_is_renewed_during_a_sweep_stays(tmp_path: Path, mon
         writes = backend._database.run_write
         swept = asyncio.Event()
 
-        async def renew_first(work: Callable[[], list[Outcome]]) -> list[Outcome]:
+        async def renew_first(work: Callable[[Turn], list[Outcome]]) -> list[Outcome]:
             monkeypatch.setattr(backend._database, "run_write", writes)
             await store.apply([put("kept", {})])
             outcomes = await writes(work)

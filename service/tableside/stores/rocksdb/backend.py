@@ -64,7 +64,7 @@ class RocksdbBackend:
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that contain records."""
-        return await self._database.run_read(self._database.table_names)
+        return await self._database.run_scan(self._database.table_names)
 
     async def ping(self) -> None:
         """Raise StoreUnavailable if the database is closed."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from ...core import Clock, Outcome, Range, StoreUnavailable, Written
-from .group_commit import GroupCommit
+from .group_commit import GroupCommit, Work
 
 Result = TypeVar("Result")
 
@@ -28,6 +28,7 @@ class Database:
         self._clock = clock
         self._versions = _versions()
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
+        self._scan_turn = asyncio.Lock()
         self._writes: GroupCommit[list[Outcome]] = GroupCommit(partial(handle.flush_wal, True), _sync_failed)
 
     def now_ms(self) -> int:
@@ -58,10 +59,15 @@ class Database:
         """Run a large read on a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def run_write(self, work: Callable[[], list[Outcome]]) -> list[Outcome]:
-        """Run work on the writer thread and return its outcomes when its writes are durable.
+    async def run_scan(self, turn: Callable[[], Result]) -> Result:
+        """Run one short turn of a scan on a reader thread. Scans take turns on one thread and leave the other free."""
+        async with self._scan_turn:
+            return await self.run_read(turn)
 
-        No other write runs between the reads and writes of one piece of work.
+    async def run_write(self, work: Work[list[Outcome]]) -> list[Outcome]:
+        """Run work on the writer thread, for one turn, and return its outcomes when its writes are durable.
+
+        No other write runs between the reads and writes of one turn.
         """
         return await self._writes.run(work)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import time
 from functools import partial
@@ -11,6 +10,7 @@ from rocksdict import WriteBatch
 
 from ...core import Outcome, Range, RecordUnreadable
 from .database import Database
+from .group_commit import Turn
 from .records import unpack
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 SWEEP_PAUSE = 19
 """The pause after each step, as a multiple of the step's duration: a sweep takes at most a twentieth of a core."""
 
-KEYS_PER_STEP_MAX = 2000
+KEYS_PER_STEP_MAX = 1000
+BYTES_PER_STEP_MAX = 4 * 2**20
 
 
 class ExpirySweeper:
@@ -50,26 +51,29 @@ class ExpirySweeper:
 
     async def _sweep_from(self, low: bytes) -> bytes | None:
         """Remove expired records among the next keys, and return the next position; None at the end."""
-        expired, position = await self._database.run_read(partial(self._expired_keys, low))
+        expired, position = await self._database.run_scan(partial(self._expired_keys, low))
         if expired:
             await self._database.run_write(partial(self._delete_expired, expired))
         return position
 
     def _expired_keys(self, low: bytes) -> tuple[list[bytes], bytes | None]:
-        now, key, count = self._database.now_ms(), low, 0
-        expired = []
-        for key, raw in itertools.islice(self._database.items(Range(low)), KEYS_PER_STEP_MAX):
-            count += 1
+        now, size_bytes = self._database.now_ms(), 0
+        expired: list[bytes] = []
+        for count, (key, raw) in enumerate(self._database.items(Range(low))):
+            if count == KEYS_PER_STEP_MAX or size_bytes > BYTES_PER_STEP_MAX:
+                return expired, key
+            size_bytes += len(raw)
             if _is_expired(raw, now):
                 expired.append(key)
-        return expired, key + b"\0" if count == KEYS_PER_STEP_MAX else None
+        return expired, None
 
-    def _delete_expired(self, keys: list[bytes]) -> list[Outcome]:
+    def _delete_expired(self, keys: list[bytes], turn: Turn) -> list[Outcome]:
         """Delete the records that are still expired: a write may have replaced one since it was found."""
         now, batch = self._database.now_ms(), WriteBatch(raw_mode=True)
         for key, raw in zip(keys, self._database.get(keys), strict=True):
             if raw is not None and _is_expired(raw, now):
                 batch.delete(key)
+            turn.spend(len(raw or b""))
         self._database.write(batch)
         return []
 

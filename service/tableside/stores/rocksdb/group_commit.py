@@ -1,15 +1,49 @@
 """Group commit: one thread runs many writers' work and makes it durable with one sync.
 
 Work that arrives during a sync waits and runs with the next group, in order of arrival, on the one writer thread.
-Reading, deciding and writing in one piece of work is therefore atomic among all writers.
+Reading, deciding and writing in one piece of work is therefore atomic among all writers. A turn of the thread, from one
+sync to the next, is bounded in operations, bytes and time. Larger work is done in several turns, between which others
+have theirs.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
+
+OPERATIONS_PER_TURN_MAX = 1000
+"""How many operations the thread executes between two syncs."""
+
+BYTES_PER_TURN_MAX = 8 * 2**20
+"""How many bytes the thread reads and writes between two syncs; the last operation of a turn may exceed this."""
+
+TURN_S = 0.05
+"""How long the thread works between two syncs; the last operation of a turn may exceed this."""
+
+
+class Turn:
+    """The remainder of one turn of the writer thread."""
+
+    def __init__(self) -> None:
+        self._operations, self._bytes = OPERATIONS_PER_TURN_MAX, BYTES_PER_TURN_MAX
+        self._ends_at = time.perf_counter() + TURN_S
+
+    def spend(self, size_bytes: int) -> None:
+        """Count an operation that read and wrote this many bytes."""
+        self._operations -= 1
+        self._bytes -= size_bytes
+
+    @property
+    def over(self) -> bool:
+        """Whether the thread has to sync before the next operation."""
+        return self._operations <= 0 or self._bytes <= 0 or time.perf_counter() >= self._ends_at
+
+
+Work: TypeAlias = Callable[[Turn], Result]
+"""Work of the writer thread: it executes operations until it has finished or the turn is over, but at least one."""
 
 
 class GroupCommit(Generic[Result]):
@@ -19,21 +53,14 @@ class GroupCommit(Generic[Result]):
     into the result that its caller gets.
     """
 
-    def __init__(
-        self,
-        sync: Callable[[], None],
-        sync_failed: Callable[[Exception, Result], Result],
-        *,
-        group_max: int = 256,
-    ) -> None:
+    def __init__(self, sync: Callable[[], None], sync_failed: Callable[[Exception, Result], Result]) -> None:
         self._sync = sync
         self._sync_failed = sync_failed
-        self._group_max = group_max
-        self._pending: list[tuple[Callable[[], Result], asyncio.Future[Result]]] = []
+        self._pending: list[tuple[Work[Result], asyncio.Future[Result]]] = []
         self._thread = ThreadPoolExecutor(1, "tableside-writer")
         self._drain_task: asyncio.Task[None] | None = None
 
-    async def run(self, work: Callable[[], Result]) -> Result:
+    async def run(self, work: Work[Result]) -> Result:
         """Run the work and return its result once it is durable. Cancelling the caller does not stop the work."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._pending.append((work, future))
@@ -50,13 +77,14 @@ class GroupCommit(Generic[Result]):
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
         while self._pending:
-            group, self._pending = self._pending[: self._group_max], self._pending[self._group_max :]
+            group, self._pending = self._pending, []
             results: Sequence[Result | Exception]
             try:
                 results = await loop.run_in_executor(self._thread, self._commit, [work for work, _ in group])
             except Exception as error:  # noqa: BLE001  # the thread has ended, for example: no caller may wait forever
                 results = [error] * len(group)
-            for (_, future), result in zip(group, results, strict=True):
+            self._pending[:0] = group[len(results) :]
+            for (_, future), result in zip(group, results, strict=False):
                 if future.cancelled():
                     continue
                 if isinstance(result, Exception):
@@ -64,8 +92,13 @@ class GroupCommit(Generic[Result]):
                 else:
                     future.set_result(result)
 
-    def _commit(self, group: list[Callable[[], Result]]) -> list[Result | Exception]:
-        results = [_result(work) for work in group]
+    def _commit(self, group: list[Work[Result]]) -> list[Result | Exception]:
+        """Run as much of the work as one turn allows, and return the results once they are durable."""
+        turn, results = Turn(), list[Result | Exception]()
+        for work in group:
+            if results and turn.over:
+                break
+            results.append(_result(work, turn))
         try:
             self._sync()
         except Exception as error:  # noqa: BLE001  # after any error, no write of this group is known to be durable
@@ -73,8 +106,8 @@ class GroupCommit(Generic[Result]):
         return results
 
 
-def _result(work: Callable[[], Result]) -> Result | Exception:
+def _result(work: Work[Result], turn: Turn) -> Result | Exception:
     try:
-        return work()
+        return work(turn)
     except Exception as error:  # noqa: BLE001  # re-raised to the caller of this piece of work
         return error
