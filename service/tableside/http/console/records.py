@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from ...catalog import Catalog, CatalogEntry, Table
-from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, values
+from ...core import Delete, Get, Operation, Outcome, Record, Scan, TableError, TooLarge, values
 from ...core.errors import PreconditionFailed
 from ..wire import operation_members as members
 from ..wire.answers import rfc3339
@@ -20,7 +20,7 @@ from .error_messages import ErrorMessage, describe_error
 from .forms import Address
 
 SHOWN_CHARACTERS_MAX = 200_000
-"""The maximum length of a displayed value. The console cannot edit longer values."""
+"""The maximum length of a displayed value. Longer values are displayed in part, and the console cannot edit them."""
 
 PREVIEW_BYTES = 160
 PAGE_RECORDS = 25
@@ -82,6 +82,8 @@ async def put(catalog: Catalog, entry: CatalogEntry, address: Address, fields: M
     message = "The record was created." if etag is None else "Saved."
 
     def build(table: Table) -> Operation:
+        if len(text) > SHOWN_CHARACTERS_MAX:
+            raise TooLarge(f"the console can change values of at most {SHOWN_CHARACTERS_MAX} characters")
         condition: dict[str, Any] = {"if_absent": True} if etag is None else {"if_match": etag}
         condition["ttl_s"] = forms.ttl_s(fields.get("ttl_s", ""))
         if address.partition is not None:
@@ -162,7 +164,7 @@ def _compare(typed: str, stored: str, etag: str | None) -> tuple[Version, Versio
 def _display(outcome: Outcome) -> DisplayedRecord | None:
     if not isinstance(outcome, Record):
         return None
-    text, expires_ms = _pretty(outcome.value), outcome.expires_ms
+    text, expires_ms = _shown(outcome.value), outcome.expires_ms
     return DisplayedRecord(
         text[:SHOWN_CHARACTERS_MAX],
         outcome.etag,
@@ -170,8 +172,15 @@ def _display(outcome: Outcome) -> DisplayedRecord | None:
         rfc3339(expires_ms) if expires_ms else None,
         max(1, round(expires_ms / 1000 - time.time())) if expires_ms else None,
         outcome.age_s,
-        len(text) > SHOWN_CHARACTERS_MAX,
+        max(len(text), len(outcome.value)) > SHOWN_CHARACTERS_MAX,
     )
+
+
+def _shown(value: bytes) -> str:
+    """Return a value's text: indented, or without line breaks if it is too long to display in full."""
+    if len(value) <= SHOWN_CHARACTERS_MAX:
+        return _pretty(value)
+    return value[:SHOWN_CHARACTERS_MAX].decode(errors="ignore")
 
 
 def _pretty(value: bytes | str) -> str:
