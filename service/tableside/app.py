@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
@@ -68,6 +69,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        _import_for_arrow()
         try:
             tracing = trace_export.open_tracing(settings.traces, os.environ)
             if tracing is not None:
@@ -133,6 +135,11 @@ def create_app(
     middleware = RequestMiddleware(inner, Router(served), in_flight, auth, hosts, observers, body_bytes_max=bytes_max)
     app.middleware_stack = middleware
     return app
+
+
+def _import_for_arrow() -> None:
+    """Have PyArrow import pandas now if it is installed: it does so at its first array, and that takes a second."""
+    pa.array([None])
 
 
 async def _run_every(seconds: float, work: Callable[[], None]) -> None:
