@@ -12,7 +12,7 @@ from examples.demo.session import session
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from tableside_client.client import TableClient
+from tableside_client import Client
 from tableside_spark.datasource.read_options import default_splits
 
 from . import records
@@ -46,11 +46,11 @@ def _default() -> str:
 
 
 def _fill(url: str, rows: int) -> None:
-    with TableClient(url) as client:
+    with Client(url) as client:
         for start in range(0, rows, BATCH_ROWS):
             keys = [records.key(index) for index in range(start, min(start + BATCH_ROWS, rows))]
             batch = pa.table({"key": keys, "value": [records.value_of(key) for key in keys]})
-            assert client.batch(records.TABLE, batch, op="put")["code"].null_count == len(keys)
+            assert client.arrow_table(records.TABLE).batch(batch, op="put")["code"].null_count == len(keys)
 
 
 def _read(spark: SparkSession, url: str, rows: int, splits: int | None) -> None:
@@ -61,8 +61,8 @@ def _read(spark: SparkSession, url: str, rows: int, splits: int | None) -> None:
 
 
 def _scan(url: str, rows: int, limit: int) -> None:
-    with TableClient(url) as client:
-        assert sum(map(len, client.scan(records.TABLE, limit=limit))) == rows
+    with Client(url) as client:
+        assert sum(map(len, client.arrow_table(records.TABLE).scan(limit=limit))) == rows
 
 
 def _best_rates(ways: Mapping[str, Callable[[], None]], rows: int, rounds: int) -> list[tuple[str, float]]:

@@ -10,7 +10,7 @@ from statistics import median
 import redis
 from pyspark.sql import DataFrame
 
-from tableside_spark import TableClient
+from tableside_client import Client
 
 from . import counts, flight_updates
 from .flight_updates import Updates, Values
@@ -90,8 +90,8 @@ class Measured:
 
 
 def _of_service(url: str, table: str) -> Values:
-    with TableClient(url) as client:
-        pages = [page.select(["key", "value"]).to_pylist() for page in client.scan(table)]
+    with Client(url) as client:
+        pages = [page.select(["key", "value"]).to_pylist() for page in client.arrow_table(table).scan()]
     return {row["key"]: json.loads(row["value"]) for page in pages for row in page}
 
 

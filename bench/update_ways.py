@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.functions import col, lit
 
-from tableside_spark import ChunkSize, Table, TableClient
+from tableside_client import Client
+from tableside_spark import ChunkSize, Table
 from tableside_spark.executor.chunks import chunks
 
 from .flight_updates import DEFAULT, KEY
@@ -59,7 +60,7 @@ def with_table(url: str, *, fold: bool) -> Write:
 
 
 def with_client(url: str) -> Write:
-    """`TableClient.batch`: one operation for each row, without a token."""
+    """`ArrowTable.batch`: one operation for each row, without a token."""
 
     def write(frame: DataFrame, table: str, micro_batch: int) -> None:
         added = f.struct(lit(1).alias("flights"), col("distance").alias("miles"))
@@ -120,9 +121,9 @@ def _count(batches: Batches) -> Iterator[int]:
 
 
 def _send(url: str, table: str, batches: Batches) -> Iterator[int]:
-    with TableClient(url) as client:
+    with Client(url) as client:
         for chunk in chunks(batches, ChunkSize()):
-            answer = client.batch(table, chunk, op="update")
+            answer = client.arrow_table(table).batch(chunk, op="update")
             failed = answer.filter(answer["code"].is_valid())
             if len(failed):
                 raise RuntimeError(f"{len(failed)} of {len(answer)} operations failed: {failed['code'][0]}")

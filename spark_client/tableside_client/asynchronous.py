@@ -22,6 +22,7 @@ from tableside_client.table_calls import TableCalls, Update, list_tables, scan_p
 from tableside_client.tls import Tls
 from tableside_client.tokens import TokenArgument
 from tableside_client.turns import TaskTurns
+from tableside_client.waits import Waits
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -56,8 +57,10 @@ class AsyncClient:
         coalesce: bool = False,
     ) -> None:
         address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
+        self._url = address.url
         self._http = httpx.AsyncClient(**address.http_options(timeout_s, connections_max))
         self._settings = CallSettings(retries, tls=address.tls)
+        self._waits = Waits()
         self._coalesce = coalesce
 
     async def __aenter__(self) -> Self:
@@ -69,6 +72,16 @@ class AsyncClient:
     async def close(self) -> None:
         """Close all connections. Calls in progress fail."""
         await self._http.aclose()
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._url
+
+    @property
+    def waited_s(self) -> float:
+        """The time in which at least one call waited for a retry so far, in seconds."""
+        return self._waits.total_s
 
     async def tables(self) -> list[dict[str, Any]]:
         """Describe every table that the caller may see."""
@@ -94,7 +107,8 @@ class AsyncClient:
                 result: T = end.value
                 return result
             if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
+                with self._waits.waiting(step.reason):
+                    await asyncio.sleep(step.seconds)
                 reply = None
             else:
                 reply = await self._exchange(step)

@@ -1,16 +1,17 @@
-"""Retry the operations of a batch by position, and merge the outcomes of all attempts.
+"""Retry the operations of a batch in Arrow by position, and merge the outcomes of all attempts.
 
-The function that sends a batch is an argument.
+The functions that send a batch and that wait are arguments.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tableside_client.calls import Call
 from tableside_client.errors import TableError
-from tableside_client.retries import RetryBudget
 
 OUTCOMES = pa.schema(
     {
@@ -37,6 +38,13 @@ class BatchResponse:
     retry_after_s: float | None = None
 
 
+Send: TypeAlias = Callable[[pa.Table], Call[BatchResponse]]
+"""Sends operations once."""
+
+Wait: TypeAlias = Callable[[float | None, str], Call[bool]]
+"""Waits before a retry, as `CallLimits.pause` does."""
+
+
 def failed_response(error: TableError, count: int) -> BatchResponse:
     """The response for a request that failed as a whole: the same outcome for each of its `count` operations."""
     outcome = {
@@ -51,50 +59,48 @@ def failed_response(error: TableError, count: int) -> BatchResponse:
     return BatchResponse(pa.Table.from_arrays(columns, schema=OUTCOMES), error.retry_after_s)
 
 
-def send_with_retries(
-    operations: pa.Table, send: Callable[[pa.Table], BatchResponse], repeatable: pa.Array, budget: RetryBudget
-) -> pa.Table:
-    """Send operations, and retry those that may still succeed until none is left or the budget is spent.
+def send_with_retries(operations: pa.Table, send: Send, repeatable: pa.Array, wait: Wait) -> Call[pa.Table]:
+    """Send operations, and retry those that may still succeed until none is left or the attempts are used up.
 
     Args:
         operations: One row per operation, with a column `key`.
         send: Sends a batch once.
         repeatable: For each operation, whether it is safe to repeat although it may have been applied.
-        budget: The limits on retries. Its attempts are not counted for rows that were only `too_large`.
+        wait: Waits before a retry. It is not called for rows that were only `too_large`.
 
     Returns:
         The columns of `OUTCOMES` and `retries`, the number of retries of each operation. Retried operations keep
         their order, and so do operations on one key.
     """
-    response = send(operations)
+    response = yield from send(operations)
     again = _may_retry(response.rows, repeatable)
     if not _any(again):
         return response.rows.append_column(_RETRIES, pa.repeat(pa.scalar(0, pa.uint16()), len(operations)))
     positions = pa.array(range(len(operations)), pa.int64())
-    return _retry(operations, positions, response, send, repeatable, budget)
+    return (yield from _retry(operations, positions, response, send, repeatable, wait))
 
 
 def _retry(
     operations: pa.Table,
     positions: pa.Array,
     response: BatchResponse,
-    send: Callable[[pa.Table], BatchResponse],
+    send: Send,
     repeatable: pa.Array,
-    budget: RetryBudget,
-) -> pa.Table:
+    wait: Wait,
+) -> Call[pa.Table]:
     finished: list[pa.Table] = []
     retries = 0
     while True:
         again = _without_unknown_keys(operations, _may_retry(response.rows, repeatable), response.rows)
         too_large = _all_too_large(response.rows, again)
         is_stuck = too_large and pc.all(again).as_py()  # the same request would have the same response
-        if not _any(again) or is_stuck or not (too_large or _wait(budget, response, again)):
+        if not _any(again) or is_stuck or not (too_large or (yield from _pause(wait, response, again))):
             finished.append(_finished(response.rows, positions, retries))
             break
         finished.append(_finished(response.rows.filter(pc.invert(again)), positions.filter(pc.invert(again)), retries))
         operations, positions = operations.filter(again), positions.filter(again)
         repeatable = repeatable.filter(again)
-        response = send(operations)
+        response = yield from send(operations)
         retries += 1
     return pa.concat_tables(finished).sort_by("position").drop_columns("position")
 
@@ -131,9 +137,9 @@ def _all_too_large(rows: pa.Table, again: pa.ChunkedArray) -> bool:
     return bool(pc.all(pc.fill_null(pc.equal(rows["code"].filter(again), "too_large"), False)).as_py())
 
 
-def _wait(budget: RetryBudget, response: BatchResponse, again: pa.ChunkedArray) -> bool:
+def _pause(wait: Wait, response: BatchResponse, again: pa.ChunkedArray) -> Call[bool]:
     first = response.rows.select(["code", "detail"]).filter(again).slice(0, 1).to_pylist()[0]
-    return budget.wait(response.retry_after_s, f"{first['code']}: {first['detail']}")
+    return (yield from wait(response.retry_after_s, f"{first['code']}: {first['detail']}"))
 
 
 def _finished(rows: pa.Table, positions: pa.Array, retries: int) -> pa.Table:

@@ -3,7 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import httpx
 
@@ -16,6 +16,10 @@ from tableside_client.http_options import Address
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.table_calls import TableCalls, list_tables
 from tableside_client.tls import Tls
+from tableside_client.waits import Waits
+
+if TYPE_CHECKING:
+    from tableside_client.arrow_table import ArrowTable
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -72,8 +76,10 @@ class Client:
         coalesce: bool = False,
     ) -> None:
         address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
+        self._url = address.url
         self._http = httpx.Client(**address.http_options(timeout_s, connections_max))
         self._settings = CallSettings(retries, tls=address.tls)
+        self._waits = Waits()
         self._batch_threads = ThreadPoolExecutor(BATCHES_IN_FLIGHT_MAX, "tableside") if coalesce else None
 
     def __enter__(self) -> Self:
@@ -87,6 +93,16 @@ class Client:
         if self._batch_threads is not None:
             self._batch_threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._url
+
+    @property
+    def waited_s(self) -> float:
+        """The time in which at least one call waited for a retry so far, in seconds."""
+        return self._waits.total_s
 
     def tables(self) -> list[dict[str, Any]]:
         """Describe every table that the caller may see."""
@@ -112,6 +128,12 @@ class Client:
         calls = TableCalls(name, replace(self._settings, deadline_s=deadline_s), Codec(type))
         return Table(calls, self._run, self._batch_threads)
 
+    def arrow_table(self, name: str) -> "ArrowTable":
+        """Return a table whose batches and scans are Arrow tables. No request is sent. Requires pyarrow."""
+        from tableside_client.arrow_table import ArrowTable  # the other methods work without pyarrow
+
+        return ArrowTable(name, self._settings, self._run)
+
     def _run(self, call: Call[T]) -> T:
         """Perform the requests and pauses of a call."""
         reply: httpx.Response | httpx.TransportError | None = None
@@ -122,7 +144,8 @@ class Client:
                 result: T = end.value
                 return result
             if isinstance(step, Pause):
-                time.sleep(step.seconds)
+                with self._waits.waiting(step.reason):
+                    time.sleep(step.seconds)
                 reply = None
             else:
                 reply = self._exchange(step)

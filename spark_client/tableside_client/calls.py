@@ -17,7 +17,6 @@ from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
 from tableside_client.tls import Tls
 from tableside_client.tracing import trace_headers
 from tableside_client.unreachable import problem_of, unreachable
-from tableside_client.waits import Waits
 
 RESPONSE_MARGIN_S = 1.0
 """How much longer than a deadline the client waits, because the service answers at the deadline."""
@@ -47,9 +46,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A time to wait, in seconds."""
+    """A time to wait, in seconds, and the failure that is its reason."""
 
     seconds: float
+    reason: str
 
 
 Call: TypeAlias = Generator[Request | Pause, httpx.Response | httpx.TransportError | None, T]
@@ -91,7 +91,7 @@ class CallLimits:
         retries, deadline_s = settings.retries, settings.deadline_s
         self._ends_at = None if deadline_s is None else time.monotonic() + deadline_s
         total_s = retries.total_s if deadline_s is None else min(retries.total_s, deadline_s)
-        self._budget = RetryBudget(replace(retries, total_s=total_s), Waits())
+        self._budget = RetryBudget(replace(retries, total_s=total_s))
         self._tls = settings.tls
 
     def send(self, request: Request) -> Call[httpx.Response]:
@@ -111,16 +111,12 @@ class CallLimits:
                 return (yield from self.send(request))
             except TablesideError as failure:
                 safe = request.repeatable or failure.applied == "no"
-                if not (failure.retriable and safe and (yield from self.pause(failure.retry_after_s))):
+                if not (failure.retriable and safe and (yield from self.pause(failure.retry_after_s, str(failure)))):
                     raise
 
-    def pause(self, retry_after_s: float | None) -> Call[bool]:
+    def pause(self, retry_after_s: float | None, reason: str) -> Call[bool]:
         """Wait before the next attempt. Returns False without waiting if there is none."""
-        seconds = self._budget.next_pause_s(retry_after_s)
-        if seconds is None:
-            return False
-        yield Pause(seconds)
-        return True
+        return (yield from wait(self._budget, retry_after_s, reason))
 
     def _with_deadline(self, request: Request) -> Request:
         """Add the trace context and, with a deadline, the header that limits the service's work."""
@@ -133,3 +129,18 @@ class CallLimits:
         wait = f"wait={remaining_s:.3f}"
         headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
         return replace(request, headers=headers, timeout_s=remaining_s + RESPONSE_MARGIN_S)
+
+
+def wait(budget: RetryBudget, retry_after_s: float | None, reason: str) -> Call[bool]:
+    """Wait before the next attempt. Returns False without waiting if the budget is spent.
+
+    Args:
+        budget: The remaining attempts and time.
+        retry_after_s: The minimum wait, in seconds, if the service sent one.
+        reason: The failure of the last attempt, for the log.
+    """
+    seconds = budget.next_pause_s(retry_after_s)
+    if seconds is None:
+        return False
+    yield Pause(seconds, reason)
+    return True

@@ -4,7 +4,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 
-from tableside_client.client import TableClient
+from tableside_client.blocking import Client
 from tableside_client.credential import Credential
 from tableside_client.retries import DEFAULT_RETRIES, Retries
 from tableside_client.tls import Tls
@@ -20,18 +20,25 @@ class Connection:
     retries: Retries = DEFAULT_RETRIES
     tls: Tls = field(default_factory=Tls)
 
-    def open(self) -> TableClient:
+    def open(self) -> Client:
         """Open a new client. The caller closes it."""
-        return TableClient(
-            self.url, credential=self.credential, tls=self.tls, timeout_s=self.timeout_s, retries=self.retries
+        return Client(
+            self.url,
+            token=self.credential.literal,
+            token_file=self.credential.path,
+            ca_file=self.tls.ca_file,
+            certificate_file=self.tls.certificate_file,
+            key_file=self.tls.key_file,
+            timeout_s=self.timeout_s,
+            retries=self.retries,
         )
 
 
-_shared: dict[tuple[int, Connection], TableClient] = {}
+_shared: dict[tuple[int, Connection], Client] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_client(connection: Connection) -> TableClient:
+def shared_client(connection: Connection) -> Client:
     """Return this process's client for a connection, opening it at first use.
 
     The client is never closed, so that its connection pool is reused across tasks and jobs. The process id is part of

@@ -98,7 +98,8 @@ def _may_continue(limits: CallLimits, failures: Sequence[Document], *, progresse
         return bool(failures)
     if codes <= {"unsupported", "too_large"}:  # The response was full, and the next one has room for some of them.
         return progressed
-    return (yield from limits.pause(max(failure.get("retry_after_s") or 0.0 for failure in failures)))
+    retry_after_s = max(failure.get("retry_after_s") or 0.0 for failure in failures)
+    return (yield from limits.pause(retry_after_s, f"{failures[0]['code']}: {failures[0]['detail']}"))
 
 
 def _next_attempt(operation: Operation, result: Document, blocked: set[str]) -> Operation | None:

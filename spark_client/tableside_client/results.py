@@ -20,12 +20,14 @@ class Record(Generic[V]):
         value: The JSON object, or the object of the table's type.
         etag: The version of the value, for `if_match`; None if the store has no versions.
         expires_at: The time of expiry (RFC 3339), or None if the record does not expire.
+        partition: In a scan of a partitioned table, the index of the record's partition; else None.
     """
 
     key: Any
     value: V
     etag: str | None
     expires_at: str | None = None
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,3 @@ def etag_of(response: httpx.Response) -> str | None:
     """Return the etag of a response without its quotes."""
     etag: str | None = response.headers.get("etag")
     return None if etag is None else etag.removeprefix("W/").strip('"')
-
-
-def record_from_response(key: Any, response: httpx.Response) -> Record[dict[str, Any]]:
-    """Read the response to a GET."""
-    return Record(key, response.json(), etag_of(response), response.headers.get("tableside-expires-at"))
-
-
-def record_from_result(key: Any, result: Mapping[str, Any]) -> Record[dict[str, Any]]:
-    """Read one result of a batch in JSON."""
-    return Record(key, result["value"], result.get("etag"), result.get("expires_at"))

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tableside_client.waits import Waits
-
 _DOUBLINGS_MAX = 60  # a power of two beyond the range of a float is an error
 
 
@@ -43,32 +41,20 @@ class RetryBudget:
     def __init__(
         self,
         retries: Retries,
-        waits: Waits,
         clock: Callable[[], float] = time.monotonic,
         uniform: Callable[[], float] = random.random,
     ) -> None:
         self._retries = retries
-        self._waits = waits
         self._clock = clock
         self._uniform = uniform
         self._deadline = clock() + retries.total_s
         self._attempts = 1
 
-    def wait(self, retry_after_s: float | None, reason: str) -> bool:
-        """Wait before the next attempt. Returns False without waiting if the attempts or the time are used up.
-
-        Args:
-            retry_after_s: The minimum wait, in seconds, if the service sent one.
-            reason: The failure of the last attempt, for the log.
-        """
-        pause_s = self.next_pause_s(retry_after_s)
-        if pause_s is None:
-            return False
-        self._waits.wait(pause_s, reason)
-        return True
-
     def next_pause_s(self, retry_after_s: float | None) -> float | None:
-        """Return the pause before the next attempt, None if the attempts or the time are used up."""
+        """Return the pause before the next attempt, in seconds. None if the attempts or the time are used up.
+
+        It is at least `retry_after_s`.
+        """
         if self._retries.attempts_max is not None and self._attempts >= self._retries.attempts_max:
             return None
         pause_s = max(self._backoff_s(), retry_after_s or 0.0)

@@ -211,4 +211,5 @@ class TableCalls(Generic[V]):
 
     def _record(self, document: Mapping[str, Any]) -> Record[V]:
         value = self._codec.decode(document["value"])
-        return Record(as_key(document["key"]), value, document.get("etag"), document.get("expires_at"))
+        facts = (document.get(name) for name in ("etag", "expires_at", "partition"))
+        return Record(as_key(document["key"]), value, *facts)

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 REPORT_INTERVAL_S = 5.0
 """A warning is logged each time that this much waiting has passed, in seconds."""
@@ -12,16 +13,13 @@ log = logging.getLogger(__name__)
 
 
 class Waits:
-    """Waits before retries, sums up the time, and logs a warning for every `REPORT_INTERVAL_S` of it. Thread-safe.
+    """Sums up the time of waits before retries, and logs a warning for every `REPORT_INTERVAL_S` of it. Thread-safe.
 
-    Time in which several threads wait counts once.
+    Time in which several calls wait counts once.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._sleep = sleep
         self._lock = threading.Lock()
         self._waiting = 0
         self._counted_until_s = 0.0
@@ -30,16 +28,17 @@ class Waits:
 
     @property
     def total_s(self) -> float:
-        """The time in which at least one thread waited so far, in seconds."""
+        """The time in which at least one call waited so far, in seconds."""
         with self._lock:
             self._count()
             return self._total_s
 
-    def wait(self, pause_s: float, reason: str) -> None:
-        """Wait before a retry. `reason` is the failure of the last attempt."""
+    @contextmanager
+    def waiting(self, reason: str) -> Iterator[None]:
+        """Count the time of the `with` block as waiting. `reason` is the failure of the last attempt."""
         self._change_waiting(1)
         try:
-            self._sleep(pause_s)
+            yield
         finally:
             self._change_waiting(-1)
         self._report(reason)

@@ -5,7 +5,6 @@ Importing this package requires neither Spark nor a running service. Executors n
 
 from typing import TYPE_CHECKING
 
-from tableside_client.client import TableClient
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries
 from tableside_spark.executor.chunks import ChunkSize
@@ -35,7 +34,6 @@ __all__ = [
     "Retries",
     "StreamPartitioner",
     "Table",
-    "TableClient",
     "TableError",
     "TableWriteError",
     "WriteStats",

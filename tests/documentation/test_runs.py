@@ -13,7 +13,7 @@ from documentation.blocks import blocks
 from documentation.claims import RUN, claims_of
 from documentation.page_run import PageRun
 from spark_client.sessions import session
-from tableside_spark import TableClient
+from tableside_client import Client
 
 pytestmark = [
     pytest.mark.jvm,
@@ -54,8 +54,8 @@ def test_the_programs_without_spark_print_what_the_page_says(tmp_path: Path) -> 
 def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
     # Where Spark runs already, names of files are seen from where it was started.
     said = {'json("clicks")': f'json("{tmp_path}/clicks")', 'start("checkpoint"': f'start("{tmp_path}/checkpoint"'}
-    with followed("docs/samza.md", tmp_path, {"spark": spark}, said) as run, TableClient(run.url) as tables:
-        assert tables.get("page_counts", "/new").value == {"clicks": 1, "last": 4}
+    with followed("docs/samza.md", tmp_path, {"spark": spark}, said) as run, Client(run.url) as tables:
+        assert tables.table("page_counts").record("/new").value == {"clicks": 1, "last": 4}
 
 
 def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path) -> None:
@@ -67,19 +67,19 @@ def test_the_records_of_a_dapr_app_are_moved_once(redis_url: str, tmp_path: Path
         dapr.set("shop||no hash", "is another tool's")
         before = {name: dapr.hgetall(name) for name in states}
         said = {"redis://127.0.0.1:6379/0": redis_url}
-        with followed("docs/migrating-from-dapr.md", tmp_path, said=said) as run, TableClient(run.url) as tables:
-            assert tables.get("carts", "ada").expires_at is None
-            assert tables.get("carts", "brief").expires_at is not None
-            tables.put("carts", "ada", {"items": []})
+        with followed("docs/migrating-from-dapr.md", tmp_path, said=said) as run, Client(run.url) as tables:
+            assert tables.table("carts").record("ada").expires_at is None
+            assert tables.table("carts").record("brief").expires_at is not None
+            tables.table("carts").put("ada", {"items": []})
             [program] = [block for block in blocks("docs/migrating-from-dapr.md") if block.language == "python"]
             run.do(program)
             assert run.printed == "0 copied, 3 there already\n"
-            assert tables.get("carts", "ada").value == {"items": []}
-            assert sum(map(len, tables.scan("carts"))) == 3
+            assert tables.table("carts").record("ada").value == {"items": []}
+            assert sum(map(len, tables.arrow_table("carts").scan())) == 3
         assert {name: dapr.hgetall(name) for name in states} == before
         dapr.delete(*states, "shop||no hash")
 
 
 def test_features_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
-    with followed("docs/migrating-from-feast.md", tmp_path, {"spark": spark}) as run, TableClient(run.url) as tables:
-        assert tables.get("driver_hourly_stats", 1001).expires_at is not None
+    with followed("docs/migrating-from-feast.md", tmp_path, {"spark": spark}) as run, Client(run.url) as tables:
+        assert tables.table("driver_hourly_stats").record(1001).expires_at is not None

@@ -9,7 +9,7 @@ import pyarrow.parquet
 from examples.demo import flights
 
 from support.kafka_topics import Received, create_topic, send
-from tableside_spark import TableClient
+from tableside_client import Client
 
 PARTITIONS = 4
 NO_AIRCRAFT = "none"
@@ -61,7 +61,7 @@ def counted(events: Iterable[Event]) -> Aircraft:
 
 def counted_in_table(url: str, table: str) -> Aircraft:
     """Return the figures in the records of a table, with sorted destinations, since they are a set."""
-    with TableClient(url) as client:
-        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    with Client(url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
     found = {row["key"]: json.loads(row["value"]) for row in rows}
     return {key: {**figures, "destinations": sorted(figures["destinations"])} for key, figures in found.items()}

@@ -1,14 +1,14 @@
 """Retries: only of operations that may succeed and are safe to repeat, in order, and within limits."""
 
-from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from tableside_client import batch_retry, wire
+from tableside_client.calls import Call, Pause, wait
 from tableside_client.errors import TableError
 from tableside_client.retries import Retries, RetryBudget
-from tableside_client.waits import Waits
 
 Outcome = dict[str, object]
 
@@ -17,31 +17,37 @@ BUSY: Outcome = {"status": 503, "code": "store_unavailable", "retriable": True, 
 DOUBT: Outcome = BUSY | {"applied": "unknown"}
 WRONG: Outcome = {"status": 422, "code": "invalid_operation", "retriable": False, "applied": "no", "replayed": False}
 
-Send = Callable[[pa.Table], batch_retry.BatchResponse]
+
+def budget(attempts_max: int = 5) -> RetryBudget:
+    return RetryBudget(Retries(attempts_max, 1.0, 4.0, 1e9), clock=lambda: 0.0, uniform=lambda: 1.0)
 
 
-def budget(waits: list[float], attempts_max: int = 5) -> RetryBudget:
-    return RetryBudget(
-        Retries(attempts_max, 1.0, 4.0, 1e9), Waits(sleep=waits.append), clock=lambda: 0.0, uniform=lambda: 1.0
-    )
-
-
-def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> Send:
+def scripted(script: dict[str, list[Outcome]], asked: list[list[str]]) -> batch_retry.Send:
     """Answer each key with its next scripted outcome."""
 
-    def send(operations: pa.Table) -> batch_retry.BatchResponse:
+    def send(operations: pa.Table) -> Call[batch_retry.BatchResponse]:
         keys = operations["key"].to_pylist()
         asked.append(keys)
-        return batch_retry.BatchResponse(
-            pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=batch_retry.OUTCOMES)
-        )
+        rows = pa.Table.from_pylist([script[key].pop(0) for key in keys], schema=batch_retry.OUTCOMES)
+        yield from ()
+        return batch_retry.BatchResponse(rows)
 
     return send
 
 
-def settle(op: str, keys: list[str], send: Send, waits: list[float]) -> pa.Table:
+def settle(
+    op: str, keys: list[str], send: batch_retry.Send, waits: list[float], limits: RetryBudget | None = None
+) -> pa.Table:
+    """Return the outcomes. The pauses are added to `waits`."""
     operations = pa.table({"key": pa.array(keys, pa.string())})
-    return batch_retry.send_with_retries(operations, send, wire.repeatable(operations, op, False, False), budget(waits))
+    repeatable = wire.repeatable(operations, op, False, False)
+    call = batch_retry.send_with_retries(operations, send, repeatable, partial(wait, limits or budget()))
+    try:
+        while isinstance(step := next(call), Pause):
+            waits.append(step.seconds)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError(step)
 
 
 def test_only_positions_that_may_yet_succeed_are_asked_again_and_answers_keep_their_places() -> None:
@@ -75,16 +81,17 @@ def test_after_an_operation_in_doubt_later_ones_on_its_key_are_not_sent_past_it(
 def test_attempts_and_time_are_bounded_and_retry_after_is_obeyed() -> None:
     error = TableError("t", "throttled", 429, "slow down", retriable=True, retry_after_s=7.0)
     waits: list[float] = []
-    operations = pa.table({"key": ["a", "b"]})
-    repeatable = wire.repeatable(operations, "get", False, False)
-    answer = batch_retry.send_with_retries(
-        operations, lambda part: batch_retry.failed_response(error, len(part)), repeatable, budget(waits, 3)
-    )
+
+    def send(operations: pa.Table) -> Call[batch_retry.BatchResponse]:
+        yield from ()
+        return batch_retry.failed_response(error, len(operations))
+
+    answer = settle("get", ["a", "b"], send, waits, budget(3))
     assert waits == [7.0, 7.0]
     assert answer["code"].to_pylist() == ["throttled", "throttled"]
     assert answer["retries"].to_pylist() == [2, 2]
-    spent = RetryBudget(Retries(9, 1.0, 1.0, 5.0), Waits(sleep=waits.append), clock=lambda: 0.0, uniform=lambda: 0.0)
-    assert not spent.wait(6.0, "throttled")
+    spent = RetryBudget(Retries(9, 1.0, 1.0, 5.0), clock=lambda: 0.0, uniform=lambda: 0.0)
+    assert spent.next_pause_s(6.0) is None
 
 
 def test_what_is_too_large_for_one_answer_is_asked_again_at_once() -> None:

@@ -16,13 +16,14 @@ import pytest
 
 from servers.process import free_port
 from support.running import Service
+from tableside_client import Client
 from tableside_client.connection import Connection
 from tableside_client.credential import REFRESH_INTERVAL_S, Credential, CredentialError, RefreshingToken
 from tableside_client.errors import UNREACHABLE
 from tableside_client.http_options import BearerAuth
 from tableside_client.retries import Retries
 from tableside_client.wire import read_stream, stream_bytes
-from tableside_spark import TableClient, TableError
+from tableside_spark import TableError
 
 pytestmark = pytest.mark.server
 
@@ -30,40 +31,12 @@ QUICK = Retries(attempts_max=3, first_s=0.001, longest_s=0.002, total_s=5.0)
 
 
 @pytest.fixture
-def client(service: Service) -> Iterator[TableClient]:
-    with TableClient(service.url, retries=QUICK) as opened:
+def client(service: Service) -> Iterator[Client]:
+    with Client(service.url, retries=QUICK) as opened:
         yield opened
 
 
-@pytest.mark.parametrize("key", ["a", "a/b", "ü", "%", "%2F", "a b", "a?b#c", "x" * 1024, "🛩", ".", ".."])
-def test_a_record_lives_under_any_key(client: TableClient, key: str) -> None:
-    written = client.put("client_keys", key, {"n": 1, "big": 2**63 - 1})
-    assert client.get("client_keys", key).value == {"n": 1, "big": 2**63 - 1}
-    assert client.get("client_keys", key, fields=["n"]).value == {"n": 1}
-    updated = client.update("client_keys", key, {"$inc": {"n": 1}}, if_match=written.etag, return_=True)
-    assert updated.value == {"n": 2, "big": 2**63 - 1}
-    client.delete("client_keys", key)
-    with pytest.raises(TableError, match="record_not_found") as caught:
-        client.get("client_keys", key)
-    assert (caught.value.status, caught.value.retriable) == (404, False)
-
-
-def test_preconditions_defaults_and_tokens(client: TableClient) -> None:
-    assert client.put("client_single", "a", {"n": 1}, if_absent=True).created
-    with pytest.raises(TableError, match="precondition_failed"):
-        client.put("client_single", "a", {"n": 1}, if_absent=True)
-    with pytest.raises(TableError, match="precondition_failed"):
-        client.update("client_single", "a", {"n": 2}, if_match="another")
-    made = client.update("client_single", "b", {"$inc": {"n": 1}}, default={"n": 5}, token=("w/ü", 1), return_=True)
-    assert (made.created, made.value) == (True, {"n": 6})
-    again = client.update("client_single", "b", {"$inc": {"n": 1}}, token=("w/ü", 1))
-    assert again.replayed
-    assert client.update("client_single", "b", {"$inc": {"n": 1}}, token=("w", 1)).replayed is False
-    assert client.delete("client_single", "b", token=("w", 1)).replayed
-    assert client.get("client_single", "b").value == {"n": 7}
-
-
-def test_a_batch_answers_in_order_and_a_failed_operation_is_a_row(client: TableClient) -> None:
+def test_a_batch_answers_in_order_and_a_failed_operation_is_a_row(client: Client) -> None:
     operations = pa.table(
         {
             "key": ["a", "b", "a", "c"],
@@ -72,38 +45,36 @@ def test_a_batch_answers_in_order_and_a_failed_operation_is_a_row(client: TableC
             "update": [None, '{"$inc": {"n": 1}}', None, None],
         }
     )
-    answer = client.batch("client_batch", operations)
+    answer = client.arrow_table("client_batch").batch(operations)
     assert answer["status"].to_pylist() == [204, 404, 200, 422]
     assert answer["code"].to_pylist() == [None, "record_not_found", None, "invalid_operation"]
     assert json.loads(answer["value"][2].as_py()) == {"n": 1}
 
 
-def test_a_batch_beyond_the_services_limit_is_sent_in_parts(client: TableClient) -> None:
+def test_a_batch_beyond_the_services_limit_is_sent_in_parts(client: Client) -> None:
     keys = [f"k{number}" for number in range(25_000)]
     values = pa.repeat('{"n": 1}', len(keys))
-    assert (
-        client.batch("client_halves", pa.table({"key": keys, "value": values}), op="put")["code"].null_count == 25_000
-    )
-    seen = [key for page in client.scan("client_halves", limit=7_000) for key in page["key"].to_pylist()]
+    table = client.arrow_table("client_halves")
+    outcomes = table.batch(pa.table({"key": keys, "value": values}), op="put")
+    assert outcomes["code"].null_count == 25_000
+    seen = [key for page in table.scan(limit=7_000) for key in page["key"].to_pylist()]
     assert set(seen) == set(keys)
-    parts = client.splits("client_halves", 4)
-    by_split = [
-        key for part in parts for page in client.scan("client_halves", split=part) for key in page["key"].to_pylist()
-    ]
+    parts = client.table("client_halves").splits(4)
+    by_split = [key for part in parts for page in table.scan(split=part) for key in page["key"].to_pylist()]
     assert sorted(by_split) == sorted(keys)
-    assert client.describe("client_halves")["name"] == "client_halves"
+    assert client.table("client_halves").describe()["name"] == "client_halves"
     assert "client_halves" in [table["name"] for table in client.tables()]
 
 
 def test_a_service_that_is_not_there_is_an_error_and_in_a_batch_a_row() -> None:
-    with TableClient(f"http://127.0.0.1:{free_port()}", retries=QUICK) as client:
+    with Client(f"http://127.0.0.1:{free_port()}", retries=QUICK) as client:
         with pytest.raises(TableError) as caught:
-            client.get("t", "a")
+            client.table("t").record("a")
         assert (caught.value.code, caught.value.applied, caught.value.retriable) == (UNREACHABLE, "no", True)
-        answer = client.batch("t", pa.table({"key": ["a", "b"]}), op="get")
+        answer = client.arrow_table("t").batch(pa.table({"key": ["a", "b"]}), op="get")
         assert answer["code"].to_pylist() == [UNREACHABLE, UNREACHABLE]
         assert answer["retries"].to_pylist() == [2, 2]
-        assert client.retried == 6
+        assert client.waited_s > 0
 
 
 @contextmanager
@@ -153,13 +124,14 @@ FOUND = (200, {"Content-Type": "application/json", "ETag": '"e"'}, b'{"n":1}')
 
 def test_what_may_pass_is_asked_again_and_what_may_have_happened_is_not() -> None:
     with answering(problem(429, "throttled"), (503, {}, b"<html>"), FOUND) as (url, asked):
-        with TableClient(url, retries=QUICK) as client:
-            assert client.get("t", "a").value == {"n": 1}
+        with Client(url, retries=QUICK) as client:
+            assert client.table("t").record("a").value == {"n": 1}
         assert len(asked) == 3
     with answering(problem(503, "store_unavailable", applied="unknown")) as (url, asked):
-        with TableClient(url, retries=QUICK) as client, pytest.raises(TableError) as caught:
-            client.update("t", "a", {"$inc": {"n": 1}})
-        assert (caught.value.applied, len(asked)) == ("unknown", 1)
+        with Client(url, retries=QUICK) as client:
+            rows = pa.table({"key": ["a"], "update": ["{}"]})
+            assert client.arrow_table("t").batch(rows, op="update")["applied"].to_pylist() == ["unknown"]
+        assert len(asked) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -168,13 +140,13 @@ def test_a_write_that_is_sent_elsewhere_is_no_success(status: int) -> None:
     with (
         answering((200, {}, b"{}")) as (elsewhere, wrongly_asked),
         answering(*[(status, {"Location": f"{elsewhere}/login"}, b"")] * 4) as (url, asked),
-        TableClient(url, token="marked-token", retries=QUICK) as client,
+        Client(url, token="marked-token", retries=QUICK) as client,
     ):
         for write in (
-            lambda: client.put("t", "a", {"n": 1}),
-            lambda: client.update("t", "a", {"n": 1}),
-            lambda: client.delete("t", "a"),
-            lambda: client.batch("t", pa.table({"key": ["a"]}), op="delete"),
+            lambda: client.table("t").put("a", {"n": 1}),
+            lambda: client.table("t").update("a", {"n": 1}),
+            lambda: client.table("t").delete("a"),
+            lambda: client.arrow_table("t").batch(pa.table({"key": ["a"]}), op="delete"),
         ):
             with pytest.raises(TableError, match=f"status {status} that is not from the service") as caught:
                 write()
@@ -193,9 +165,9 @@ def test_a_batch_sends_only_the_failed_positions_again() -> None:
         return 200, {"Content-Type": "application/vnd.apache.arrow.stream"}, stream_bytes(table)
 
     with answering(answer(None, "contended", None), answer(None)) as (url, asked):
-        with TableClient(url, retries=QUICK) as client:
+        with Client(url, retries=QUICK) as client:
             rows = pa.table({"key": ["a", "b", "c"], "update": ["{}"] * 3, "sequence": [0, 0, 0]})
-            result = client.batch("t", rows, op="update", writer="w/1")
+            result = client.arrow_table("t").batch(rows, op="update", writer="w/1")
         assert result["retries"].to_pylist() == [0, 1, 0]
         assert read_stream(asked[1][3]).to_pylist() == [{"key": "b", "update": "{}", "sequence": 0}]
         assert "writer=w%2F1" in asked[0][1]
@@ -204,9 +176,9 @@ def test_a_batch_sends_only_the_failed_positions_again() -> None:
 def test_a_token_is_sent_read_again_when_refused_and_never_shown(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old-secret\n")
-    with answering((401, {}, b""), FOUND) as (url, asked), TableClient(url, token_file=str(path)) as client:
+    with answering((401, {}, b""), FOUND) as (url, asked), Client(url, token_file=str(path)) as client:
         path.write_text("new-secret\n")
-        assert client.get("t", "a").value == {"n": 1}
+        assert client.table("t").record("a").value == {"n": 1}
         assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old-secret", "Bearer new-secret"]
     assert "s3cret" not in repr(Credential("s3cret"))
 
@@ -228,13 +200,13 @@ def test_a_token_that_is_refused_twice_is_not_sent_a_third_time(tmp_path: Path) 
     path.write_text("old")
     with (
         answering((401, {}, b""), (401, {}, b""), FOUND) as (url, asked),
-        TableClient(url, token_file=str(path)) as client,
+        Client(url, token_file=str(path)) as client,
     ):
         path.write_text("new")
         with pytest.raises(TableError, match="401"):
-            client.get("t", "a")
+            client.table("t").record("a")
         assert [headers["Authorization"] for _, _, headers, _ in asked] == ["Bearer old", "Bearer new"]
-        assert client.retried == 0
+        assert client.waited_s == 0
 
 
 def test_a_file_is_read_again_after_a_minute_and_not_before(tmp_path: Path) -> None:
@@ -280,14 +252,15 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_quoted(
 ) -> None:
     file = tmp_path / "token"
     file.write_text(token, encoding="utf-8")
-    for credential in (Credential(token), Credential(path=str(file))):
+    options: list[dict[str, Any]] = [{"token": token}, {"token_file": str(file)}]
+    for given in options:
         with pytest.raises(CredentialError, match="ASCII") as refusal:
-            TableClient("http://127.0.0.1:9", credential=credential)
+            Client("http://127.0.0.1:9", **given)
         assert SECRET not in told(refusal.value)
     if "\0" not in token:
         monkeypatch.setenv("TABLESIDE_TOKEN", token)
         with pytest.raises(CredentialError, match="TABLESIDE_TOKEN") as refusal:
-            TableClient("http://127.0.0.1:9")
+            Client("http://127.0.0.1:9")
         assert SECRET not in told(refusal.value)
 
 
@@ -297,14 +270,14 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: byte
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(CredentialError, match=str(file)) as refusal:
-        TableClient("http://127.0.0.1:9", token_file=str(file))
+        Client("http://127.0.0.1:9", token_file=str(file))
     assert SECRET not in told(refusal.value)
 
 
 def test_a_token_is_sent_from_the_environment_without_the_space_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLESIDE_TOKEN", f"{SECRET}\n")
-    with answering(FOUND) as (url, asked), TableClient(url) as client:
-        client.get("t", "a")
+    with answering(FOUND) as (url, asked), Client(url) as client:
+        client.table("t").record("a")
         assert asked[0][2]["Authorization"] == f"Bearer {SECRET}"
 
 
@@ -312,15 +285,15 @@ def test_no_log_error_or_repr_has_the_token(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.DEBUG)
     with (
         answering(problem(401, "unauthenticated")) as (url, _),
-        TableClient(url, token=SECRET, retries=Retries(attempts_max=1)) as client,
+        Client(url, token=SECRET, retries=Retries(attempts_max=1)) as client,
     ):
         with pytest.raises(TableError, match="unauthenticated") as refusal:
-            client.get("t", "a")
+            client.table("t").record("a")
         assert SECRET not in told(refusal.value)
         assert SECRET not in repr(vars(client))
-    with TableClient("http://127.0.0.1:9", token=SECRET, retries=QUICK) as client:
+    with Client("http://127.0.0.1:9", token=SECRET, retries=QUICK) as client:
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:
-            client.get("t", "a")
+            client.table("t").record("a")
         assert SECRET not in told(refusal.value)
     assert SECRET not in repr(Connection("http://127.0.0.1:9", Credential(SECRET)))
     assert caplog.text

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from support.running import Service, running
-from tableside_spark import Table, TableClient
+from tableside_client import Client
+from tableside_spark import Table
 
 pytestmark = [
     pytest.mark.jvm,
@@ -50,10 +51,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     tables = {"simple": {"store": "s"}, "pairs": {"store": "s", "key": {"who": "string", "at": "integer"}}}
     path.write_text(json.dumps({"stores": {"s": {"kind": "memory"}}, "tables": tables}))
     with running(directory, path) as service:
-        with TableClient(service.url) as client:
+        with Client(service.url) as client:
             for name, value in VALUES.items():
-                client.put("simple", name, value)
-            client.put("pairs", ("a'\n", 7), {"n": SECRET})
+                client.table("simple").put(name, value)
+            client.table("pairs").put(("a'\n", 7), {"n": SECRET})
         yield service
 
 

@@ -14,13 +14,13 @@ from pyspark.sql.functions import col, lit
 
 from scripts.bootstrap import ROOT
 from support.running import Service, running
+from tableside_client import Client
 from tableside_spark import (
     BROADCAST,
     DEFAULT,
     DROP,
     StreamPartitioner,
     Table,
-    TableClient,
     TableWriteError,
     default_partition,
     progress,
@@ -63,15 +63,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def placed(service: Service, table: str) -> Counter[tuple[int, str]]:
     """Return the partition and the key of each record."""
-    with TableClient(service.url) as client:
+    with Client(service.url) as client:
         return Counter(
-            (record["partition"], record["key"]) for page in client.scan(table) for record in page.to_pylist()
+            (record["partition"], record["key"])
+            for page in client.arrow_table(table).scan()
+            for record in page.to_pylist()
         )
 
 
 def stored(service: Service, table: str) -> dict[tuple[int, str], Any]:
-    with TableClient(service.url) as client:
-        rows = [record for page in client.scan(table) for record in page.to_pylist()]
+    with Client(service.url) as client:
+        rows = [record for page in client.arrow_table(table).scan() for record in page.to_pylist()]
     return {(row["partition"], row["key"]): json.loads(row["value"]) for row in rows}
 
 
@@ -205,8 +207,8 @@ def test_what_says_no_partition_is_where_the_client_would_put_it(spark: SparkSes
     composite.put(rows, ["at", "who"])
     again = composite.put(rows, ["at", "who"], partitions=lambda *_: DEFAULT)
     assert again.applied == 100
-    with TableClient(service.url) as client:
-        records = [record for page in client.scan("composite") for record in page.to_pylist()]
+    with Client(service.url) as client:
+        records = [record for page in client.arrow_table("composite").scan() for record in page.to_pylist()]
     assert len(records) == 100
     assert all(record["partition"] == default_partition(record["key"]["who"], PARTITIONS) for record in records)
 

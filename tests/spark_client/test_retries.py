@@ -2,12 +2,9 @@
 
 import logging
 import random
-import threading
-from itertools import pairwise
 
 import pytest
 
-from support.waiting import until
 from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
 from tableside_client.waits import REPORT_INTERVAL_S, Waits
 
@@ -24,18 +21,16 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
 
 def pauses(retries: Retries, seed: int) -> list[float]:
     """Return the pauses of a request that always fails."""
     clock, dice = Clock(), random.Random(seed)
-    budget = RetryBudget(retries, Waits(clock, clock.sleep), clock, dice.random)
-    times = [0.0]
-    while budget.wait(None, "service_unreachable"):
-        times.append(clock.now_s)
-    return [after - before for before, after in pairwise(times)]
+    budget = RetryBudget(retries, clock, dice.random)
+    found: list[float] = []
+    while (pause_s := budget.next_pause_s(None)) is not None:
+        clock.now_s += pause_s
+        found.append(pause_s)
+    return found
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -50,24 +45,12 @@ def test_attempts_are_limited_only_if_the_caller_limits_them() -> None:
     assert len(pauses(Retries(first_s=0.001, longest_s=0.001, total_s=3), 1)) > 2_000
 
 
-def test_pauses_of_several_threads_at_once_count_once() -> None:
-    clock, resume = Clock(), threading.Event()
-    sleeping: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        sleeping.append(seconds)
-        resume.wait(60)
-
-    waits = Waits(clock, sleep)
-    threads = [threading.Thread(target=waits.wait, args=(1.0, "throttled")) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(sleeping) == 3)
-    clock.now_s = 4.0
-    assert waits.total_s == 4.0
-    resume.set()
-    for thread in threads:
-        thread.join()
+def test_pauses_of_several_calls_at_once_count_once() -> None:
+    clock = Clock()
+    waits = Waits(clock)
+    with waits.waiting("throttled"), waits.waiting("throttled"):
+        clock.now_s = 4.0
+        assert waits.total_s == 4.0
     clock.now_s = 9.0
     assert waits.total_s == 4.0
 
@@ -75,9 +58,10 @@ def test_pauses_of_several_threads_at_once_count_once() -> None:
 def test_long_waits_are_logged_with_their_reason_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     clock = Clock()
-    waits = Waits(clock, clock.sleep)
+    waits = Waits(clock)
     for _ in range(7):
-        waits.wait(REPORT_INTERVAL_S / 2, "service_unreachable: refused")
+        with waits.waiting("service_unreachable: refused"):
+            clock.now_s += REPORT_INTERVAL_S / 2
     lines = [record.getMessage() for record in caplog.records]
     expected = [f"waited {times * REPORT_INTERVAL_S:.1f} s for retries so far" for times in (1, 2, 3)]
     assert lines == [f"{line}; the last failure: service_unreachable: refused" for line in expected]

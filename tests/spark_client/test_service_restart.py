@@ -16,7 +16,8 @@ from pyspark.sql.functions import col, lit
 from spark_client.restarted_service import RestartedService
 from spark_client.sessions import session
 from support.waiting import until
-from tableside_spark import ChunkSize, Table, TableClient, WriteSummary
+from tableside_client import Client
+from tableside_spark import ChunkSize, Table, WriteSummary
 
 pytestmark = [
     pytest.mark.jvm,
@@ -79,9 +80,12 @@ def test_an_update_a_join_and_a_scan_survive_a_restart(
 def fill(url: str) -> None:
     keys = [f"k{number}" for number in range(ROWS)]
     values = [json.dumps({"n": number}) for number in range(ROWS)]
-    with TableClient(url) as client:
+    with Client(url) as client:
         for table in ("read", "joined"):
-            assert client.batch(table, pa.table({"key": keys, "value": values}), op="put")["code"].null_count == ROWS
+            assert (
+                client.arrow_table(table).batch(pa.table({"key": keys, "value": values}), op="put")["code"].null_count
+                == ROWS
+            )
 
 
 def frame(spark: SparkSession, rows: int) -> DataFrame:
@@ -132,7 +136,9 @@ def operations(url: str, name: str, kind: str) -> float:
 
 def counts(url: str) -> set[int]:
     """Return the different values of `n` in the table `counts`, which has a record for each key."""
-    with TableClient(url) as client:
-        values = [json.loads(value.as_py())["n"] for page in client.scan("counts") for value in page["value"]]
+    with Client(url) as client:
+        values = [
+            json.loads(value.as_py())["n"] for page in client.arrow_table("counts").scan() for value in page["value"]
+        ]
     assert len(values) == ROWS
     return set(values)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from support.running import Service, running
-from tableside_client.client import TableClient
+from tableside_client import Client
 from tableside_spark.datasource.read_options import default_splits
 
 pytestmark = [
@@ -215,8 +215,8 @@ def test_partitions_that_do_not_exist_are_refused(spark: SparkSession, service: 
 
 
 def test_a_large_table_is_divided_by_the_cpus_and_read_in_large_pages(spark: SparkSession, service: Service) -> None:
-    with TableClient(service.url) as client:
-        count = len(client.splits("texts", default_splits()))
+    with Client(service.url) as client:
+        count = len(client.table("texts").splits(default_splits()))
     frame = loaded(spark, service, "texts").select(col("key"))
     assert frame.rdd.getNumPartitions() == count
     assert loaded(spark, service, "texts", splits="1").rdd.getNumPartitions() == 1

@@ -16,8 +16,9 @@ from pyspark.sql.functions import col, lit
 
 from servers.process import free_port
 from support.running import Service, running
+from tableside_client import Client
 from tableside_client.retries import Retries
-from tableside_spark import ChunkSize, Table, TableClient, TableWriteError
+from tableside_spark import ChunkSize, Table, TableWriteError
 
 pytestmark = [
     pytest.mark.jvm,
@@ -27,8 +28,8 @@ pytestmark = [
 
 
 def stored(service: Service, table: str) -> dict[Any, Any]:
-    with TableClient(service.url) as client:
-        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    with Client(service.url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
     return {row["key"]: json.loads(row["value"]) for row in rows}
 
 

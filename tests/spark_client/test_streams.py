@@ -17,7 +17,8 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
 from support.running import Service
-from tableside_spark import Table, TableClient, TableError, progress
+from tableside_client import Client
+from tableside_spark import Table, TableError, progress
 from tableside_spark.write.micro_batch import query_id_of_checkpoint
 
 pytestmark = [
@@ -54,8 +55,8 @@ def finished(query: StreamingQuery, timeout_s: int = 120) -> StreamingQuery:
 
 
 def stored(service: Service, table: str) -> dict[Any, Any]:
-    with TableClient(service.url) as client:
-        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    with Client(service.url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
     return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
@@ -123,9 +124,9 @@ def test_the_writer_is_the_query_and_the_sequence_the_micro_batch(
     table = Table("stream_token", service.url)
     counting = table.update(reading(spark, events), "k", counted(), default=ZERO)
     query = finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
-    with TableClient(service.url) as client:
-        last = client.update(table.name, "k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES - 1))
-        following = client.update(table.name, "k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES))
+    with Client(service.url) as client:
+        last = client.table(table.name).update("k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES - 1))
+        following = client.table(table.name).update("k1", {"$inc": {"count": 1}}, token=(str(query.id), FILES))
     assert (last.replayed, following.replayed) == (True, False)
 
 
@@ -279,8 +280,8 @@ def test_inside_foreach_batch_several_tables_have_the_token_of_the_query(
     in_each_batch(spark, events, tmp_path / "checkpoint", write)
     assert replayed[2 * FILES :] == [ROWS, ROWS]
     assert stored(service, "batch_counts") == sums()
-    with TableClient(service.url) as client:
-        assert client.put("batch_latest", "k1", {}, token=(str(query.id), FILES - 1)).replayed
+    with Client(service.url) as client:
+        assert client.table("batch_latest").put("k1", {}, token=(str(query.id), FILES - 1)).replayed
 
 
 def test_complete_mode_is_written_inside_foreach_batch(

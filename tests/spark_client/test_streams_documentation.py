@@ -12,7 +12,8 @@ from pyspark.sql.functions import col, lit
 
 from scripts.bootstrap import ROOT
 from support.running import Service
-from tableside_spark import Table, TableClient
+from tableside_client import Client
+from tableside_spark import Table
 
 pytestmark = [
     pytest.mark.jvm,
@@ -35,8 +36,8 @@ def run(program: str, service: Service, directory: Path, **names: Any) -> dict[s
 
 
 def stored(service: Service, table: str) -> dict[str, Any]:
-    with TableClient(service.url) as client:
-        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    with Client(service.url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
     return {row["key"]: json.loads(row["value"]) for row in rows}
 
 

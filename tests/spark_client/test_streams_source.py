@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from support.running import Service
-from tableside_spark import TableClient
+from tableside_client import Client
 
 pytestmark = [
     pytest.mark.jvm,
@@ -45,8 +45,8 @@ def put(frame: DataFrame, service: Service, table: str, checkpoint: Path, mode: 
 
 
 def stored(service: Service, table: str) -> dict[Any, Any]:
-    with TableClient(service.url) as client:
-        rows = [row for page in client.scan(table) for row in page.to_pylist()]
+    with Client(service.url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
     return {row["key"]: json.loads(row["value"]) for row in rows}
 
 
@@ -60,8 +60,8 @@ def test_the_last_row_of_a_key_stays_and_a_task_of_an_earlier_micro_batch_change
         expected[f"k{n % KEYS}"] = {"n": 100_000 + at}
     assert stored(service, "format_stream") == expected
     writer = json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"]
-    with TableClient(service.url) as client:
-        late = client.put("format_stream", "k1", {"n": -1}, token=(writer, 2**20 - 1))
+    with Client(service.url) as client:
+        late = client.table("format_stream").put("k1", {"n": -1}, token=(writer, 2**20 - 1))
     assert late.replayed
     assert stored(service, "format_stream") == expected
 

@@ -11,7 +11,8 @@ from pyspark.sql.functions import lit
 
 from servers.redis import redis
 from support.running import Service, running
-from tableside_spark import Table, TableClient, TableError
+from tableside_client import Client
+from tableside_spark import Table, TableError
 
 pytestmark = [
     pytest.mark.jvm,
@@ -55,9 +56,9 @@ def test_it_is_refused_unless_at_least_once_is_asked_for(spark: SparkSession, se
     writer = writer.options(url=service.url, table="plain", key="k").trigger(availableNow=True)
     with pytest.raises(Exception, match="table plain keeps no tokens"):
         writer.start().awaitTermination(120)
-    with TableClient(service.url) as client, pytest.raises(TableError, match="record_not_found"):
-        client.get("plain", "a")
+    with Client(service.url) as client, pytest.raises(TableError, match="record_not_found"):
+        client.table("plain").record("a")
     anyway = table.update(stream, "k", counting, default={}, at_least_once=True)
     anyway.start(str(tmp_path / "anyway"), availableNow=True).awaitTermination(120)
-    with TableClient(service.url) as client:
-        assert client.get("plain", "a").value == {"n": 10}
+    with Client(service.url) as client:
+        assert client.table("plain").record("a").value == {"n": 10}

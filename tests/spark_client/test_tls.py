@@ -21,10 +21,11 @@ from pyspark.sql import SparkSession
 from spark_client.secured import secured
 from support.certificates import Authority, Signed
 from support.running import Service
+from tableside_client import Client
 from tableside_client.errors import TLS_REFUSED, UNREACHABLE
 from tableside_client.retries import Retries
 from tableside_client.tls import TlsFileError
-from tableside_spark import Table, TableClient, TableError, register
+from tableside_spark import Table, TableError, register
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.server]
 
@@ -62,36 +63,36 @@ def files(site: Site, pair: Signed | None = None) -> dict[str, Any]:
 
 def refused(url: str, **options: Any) -> TableError:
     """Check that requests fail without a retry, and return the error."""
-    with TableClient(url, retries=QUICK, **options) as client:
+    with Client(url, retries=QUICK, **options) as client:
         with pytest.raises(TableError) as refusal:
-            client.get("t", "a")
-        assert client.retried == 0
+            client.table("t").record("a")
+        assert client.waited_s == 0
         with pytest.raises(TableError, match=TLS_REFUSED):
-            client.batch("t", pa.table({"key": ["a"]}), op="get")
+            client.arrow_table("t").batch(pa.table({"key": ["a"]}), op="get")
     assert (refusal.value.code, refusal.value.retriable, refusal.value.applied) == (TLS_REFUSED, False, "no")
     return refusal.value
 
 
 def test_a_service_is_trusted_by_its_authority_and_a_client_by_its_certificate(site: Site) -> None:
     for url, pair in ((site.url, None), (site.url, site.client), (site.asking, site.client)):
-        with TableClient(url, **files(site, pair)) as client:
-            client.put("t", "a", {"n": 1})
-            assert client.get("t", "a").value == {"n": 1}
+        with Client(url, **files(site, pair)) as client:
+            client.table("t").put("a", {"n": 1})
+            assert client.table("t").record("a").value == {"n": 1}
 
 
 def test_the_environment_names_files_where_no_option_does(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in files(site, site.client).items():
         monkeypatch.setenv(f"TABLESIDE_{name.upper()}", value)
-    with TableClient(site.asking) as client:
-        client.put("t", "e", {"n": 1})
+    with Client(site.asking) as client:
+        client.table("t").put("e", {"n": 1})
     with pytest.raises(TlsFileError, match=r"none\.pem"):
-        TableClient(site.asking, ca_file="none.pem")
+        Client(site.asking, ca_file="none.pem")
 
 
 def test_a_key_may_be_in_the_file_of_its_certificate(site: Site, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(site.client.key.read_bytes() + site.client.certificate.read_bytes())
-    with TableClient(site.asking, ca_file=str(site.authority.certificate), certificate_file=str(both)) as client:
+    with Client(site.asking, ca_file=str(site.authority.certificate), certificate_file=str(both)) as client:
         assert client.tables() is not None
 
 
@@ -116,16 +117,16 @@ def test_a_service_whose_certificate_is_over_is_refused(site: Site, tmp_path: Pa
 def test_a_client_whose_certificate_does_not_hold_is_told_which_it_is(site: Site, tmp_path: Path, fault: str) -> None:
     """The service closes the connection without an alert, as uvloop does; after an alert the client does not retry."""
     options, shown = refusable(site, tmp_path, fault)
-    with TableClient(site.asking, retries=QUICK, **options) as client:
+    with Client(site.asking, retries=QUICK, **options) as client:
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:
-            client.get("t", "a")
-        assert client.retried == ATTEMPTS - 1
+            client.table("t").record("a")
+        assert client.waited_s > 0
     assert shown in refusal.value.detail
     why = {"none": "certificate required", "over": "certificate expired", "of another authority": "unknown ca"}[fault]
-    with saying_why(site) as url, TableClient(url, retries=QUICK, **options) as client:
+    with saying_why(site) as url, Client(url, retries=QUICK, **options) as client:
         with pytest.raises(TableError, match=TLS_REFUSED) as refusal:
-            client.get("t", "a")
-        assert client.retried == 0
+            client.table("t").record("a")
+        assert client.waited_s == 0
     assert f"{why} ({shown})" in refusal.value.detail
     assert (refusal.value.retriable, refusal.value.applied) == (False, "no")
 
@@ -170,22 +171,22 @@ def test_a_file_that_is_missing_or_no_certificate_is_named(site: Site, tmp_path:
     bad = tmp_path / f"{name}.pem"
     options = files(site, site.client) | {name: str(bad)}
     with pytest.raises(TlsFileError, match=f"the {name} .*{bad.name} cannot be read: No such file"):
-        TableClient(site.url, **options)
+        Client(site.url, **options)
     bad.write_text("no certificate\n")
     with pytest.raises(TlsFileError, match=f"the {name} .*{bad.name}.* cannot be used"):
-        TableClient(site.url, **options)
+        Client(site.url, **options)
 
 
 def test_a_key_that_is_another_certificates_or_has_a_passphrase_is_refused(site: Site) -> None:
     other, locked = site.authority.sign("second", ()), site.authority.sign("locked", (), password="not supported")
     with pytest.raises(TlsFileError, match="key values mismatch"):
-        TableClient(site.url, **files(site, Signed(site.client.certificate, other.key)))
+        Client(site.url, **files(site, Signed(site.client.certificate, other.key)))
     with pytest.raises(TlsFileError, match="a key with a passphrase is not supported"):
-        TableClient(site.url, **files(site, locked))
+        Client(site.url, **files(site, locked))
 
 
 def test_files_of_certificates_are_refused_for_an_address_without_tls_and_a_key_without_its_certificate() -> None:
-    makers: list[Callable[..., object]] = [TableClient, partial(Table, "t")]
+    makers: list[Callable[..., object]] = [Client, partial(Table, "t")]
     for make in makers:
         with pytest.raises(ValueError, match="https://"):
             make("http://127.0.0.1:9", ca_file="ca.pem")
@@ -197,17 +198,17 @@ def test_a_new_connection_has_the_certificates_as_they_are_by_then(site: Site, t
     held = Signed(tmp_path / "client.pem", tmp_path / "client-key.pem")
     stranger = Authority(tmp_path, "other").sign("stranger", ())
     copy(stranger, held)
-    with TableClient(site.asking, retries=QUICK, **files(site, held)) as client:
+    with Client(site.asking, retries=QUICK, **files(site, held)) as client:
         with pytest.raises(TableError, match="may close connections like this"):
-            client.put("t", "r", {"n": 1})
+            client.table("t").put("r", {"n": 1})
         shutil.copy(
             site.client.certificate, held.certificate
         )  # Only half of the pair was renewed: the key belongs to the other certificate.
         with pytest.raises(TableError, match="may close connections like this"):
-            client.put("t", "r", {"n": 1})
+            client.table("t").put("r", {"n": 1})
         copy(site.client, held)
-        client.put("t", "r", {"n": 2})
-        assert client.get("t", "r").value == {"n": 2}
+        client.table("t").put("r", {"n": 2})
+        assert client.table("t").record("r").value == {"n": 2}
 
 
 def copy(source: Signed, target: Signed) -> None:

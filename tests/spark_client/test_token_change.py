@@ -12,8 +12,9 @@ import pytest
 from spark_client.sessions import session
 from support.running import Service, running
 from support.waiting import until
+from tableside_client import Client
 from tableside_client.errors import TableError
-from tableside_spark import Table, TableClient
+from tableside_spark import Table
 
 pytestmark = [
     pytest.mark.jvm,
@@ -37,8 +38,8 @@ def test_a_token_that_is_changed_while_a_job_runs_is_read_again(tmp_path: Path) 
         frame = frame.mapInArrow(halting(tmp_path), "k string, n long")
         put = driver.submit(Table("t", service.url, token_file=str(file)).put, frame, "k")
         until((tmp_path / "halfway").exists)
-        with TableClient(service.url, token=OLD) as client:
-            assert sum(len(page) for page in client.scan("t")) == 10
+        with Client(service.url, token=OLD) as client:
+            assert sum(len(page) for page in client.arrow_table("t").scan()) == 10
         accept(accepted, NEW)
         until(lambda: refuses(service, OLD))
         file.write_text(NEW)
@@ -67,9 +68,9 @@ def accept(file: Path, token: str) -> None:
 
 
 def refuses(service: Service, token: str) -> bool:
-    with TableClient(service.url, token=token) as client:
+    with Client(service.url, token=token) as client:
         try:
-            client.describe("t")
+            client.table("t").describe()
         except TableError as error:
             return error.code == "unauthenticated"
     return False

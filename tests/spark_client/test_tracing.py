@@ -11,8 +11,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from service.telemetry.collector import Collector, Seen, collecting
 from support.running import Service, running
+from tableside_client import Client
 from tableside_client.tracing import trace_headers
-from tableside_spark import TableClient
 from tableside_spark.executor.ordered_pool import map_ordered
 
 pytestmark = pytest.mark.server
@@ -58,9 +58,9 @@ def requests(collector: Collector, count: int) -> list[Seen]:
 
 
 def test_the_service_continues_the_trace_that_is_current(traced: Service, collector: Collector) -> None:
-    with TableClient(traced.url) as client, use_span(span()):
-        client.put("t", "a", {"n": 1})
-        client.batch("t", pa.table({"key": ["a", "b"]}), op="get")
+    with Client(traced.url) as client, use_span(span()):
+        client.table("t").put("a", {"n": 1})
+        client.arrow_table("t").batch(pa.table({"key": ["a", "b"]}), op="get")
     put, batch = requests(collector, 2)
     assert (put.name, put.trace, put.parent) == (
         "PUT /v1/tables/{table}/records/{key:path}",
@@ -72,8 +72,8 @@ def test_the_service_continues_the_trace_that_is_current(traced: Service, collec
 
 
 def test_requests_in_flight_side_by_side_have_it_too(traced: Service, collector: Collector) -> None:
-    with TableClient(traced.url) as client, use_span(span(0x123)):
-        assert len([*map_ordered(range(10), lambda number: client.put("t", f"{number}", {}), window=4)]) == 10
+    with Client(traced.url) as client, use_span(span(0x123)):
+        assert len([*map_ordered(range(10), lambda number: client.table("t").put(f"{number}", {}), window=4)]) == 10
     assert {seen.trace for seen in requests(collector, 10)} == {f"{0x123:032x}"}
 
 
@@ -81,8 +81,8 @@ def test_the_service_continues_the_trace_that_the_process_was_started_with(
     traced: Service, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEPARENT", PARENT)
-    with TableClient(traced.url) as client:
-        client.put("t", "a", {"n": 1})
+    with Client(traced.url) as client:
+        client.table("t").put("a", {"n": 1})
         client.tables()
     assert [seen.trace for seen in requests(collector, 2)] == [TRACE, TRACE]
 

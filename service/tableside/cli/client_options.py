@@ -2,18 +2,17 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
-from tableside_client.client import TableClient
-from tableside_client.credential import Credential, CredentialError
-from tableside_client.errors import TableError
-from tableside_client.retries import Retries
-from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, Tls, TlsFileError
+from tableside_client import Client, Retries, TablesideError
+from tableside_client.credential import CredentialError
+from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, TlsFileError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -21,24 +20,35 @@ RETRIES = Retries(total_s=5.0)
 """Shorter than a program's: a person waits for the command, and a wrong address fails in the same way as a restart."""
 
 
-def client_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that opens a client and passes it to `function` as the first argument.
+Command: TypeAlias = Callable[..., None]
 
-    The command has the options of `function`, followed by the options for the client.
+
+def client_command(retries: Retries = RETRIES) -> Callable[[Command], Command]:
+    """Return a decorator for commands, which opens a client and passes it to the function as the first argument.
+
+    The command has the options of the function, followed by the options for the client.
     """
 
-    @functools.wraps(function)
-    def command(**options: Any) -> None:
-        credential, tls = _credential(options.pop("token_file")), _tls(options)
-        with _open_client(options.pop("url"), credential, tls) as client:
-            function(client, **options)
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(**options: Any) -> None:
+            connection = {name: options.pop(name) for name in _shared_parameters()}
+            connection["token_file"] = connection["token_file"] and str(connection["token_file"])
+            with _open_client(connection, retries) as client:
+                function(client, **options)
 
-    _, *own = inspect.signature(function).parameters.values()
-    shared = inspect.signature(_client_options).parameters.values()
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+        _, *own = inspect.signature(function).parameters.values()
+        shared = _shared_parameters().values()
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def _shared_parameters() -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(_client_options).parameters
 
 
 def _client_options(
@@ -69,28 +79,41 @@ def _client_options(
     """Declare the shared options. Only the parameters are used."""
 
 
-def _credential(token_file: Path | None) -> Credential:
-    return Credential(path=None if token_file is None else str(token_file))
-
-
-def _tls(options: dict[str, Any]) -> Tls:
-    files = [options.pop(name) for name in ("ca_file", "certificate_file", "key_file")]
+@contextmanager
+def _open_client(options: Mapping[str, Any], retries: Retries) -> Iterator[Client]:
+    """Open a client. An error ends the command with a one-line message and exit code 1."""
     try:
-        return Tls(*files)
+        client = Client(**options, retries=retries)
+    except (CredentialError, TlsFileError) as error:
+        _fail(error)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    with client, _reported_waits():
+        try:
+            yield client
+        except (TablesideError, CredentialError, TlsFileError) as error:
+            _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(f"tableside: {error}", err=True)
+    raise typer.Exit(1) from None
 
 
 @contextmanager
-def _open_client(url: str, credential: Credential, tls: Tls) -> Iterator[TableClient]:
-    """Open a client. An error ends the command with a one-line message and exit code 1."""
+def _reported_waits() -> Iterator[None]:
+    """Print the client's warnings, that it waits for the service, to standard error."""
+    log, handler = logging.getLogger("tableside_client"), _Echo(logging.WARNING)
+    log.addHandler(handler)
     try:
-        tls.require_https(url)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--url") from None
-    try:
-        with TableClient(url, credential=credential, tls=tls, retries=RETRIES) as client:
-            yield client
-    except (TableError, CredentialError, TlsFileError) as error:
-        typer.echo(f"tableside: {error}", err=True)
-        raise typer.Exit(1) from None
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+class _Echo(logging.Handler):
+    """Prints each record as one line, above a progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        typer.echo(f"tableside: {record.getMessage()}", err=True)

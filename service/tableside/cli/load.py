@@ -1,177 +1,115 @@
 """`tableside load`: writes the rows of a file to a table."""
 
-import decimal
-from collections.abc import Iterator
-from datetime import date, time
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import typer
-from rich.console import Console
-from rich.progress import Progress, wrap_file
 
-from tableside_client.client import TableClient
+from tableside_client import Client, Outcome, Retries, Table, TablesideError
 
-from .client_options import client_command
+from .client_options import RETRIES, client_command
+from .json_values import to_json
+from .load_progress import LoadProgress, open_progress
 from .records import TableArgument, key_types
+from .row_files import UNREADABLE, Part, read_parts
 
-BATCH_ROWS = 2000
-CSV_BLOCK_BYTES = 16 * 2**20
 ERRORS_SHOWN_MAX = 5
-DECIMAL_DIGITS_MAX = 15
 
-Row = dict[str, Any]
+LOAD_RETRIES = Retries()
+"""Longer than those of other commands: a load may run for an hour, and a restart of the service should not end it."""
 
 
-@client_command
+@client_command(LOAD_RETRIES)
 def load(
-    client: TableClient,
+    client: Client,
     table: TableArgument,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, JSON lines or Parquet.")],
     key: Annotated[list[str], typer.Option(help="The field with the key. Repeat it for each part of a composite key.")],
 ) -> None:
-    """Write every row of a file as a record of a table."""
-    kinds = key_types(client, table)
+    """Write every row of a file as a record of a table.
+
+    A load waits up to 120 seconds for a service that restarts.
+    """
+    kinds = key_types(client.table(table, deadline_s=RETRIES.total_s))  # a wrong address fails as in other commands
     if len(kinds) != len(key):
         raise typer.BadParameter(f"keys of this table have {len(kinds)} parts", param_hint="--key")
-    loader = _Loader(client, table, key, kinds)
+    parts = read_parts(file, dict(zip(key, kinds, strict=True)))
+    loader = Loader(client.table(table), key)
     try:
-        loader.load(_rows(file, dict(zip(key, kinds, strict=True))))
-    except (pa.ArrowException, orjson.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        with open_progress(file.name) as progress:
+            loader.load(parts, progress)
+    except UNREADABLE as error:
         loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
     typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed")
     if loader.failed:
         raise typer.Exit(1)
 
 
-class _Loader:
+class Loader:
     """Sends rows in batches, and counts the stored and failed rows."""
 
-    def __init__(self, client: TableClient, table: str, key: list[str], kinds: list[str]) -> None:
-        self._client, self._table, self._key, self._kinds = client, table, key, kinds
+    def __init__(self, table: Table[dict[str, Any]], key: list[str]) -> None:
+        self._table, self._key = table, key
         self._row = 0
         self.stored = 0
         self.failed = 0
 
-    def load(self, rows: Iterator[Row]) -> None:
-        while chunk := list(islice(rows, BATCH_ROWS)):
-            self._send([self._record(row) for row in chunk])
+    def load(self, parts: Iterable[Part], progress: LoadProgress) -> None:
+        """Send all rows, or those before a failure that outlasts the client's retries."""
+        for part in parts:
+            if not self._send([put for row in part.rows if (put := self._put(row)) is not None]):
+                return
+            progress.show(self._row, part.fraction)
 
-    def fail(self, message: str) -> None:
-        self.failed += 1
-        if self.failed <= ERRORS_SHOWN_MAX:
+    def fail(self, message: str, rows: int = 1) -> None:
+        """Count failed rows, and print the first `ERRORS_SHOWN_MAX` messages."""
+        if self.failed < ERRORS_SHOWN_MAX:
             typer.echo(f"tableside: {message}", err=True)
+        self.failed += rows
 
-    def _record(self, row: Row) -> tuple[int, Any, bytes | None]:
-        """Return the row's number, its key and its encoded value. The value is None if the row is invalid."""
+    def _put(self, row: dict[str, Any] | None) -> tuple[int, dict[str, Any]] | None:
+        """Return the row's number and its operation, None if the row is invalid."""
         self._row += 1
         try:
-            parts = [row.pop(field) for field in self._key]
-            value = orjson.dumps(_to_json(row))
-        except KeyError as error:
-            self.fail(f"row {self._row} has no field {error.args[0]!r}")
-            return self._row, None, None
-        except (TypeError, ValueError) as error:
+            if row is None:
+                raise ValueError("not a JSON object")
+            parts = [_key_part(row, field) for field in self._key]
+            value = {name: to_json(member) for name, member in row.items() if name not in self._key}
+        except ValueError as error:
             self.fail(f"row {self._row}: {error}")
-            return self._row, None, None
-        return self._row, parts[0] if len(parts) == 1 else parts, value
+            return None
+        return self._row, {"op": "put", "key": parts[0] if len(parts) == 1 else parts, "value": value}
 
-    def _send(self, records: list[tuple[int, Any, bytes | None]]) -> None:
-        valid = [record for record in records if record[2] is not None]
+    def _send(self, puts: list[tuple[int, dict[str, Any]]]) -> bool:
+        """Send operations. Returns False if the load cannot go on."""
         try:
-            keys = self._keys([record[1] for record in valid])
-        except (pa.ArrowException, OverflowError):
-            self.fail(f"rows {records[0][0]} to {records[-1][0]}: a key does not have the type of the table's keys")
-            self.failed += len(valid) - 1
-            return
-        batch = pa.table({"key": keys, "value": pa.array([record[2] for record in valid], pa.binary())})
-        results = self._client.batch(self._table, batch, op="put").select(["status", "code", "detail"]).to_pylist()
-        for record, result in zip(valid, results, strict=True):
-            if result["status"] < 300:
-                self.stored += 1
-            else:
-                self.fail(f"row {record[0]}: {result['code']}: {result['detail']}")
+            outcomes = self._table.batch(operation for _, operation in puts)
+        except TablesideError as error:
+            self.fail(f"rows {puts[0][0]} to {puts[-1][0]}: {error}; later rows were not sent", len(puts))
+            return False
+        for (row, _), outcome in zip(puts, outcomes, strict=True):
+            self._count(row, outcome)
+        if lost := [row for (row, _), outcome in zip(puts, outcomes, strict=True) if _is_temporary(outcome)]:
+            typer.echo(f"tableside: the service did not recover: rows after {puts[-1][0]} were not sent", err=True)
+        return not lost
 
-    def _keys(self, keys: list[Any]) -> pa.Array:
-        types = [pa.utf8() if kind == "string" else pa.int64() for kind in self._kinds]
-        if len(types) == 1:
-            return pa.array(keys, types[0])
-        return pa.StructArray.from_arrays(
-            [pa.array([key[index] for key in keys], kind) for index, kind in enumerate(types)], self._key
-        )
+    def _count(self, row: int, outcome: Outcome[Any]) -> None:
+        if outcome.error is None:
+            self.stored += 1
+        else:
+            self.fail(f"row {row}: {outcome.error.code}: {outcome.error.detail}")
 
 
-def _rows(file: Path, kinds: dict[str, str]) -> Iterator[Row]:
-    match file.suffix.lower():
-        case ".csv" | ".tsv":
-            return _csv_rows(file, kinds)
-        case ".jsonl" | ".ndjson" | ".json":
-            return _json_rows(file)
-        case ".parquet":
-            return _parquet_rows(file)
-    raise typer.BadParameter("must end in .csv, .tsv, .jsonl, .ndjson, .json or .parquet", param_hint="FILE")
+def _key_part(row: dict[str, Any], field: str) -> str | int:
+    if field not in row:
+        raise ValueError(f"no field {field!r}")
+    part = row[field]
+    if isinstance(part, bool) or not isinstance(part, str | int):
+        raise ValueError(f"the key field {field!r} is neither a string nor an integer")
+    return part
 
 
-def _csv_rows(file: Path, kinds: dict[str, str]) -> Iterator[Row]:
-    # Number-like text becomes a number, except in string keys: 007 must not become 7.
-    types = {field: pa.utf8() if kind == "string" else pa.int64() for field, kind in kinds.items()}
-    with file.open("rb") as raw, wrap_file(raw, file.stat().st_size, **_progress_options(file)) as source:
-        reader = pyarrow.csv.open_csv(
-            source,
-            read_options=pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-            parse_options=pyarrow.csv.ParseOptions(delimiter="\t" if file.suffix.lower() == ".tsv" else ","),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=types),
-        )
-        for batch in reader:
-            yield from batch.to_pylist()
-
-
-def _json_rows(file: Path) -> Iterator[Row]:
-    with file.open("rb") as raw, wrap_file(raw, file.stat().st_size, **_progress_options(file)) as source:
-        for line in source:
-            if line.strip():
-                row = orjson.loads(line)
-                yield row if isinstance(row, dict) else {}
-
-
-def _parquet_rows(file: Path) -> Iterator[Row]:
-    parquet = pyarrow.parquet.ParquetFile(file)
-    options = _progress_options(file)
-    with Progress(console=options["console"], disable=options["disable"]) as progress:
-        task = progress.add_task(options["description"], total=parquet.metadata.num_rows)
-        for batch in parquet.iter_batches(BATCH_ROWS):
-            yield from batch.to_pylist()
-            progress.advance(task, batch.num_rows)
-
-
-def _progress_options(file: Path) -> dict[str, Any]:
-    console = Console(stderr=True)
-    return {"console": console, "disable": not console.is_terminal, "description": file.name}
-
-
-def _to_json(value: Any) -> Any:
-    """Convert a value to JSON types: times to ISO 8601, and decimals to numbers if a double is exact enough.
-
-    Raise ValueError for decimals with too many digits, numbers that are not finite, and bytes.
-    """
-    match value:
-        case dict():
-            return {name: _to_json(member) for name, member in value.items()}
-        case list():
-            return [_to_json(element) for element in value]
-        case date() | time():
-            return value.isoformat()
-        case decimal.Decimal():
-            if len(value.as_tuple().digits) > DECIMAL_DIGITS_MAX:
-                raise ValueError(f"a decimal has more than {DECIMAL_DIGITS_MAX} digits")
-            return float(value)
-        case float() if value != value or value in (float("inf"), float("-inf")):
-            raise ValueError("a number is not finite")
-        case bytes():
-            raise ValueError("JSON cannot represent bytes")
-    return value
+def _is_temporary(outcome: Outcome[Any]) -> bool:
+    """Return whether an operation failed for a temporary reason although the client retried it."""
+    return outcome.error is not None and outcome.error.retriable

@@ -3,11 +3,9 @@
 import json
 from typing import Annotated, Any
 
-import orjson
 import typer
 
-from tableside_client.client import TableClient
-from tableside_client.errors import TableError
+from tableside_client import Client, Record, Table, TableNotFound
 
 from .client_options import client_command
 
@@ -21,23 +19,24 @@ def install(app: typer.Typer) -> None:
         app.command()(command)
 
 
-@client_command
-def tables(client: TableClient) -> None:
+@client_command()
+def tables(client: Client) -> None:
     """List the tables with their kind of store and key."""
     for table in client.tables():
         parts = [f"{field['name'] or 'key'} {field['type']}" for field in table["key"]]
         typer.echo(f"{table['name']}\t{table['store']['kind']}\t{', '.join(parts)}")
 
 
-@client_command
-def get(client: TableClient, table: TableArgument, key: KeyArgument) -> None:
+@client_command()
+def get(client: Client, table: TableArgument, key: KeyArgument) -> None:
     """Print a record's value."""
-    _print_json(client.get(table, parse_key(client, table, key)).value)
+    target = client.table(table)
+    _print_json(target.record(parse_key(target, key)).value)
 
 
-@client_command
+@client_command()
 def put(
-    client: TableClient,
+    client: Client,
     table: TableArgument,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="JSON", help="The value, a JSON object.")],
@@ -45,12 +44,13 @@ def put(
 ) -> None:
     """Write a record's value, and print its etag."""
     document = _parse_json(value, "JSON")
-    typer.echo(client.put(table, parse_key(client, table, key), document, ttl_s=ttl_s).etag)
+    target = client.table(table)
+    typer.echo(target.put(parse_key(target, key), document, ttl_s=ttl_s).etag)
 
 
-@client_command
+@client_command()
 def update(
-    client: TableClient,
+    client: Client,
     table: TableArgument,
     key: KeyArgument,
     change: Annotated[
@@ -64,19 +64,21 @@ def update(
     """Update a record, and print the new value."""
     document = _parse_json(change, "JSON")
     start = None if default is None else _parse_json(default, "--default")
-    parsed = parse_key(client, table, key)
-    _print_json(client.update(table, parsed, document, default=start, ttl_s=ttl_s, return_=True).value)
+    target = client.table(table)
+    written = target.update(parse_key(target, key), document, default=start, ttl_s=ttl_s, return_value=True)
+    _print_json(written.value)
 
 
-@client_command
-def delete(client: TableClient, table: TableArgument, key: KeyArgument) -> None:
+@client_command()
+def delete(client: Client, table: TableArgument, key: KeyArgument) -> None:
     """Delete a record."""
-    client.delete(table, parse_key(client, table, key))
+    target = client.table(table)
+    target.delete(parse_key(target, key))
 
 
-@client_command
+@client_command()
 def scan(
-    client: TableClient,
+    client: Client,
     table: TableArgument,
     prefix: Annotated[str | None, typer.Option(help="Only keys that begin with this text.")] = None,
     partition: Annotated[str | None, typer.Option(help="Only composite keys with this first part.")] = None,
@@ -86,25 +88,19 @@ def scan(
 
     The records of a partitioned table have the index of their partition.
     """
-    remaining = limit
-    for page in client.scan(table, prefix=prefix, partition=partition, limit=limit and min(limit, 10_000)):
-        for row in page.slice(0, remaining).to_pylist():
-            _print_json(_scanned(row))
-        remaining = None if remaining is None else remaining - page.num_rows
-        if remaining is not None and remaining <= 0:
-            return
+    for record in client.table(table).scan(prefix=prefix, partition=partition, limit=limit):
+        _print_json(_scanned(record))
 
 
-def _scanned(row: dict[str, Any]) -> dict[str, Any]:
+def _scanned(record: Record[dict[str, Any]]) -> dict[str, Any]:
     """Return the printed members of a scanned record, with the partition if the table is partitioned."""
-    key = list(row["key"].values()) if isinstance(row["key"], dict) else row["key"]
-    partition = {"partition": row["partition"]} if "partition" in row else {}
-    return {"key": key, **partition, "value": orjson.loads(row["value"]), "etag": row["etag"]}
+    partition = {} if record.partition is None else {"partition": record.partition}
+    return {"key": record.key, **partition, "value": record.value, "etag": record.etag}
 
 
-def parse_key(client: TableClient, table: str, text: str) -> Any:
+def parse_key(table: Table[Any], text: str) -> Any:
     """Parse a key of this table. Raise BadParameter if its type is wrong."""
-    kinds = key_types(client, table)
+    kinds = key_types(table)
     if len(kinds) > 1:
         parts = _parse_json(text, "KEY")
         if not isinstance(parts, list):
@@ -118,13 +114,11 @@ def parse_key(client: TableClient, table: str, text: str) -> Any:
         raise typer.BadParameter("keys of this table are integers") from None
 
 
-def key_types(client: TableClient, table: str) -> list[str]:
+def key_types(table: Table[Any]) -> list[str]:
     """Return the types of a table's key parts. A table that does not exist yet has one string."""
     try:
-        return [field["type"] for field in client.describe(table)["key"]]
-    except TableError as error:
-        if error.code != "table_not_found":
-            raise
+        return [field["type"] for field in table.describe()["key"]]
+    except TableNotFound:
         return ["string"]
 
 

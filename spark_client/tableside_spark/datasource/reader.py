@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from tableside_client.arrow_table import ArrowTable
 from tableside_client.connection import shared_client
 from tableside_spark.datasource.decoder import Decoder
 from tableside_spark.datasource.options import TableOptions
@@ -74,7 +75,7 @@ class TableReader(DataSourceReader):
         if selection.leading is not None:
             return [PageScan(None, str(part)) for part in selection.leading]
         with self._target.connection.open() as client:
-            return [PageScan(split, None) for split in client.splits(self._target.table, self._splits)]
+            return [PageScan(split, None) for split in client.table(self._target.table).splits(self._splits)]
 
     def read(self, partition: PageScan | KeyLookup) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
         """Read the records of a task."""
@@ -86,9 +87,11 @@ class TableReader(DataSourceReader):
             # Spark prints the traceback, which says nothing more.
             raise error.with_traceback(None) from None
 
+    def _table(self) -> ArrowTable:
+        return shared_client(self._target.connection).arrow_table(self._target.table)
+
     def _scan(self, part: PageScan) -> Iterator[pa.Table]:
-        return shared_client(self._target.connection).scan(
-            self._target.table,
+        return self._table().scan(
             split=part.split,
             prefix=self._selection.prefix,
             partition=part.partition,
@@ -109,7 +112,7 @@ class TableReader(DataSourceReader):
         gets = pa.table({"key": keys})
         if index is not None:
             gets = gets.append_column("partitions", pa.array([[index]] * len(keys), pa.list_(pa.int32())))
-        outcomes = shared_client(self._target.connection).batch(self._target.table, gets, op="get")
+        outcomes = self._table().batch(gets, op="get")
         # A filter may contain a key that the table cannot have, such as an empty text: no record has it.
         raise_first_failure(self._target.table, outcomes, except_codes=("record_not_found", "invalid_operation"))
         found = pa.table({"key": keys, "value": outcomes["value"]})

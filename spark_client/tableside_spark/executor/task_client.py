@@ -22,16 +22,16 @@ class TaskClient:
     """
 
     def __init__(self, connection: Connection, table: str, in_flight_max: int) -> None:
-        self._client = shared_client(connection)
-        self._table = table
+        client = shared_client(connection)
+        self._table = client.arrow_table(table)
         self._in_flight_max = in_flight_max
         self._window = RequestWindow(in_flight_max)
-        self.waits = TaskWaits(self._client)
+        self.waits = TaskWaits(client)
 
     def map(self, items: Iterable[Item], call: Callable[[Item], Result]) -> Iterator[Result]:
         """Yield `call(item)` in order, for as many items at a time as the window of requests allows."""
         return map_ordered(items, call, self._in_flight_max, lambda: self._window.size)
 
     def batch(self, operations: pa.Table, **options: Any) -> pa.Table:
-        """Send operations as `TableClient.batch` does, and adapt the window."""
-        return self._client.batch(self._table, operations, window=self._window, **options)
+        """Send operations as `ArrowTable.batch` does, and adapt the window."""
+        return self._table.batch(operations, window=self._window, **options)

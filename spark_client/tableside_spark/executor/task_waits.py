@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from typing import TypeVar
 
-from tableside_client.client import TableClient
+from tableside_client import Client
 
 REPORT_MIN_S = 1.0
 """A shorter wait of a whole task is not logged."""
@@ -21,7 +21,7 @@ class TaskWaits:
     Tasks of one Python worker run one after the other, so a worker's client serves one task at a time.
     """
 
-    def __init__(self, client: TableClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._taken_s = client.waited_s

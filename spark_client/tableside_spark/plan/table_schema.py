@@ -32,7 +32,7 @@ def fetch_table_schema(connection: Connection, table: str) -> TableSchema:
     """
     with connection.open() as client:
         try:
-            description = client.describe(table)
+            description = client.table(table).describe()
         except TableError as error:
             if error.code != "table_not_found":
                 raise

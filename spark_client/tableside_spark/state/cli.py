@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from tableside_client.client import TableClient
+from tableside_client import Client
 from tableside_client.credential import CredentialError
 from tableside_client.errors import TableError
 from tableside_client.tls import TlsFileError
@@ -169,7 +169,7 @@ def _settings(args: argparse.Namespace) -> int:
 def _state(args: argparse.Namespace) -> Iterator[State]:
     files = {name: getattr(args, name) for name in FILES}
     files["token_file"] = files["token_file"] or os.environ.get(TOKEN_FILE_VARIABLE) or None
-    with TableClient(args.url, **files) as client, State(client, args.table) as state:
+    with Client(args.url, **files) as client, State(client, args.table) as state:
         yield state
 
 

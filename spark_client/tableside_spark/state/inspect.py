@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from tableside_client.client import TableClient
+from tableside_client import Client
 from tableside_spark.state import key_layout, run_attempts
 from tableside_spark.state.delete import Progress, ReportProgress, delete_query
 from tableside_spark.state.description import Contents, Query, Snapshot, Version
@@ -29,8 +29,8 @@ class State:
     are then not from a single moment.
     """
 
-    def __init__(self, service: TableClient | str, table: str) -> None:
-        client = TableClient(service) if isinstance(service, str) else service
+    def __init__(self, service: Client | str, table: str) -> None:
+        client = Client(service) if isinstance(service, str) else service
         self._own = client if isinstance(service, str) else None
         self._table = table
         self._records = Records(client, table)

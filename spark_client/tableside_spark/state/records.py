@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableside_client.client import TableClient
+from tableside_client import Client
 from tableside_client.errors import TableError
 from tableside_spark.state.key_layout import Key, request_parts
 
@@ -17,9 +17,9 @@ KEYS_ONLY = ("uid",)
 class Records:
     """The records of one table. Requests are limited in size, and retried by the client."""
 
-    def __init__(self, client: TableClient, table: str) -> None:
+    def __init__(self, client: Client, table: str) -> None:
         self._client = client
-        self._table = table
+        self._table = client.arrow_table(table)
         self._names: list[str] = []
 
     def get(self, keys: Sequence[Key], fields: Sequence[str] | None = None) -> list[dict[str, Any] | None]:
@@ -29,7 +29,7 @@ class Records:
     def delete(self, keys: Sequence[Key]) -> None:
         """Remove records, request by request in the order of the keys. Absent records are not an error."""
         for part in request_parts(keys):
-            response = self._client.batch(self._table, pa.table({"key": self._column(part)}), op="delete")
+            response = self._table.batch(pa.table({"key": self._column(part)}), op="delete")
             for row in response.select(["status", "code", "detail"]).to_pylist():
                 self._raise_if_failed(row)
 
@@ -37,7 +37,7 @@ class Records:
         """Apply an idempotent update, starting from `{}` if there is no record."""
         column = self._column([key])
         operation = pa.table({"key": column, "update": [json.dumps(update)], "default": ["{}"]})
-        response = self._client.batch(self._table, operation, op="update", at_least_once=True)
+        response = self._table.batch(operation, op="update", at_least_once=True)
         self._raise_if_failed(response.select(["status", "code", "detail"]).to_pylist()[0])
 
     def scans_in_order(self) -> bool:
@@ -48,14 +48,14 @@ class Records:
     def scan(self, place: str) -> Iterator[list[Key]]:
         """Yield the keys of a place in lists."""
         if len(self._key_names()) == 2:
-            pages = self._client.scan(self._table, fields=KEYS_ONLY, partition=place)
+            pages = self._table.scan(fields=KEYS_ONLY, partition=place)
         else:
-            pages = self._client.scan(self._table, fields=KEYS_ONLY, prefix=f"{place}/")
+            pages = self._table.scan(fields=KEYS_ONLY, prefix=f"{place}/")
         for page in pages:
             yield from request_parts(_key(place, key) for key in page["key"].to_pylist())
 
     def _get(self, keys: Sequence[Key], fields: Sequence[str] | None) -> Iterator[dict[str, Any] | None]:
-        response = self._client.batch(self._table, pa.table({"key": self._column(keys)}), op="get", fields=fields)
+        response = self._table.batch(pa.table({"key": self._column(keys)}), op="get", fields=fields)
         for row in response.select(["status", "code", "detail", "value"]).to_pylist():
             if row["code"] == "record_not_found":
                 yield None
@@ -65,7 +65,7 @@ class Records:
 
     def _raise_if_failed(self, row: Mapping[str, Any]) -> None:
         if row["code"] is not None:
-            raise TableError(self._table, row["code"], row["status"], row["detail"])
+            raise TableError(self._table.name, row["code"], row["status"], row["detail"])
 
     def _column(self, keys: Sequence[Key]) -> pa.Array:
         names = self._key_names()
@@ -78,12 +78,12 @@ class Records:
         if not self._names:
             fields = self._described()["key"]
             if len(fields) > 2 or any(field["type"] != "string" for field in fields):
-                raise TableError(self._table, "unfit_table", 200, "no table for state: its keys are not strings")
+                raise TableError(self._table.name, "unfit_table", 200, "no table for state: its keys are not strings")
             self._names = [field["name"] or "key" for field in fields]
         return self._names
 
     def _described(self) -> dict[str, Any]:
-        return self._client.describe(self._table)
+        return self._client.table(self._table.name).describe()
 
 
 def _key(place: str, key: Any) -> Key:

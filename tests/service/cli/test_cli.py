@@ -99,7 +99,7 @@ def test_a_json_lines_file_is_loaded_exactly_and_its_bad_row_named(tableside: Co
     result = tableside("load", "lines", "a.jsonl", "--key", "id")
     assert result.exit_code == 1
     assert "2 records stored in lines, 1 failed" in result.stdout
-    assert "row 2 has no field 'id'" in result.stderr
+    assert "row 2: no field 'id'" in result.stderr
     assert json.loads(tableside("get", "lines", "x").stdout) == {"v": 9007199254740993, "e": {}}
     scanned = [json.loads(line) for line in tableside("scan", "lines").stdout.splitlines()]
     assert [record["key"] for record in scanned] == ["x", "y"]

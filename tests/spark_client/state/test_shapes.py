@@ -13,7 +13,7 @@ from spark_client.state.shape_runs import Run, Trial
 from spark_client.state.shapes import SHAPES, named
 from spark_client.state.suite import TABLE
 from support.running import Service
-from tableside_spark import TableClient
+from tableside_client import Client
 
 pytestmark = [
     pytest.mark.jvm,
@@ -101,8 +101,8 @@ def test_states_were_in_the_table_and_nowhere_else(comparison: Comparison) -> No
 def test_a_table_says_which_stores_of_a_query_it_keeps(comparison: Comparison) -> None:
     comparison.ran("v2")
     checkpoint = Trial(comparison.spark, comparison.folder / "v2", {}).checkpoint(*named("joined left"))
-    with TableClient(comparison.url) as client:
-        record = client.get(TABLE, [query_id(checkpoint), "query"])
+    with Client(comparison.url) as client:
+        record = client.table(TABLE).record([query_id(checkpoint), "query"])
     stores = [f"{side}-{kind}" for side in ("left", "right") for kind in ("keyToNumValues", "keyWithIndexToValue")]
     assert record.value["operators"] == {"0": {store: {"partitions": 2} for store in stores}}
     assert record.value["checkpoint"].endswith(str(checkpoint))

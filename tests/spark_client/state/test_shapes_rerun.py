@@ -16,8 +16,9 @@ from spark_client.state.shapes import named
 from spark_client.state.suite import TABLE
 from spark_client.state.trouble import failing, failing_once, has_come, order
 from support.running import Service
+from tableside_client import Client
 from tableside_client.results import Record
-from tableside_spark import TableClient, TableError
+from tableside_spark import TableError
 
 pytestmark = [
     pytest.mark.jvm,
@@ -52,27 +53,27 @@ def spark() -> Iterator[SparkSession]:
 def versions(url: str, trial: Trial, name: str, store: str) -> list[int]:
     """Return the last committed version of each partition of a query."""
     query = query_id(trial.checkpoint(*named(name)))
-    with TableClient(url) as client:
+    with Client(url) as client:
         return [_newest(client, f"{query}/0/{partition}/{store}") for partition in range(2)]
 
 
-def _newest(client: TableClient, place: str) -> int:
+def _newest(client: Client, place: str) -> int:
     newest = 0
     while _has_manifest(client, place, newest + 1):
         newest += 1
     return newest
 
 
-def _has_manifest(client: TableClient, place: str, version: int) -> bool:
+def _has_manifest(client: Client, place: str, version: int) -> bool:
     attempts = _found(client, place, f"attempts/{version:020}")
     uids = attempts.value["uids"] if attempts else []
     items = [f"version/{version:020}", *(f"version/{version:020}/{uid}" for uid in uids)]
     return any(_found(client, place, item) for item in items)
 
 
-def _found(client: TableClient, place: str, item: str) -> Record[dict[str, Any]] | None:
+def _found(client: Client, place: str, item: str) -> Record[dict[str, Any]] | None:
     try:
-        return client.get(TABLE, [place, item])
+        return client.table(TABLE).record([place, item])
     except TableError as error:
         if error.code != "record_not_found":
             raise

@@ -10,7 +10,7 @@ import pytest
 from scripts.state_jar import JAR, ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.state.written import TABLES, TIME, Written, a_query, service
-from tableside_spark import TableClient
+from tableside_client import Client
 from tableside_spark.state import State
 from tableside_spark.state.cli import main
 
@@ -22,21 +22,21 @@ NOTHING = "table pair has no state of query nothing"
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with service(tmp_path_factory.mktemp("service")) as opened:
         yield opened
 
 
 @pytest.fixture
-def address(client: TableClient, monkeypatch: pytest.MonkeyPatch) -> str:
+def address(client: Client, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of the service, which the command reads from the environment."""
-    url = str(client._transport.url)
+    url = client.url
     monkeypatch.setenv("TABLESIDE_URL", url)
     return url
 
 
 @pytest.fixture(params=TABLES)
-def written(request: pytest.FixtureRequest, client: TableClient, address: str) -> Written:
+def written(request: pytest.FixtureRequest, client: Client, address: str) -> Written:
     found = Written(client, request.param, str(uuid.uuid4()))
     a_query(found)
     return found
@@ -77,7 +77,7 @@ def test_a_query_is_removed_and_it_is_said_how_far(written: Written, capsys: pyt
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1), ("no", 1)])
 def test_before_it_removes_it_asks(
-    client: TableClient, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+    client: Client, address: str, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     written = Written(client, "pair", str(uuid.uuid4()))
     a_query(written)
@@ -88,7 +88,7 @@ def test_before_it_removes_it_asks(
 
 
 def test_where_nobody_can_be_asked_nothing_is_removed(
-    client: TableClient, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    client: Client, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = Written(client, "pair", str(uuid.uuid4()))
     a_query(written)

@@ -14,7 +14,7 @@ from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.state.providers import FORMAT, PROVIDER, state_session
 from spark_client.state.written import TABLES, Written, service
-from tableside_spark import TableClient
+from tableside_client import Client
 from tableside_spark.state import Query, State, export, settings
 
 pytestmark = [
@@ -39,21 +39,21 @@ class Counted:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with service(tmp_path_factory.mktemp("service")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def spark(client: TableClient) -> Iterator[SparkSession]:
+def spark(client: Client) -> Iterator[SparkSession]:
     ensure_jar(ensure_javac())
-    with state_session("local[2]", settings(str(client._transport.url), "pair")) as started:
+    with state_session("local[2]", settings(client.url, "pair")) as started:
         yield started
 
 
 @pytest.fixture(scope="module", params=[(table, number) for table in TABLES for number in (1, 2)], ids=str)
 def counted(
-    request: pytest.FixtureRequest, spark: SparkSession, client: TableClient, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, spark: SparkSession, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Counted:
     """A query that has counted words in three batches. The last test with this fixture removes its state."""
     folder = tmp_path_factory.mktemp("counted")
@@ -106,7 +106,7 @@ def test_what_a_query_left_is_removed_all_of_it(counted: Counted) -> None:
     assert counted.state.contents(next(counted.query.places())).versions == ()
 
 
-def test_the_sides_of_a_join_are_read(spark: SparkSession, client: TableClient, tmp_path: Path) -> None:
+def test_the_sides_of_a_join_are_read(spark: SparkSession, client: Client, tmp_path: Path) -> None:
     spark.conf.set("spark.tableside.state.table", "pair")
     spark.conf.set(FORMAT, "2")
     checkpoint = str(tmp_path / "checkpoint")

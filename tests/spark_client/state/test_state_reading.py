@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from spark_client.state.written import TABLES, TIME, Written, a_query, service
-from tableside_spark import TableClient, TableError
+from tableside_client import Client
+from tableside_client.arrow_table import ArrowTable
+from tableside_spark import TableError
 from tableside_spark.state import Place, Progress, QueryNotFound, State, Store
 
 pytestmark = pytest.mark.server
@@ -18,13 +20,13 @@ class Killed(Exception):
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with service(tmp_path_factory.mktemp("service")) as opened:
         yield opened
 
 
 @pytest.fixture(params=TABLES)
-def written(request: pytest.FixtureRequest, client: TableClient) -> Written:
+def written(request: pytest.FixtureRequest, client: Client) -> Written:
     """A separate query for each test, in a table with each kind of key."""
     found = Written(client, request.param, str(uuid.uuid4()))
     a_query(found)
@@ -53,7 +55,7 @@ def test_a_query_is_listed_with_its_stores(written: Written, state: State) -> No
     ]
 
 
-def test_a_query_is_known_by_its_checkpoints_path_too(client: TableClient) -> None:
+def test_a_query_is_known_by_its_checkpoints_path_too(client: Client) -> None:
     query = f"path-{uuid.uuid4().hex}"
     written = Written(client, "pair", query)
     written.describe({"0": {"default": 1}})
@@ -109,7 +111,7 @@ def test_a_place_without_anything_has_nothing(written: Written, state: State) ->
     assert (contents.floor, contents.versions, contents.snapshots, contents.latest) == (1, (), (), None)
 
 
-def test_many_versions_are_all_seen(client: TableClient) -> None:
+def test_many_versions_are_all_seen(client: Client) -> None:
     written = Written(client, "pair", str(uuid.uuid4()))
     for version in range(70, 270):
         written.attempt(f"{written.query}/0/0/default", version, "u")
@@ -132,7 +134,7 @@ def test_what_is_removed_is_all_of_the_query_and_nothing_else(written: Written, 
     assert state.query(other.query).operators == (0, 1)
 
 
-def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: TableClient) -> None:
+def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: Client) -> None:
     """Interrupt a removal after each of its requests, as if the process had ended."""
     for cut in range(1, 100):
         written = Written(client, "pair", str(uuid.uuid4()))
@@ -149,10 +151,10 @@ def test_removing_that_is_cut_off_anywhere_is_finished_by_the_next(client: Table
     pytest.fail("it removes without an end")
 
 
-def test_a_query_of_which_only_the_name_is_left_is_removed(client: TableClient) -> None:
+def test_a_query_of_which_only_the_name_is_left_is_removed(client: Client) -> None:
     query = str(uuid.uuid4())
     written = Written(client, "string", query)
-    client.update("string", written.key("queries", query[-1]), {"$set": {query: True}}, default={})
+    client.table("string").update(written.key("queries", query[-1]), {"$set": {query: True}}, default={})
     state = State(client, "string")
     assert state.query(query).stores == ()
     assert state.delete(query) == 0
@@ -173,7 +175,7 @@ def test_what_was_left_below_the_floor_is_found_by_a_scan(written: Written, stat
 def test_chunks_beyond_a_gap_are_found_by_what_their_manifest_says(written: Written, state: State) -> None:
     place = f"{written.query}/0/0/default"
     for index in range(16):
-        written.client.delete(written.table, written.key(place, f"snapshot/{4:020d}/s/{index:06d}"))
+        written.client.table(written.table).delete(written.key(place, f"snapshot/{4:020d}/s/{index:06d}"))
     removed = state.delete(written.query, scan=False)
     assert removed == len(written.records) - 16
     assert written.left() == set()
@@ -181,13 +183,13 @@ def test_chunks_beyond_a_gap_are_found_by_what_their_manifest_says(written: Writ
 
 def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    batch = written.client.batch
+    batch = ArrowTable.batch
 
-    def counted(table: str, operations: Any, **options: Any) -> Any:
+    def counted(table: ArrowTable, operations: Any, **options: Any) -> Any:
         sizes.append(operations.num_rows)
         return batch(table, operations, **options)
 
-    monkeypatch.setattr(written.client, "batch", counted)
+    monkeypatch.setattr(ArrowTable, "batch", counted)
     for version in range(1, 9):
         place = f"{written.query}/0/1/default"
         written.attempt(place, version, *(f"u{number}" for number in range(30)))
@@ -195,12 +197,12 @@ def test_no_request_is_of_more_records_than_are_allowed(written: Written, monkey
     assert max(sizes) == 200
 
 
-def test_a_table_that_is_not_there_is_refused(client: TableClient) -> None:
-    with State(str(client._transport.url), "none") as state, pytest.raises(TableError, match="table_not_found"):
+def test_a_table_that_is_not_there_is_refused(client: Client) -> None:
+    with State(client.url, "none") as state, pytest.raises(TableError, match="table_not_found"):
         state.queries()
 
 
-def test_a_table_whose_keys_are_no_strings_is_refused(client: TableClient) -> None:
+def test_a_table_whose_keys_are_no_strings_is_refused(client: Client) -> None:
     with pytest.raises(TableError, match="no table for state"):
         State(client, "other").queries()
 

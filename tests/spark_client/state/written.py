@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.running import running
-from tableside_spark import TableClient
+from tableside_client import Client
 
 QUERY = "6f1f8e0c-0000-4000-8000-00000000000d"
 TIME = "2026-11-22T01:02:03.004Z"
@@ -26,14 +26,14 @@ TABLES = ["pair", "string"]
 class Written:
     """Writes records of a query to a table, and keeps the set of their keys."""
 
-    client: TableClient
+    client: Client
     table: str
     query: str = QUERY
     records: set[tuple[str, str]] = field(default_factory=set)
 
     def put(self, place: str, item: str, value: Mapping[str, Any]) -> None:
         """Write a record of the query."""
-        self.client.put(self.table, self.key(place, item), value)
+        self.client.table(self.table).put(self.key(place, item), value)
         self.records.add((place, item))
 
     def key(self, place: str, item: str) -> tuple[str, str] | str:
@@ -50,7 +50,7 @@ class Written:
         self.put(self.query, "query", described)
         self.put(self.query, "runs", {"first": 1, "runs": ["a-run"]})
         update = {"$set": {self.query: True}}
-        self.client.update(self.table, self.key("queries", self.query[-1]), update, default={})
+        self.client.table(self.table).update(self.key("queries", self.query[-1]), update, default={})
 
     def attempt(self, place: str, version: int, *uids: str, snapshots: Sequence[str] = ()) -> None:
         """Write the attempts at a version."""
@@ -82,7 +82,7 @@ class Written:
 
     def left(self) -> set[str]:
         """Return all keys of the query in the table."""
-        pages = self.client.scan(self.table)
+        pages = self.client.arrow_table(self.table).scan()
         keys = [
             "/".join(key.values()) if isinstance(key, dict) else key
             for page in pages
@@ -116,10 +116,10 @@ def a_query(written: Written) -> None:
 
 
 @contextmanager
-def service(directory: Path) -> Iterator[TableClient]:
+def service(directory: Path) -> Iterator[Client]:
     """Yield a client of a service with a table for each kind of key, and one with an unsuitable key."""
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "config.yaml"
     config.write_text(CONFIG)
-    with running(directory, config) as started, TableClient(started.url) as client:
+    with running(directory, config) as started, Client(started.url) as client:
         yield client
