@@ -11,6 +11,7 @@ from documentation.claims import CONFIGURED, claims_of
 from tableside.settings import validate
 
 SECRET_FILES = "tokens.yaml"
+ENVIRONMENT = {"ORDERS_DSN": "postgresql://127.0.0.1/orders"}
 
 
 def configurations() -> list[Block]:
@@ -21,7 +22,7 @@ def configurations() -> list[Block]:
 def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / SECRET_FILES).write_text("[]\n")
-    validate(completed(yaml.safe_load(block.text)), {})
+    validate(completed(yaml.safe_load(block.text)), ENVIRONMENT)
 
 
 def completed(part: dict[str, Any]) -> dict[str, Any]:

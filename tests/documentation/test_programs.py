@@ -1,4 +1,4 @@
-"""What docs/stores.md shows with a store's own tools, done with these tools against the real store."""
+"""What the pages of the stores show with a store's own tools, done with these tools against the real store."""
 
 import os
 import re
@@ -17,11 +17,11 @@ from support.running import Service, running
 
 pytestmark = pytest.mark.server
 
-PAGE = "docs/stores.md"
+REDIS, POSTGRES = "docs/stores/redis.md", "docs/stores/postgres.md"
 
 
-def shown(language: str, containing: str) -> str:
-    [text] = [block.text for block in blocks(PAGE) if block.language == language and containing in block.text]
+def shown(page: str, language: str, containing: str) -> str:
+    [text] = [block.text for block in blocks(page) if block.language == language and containing in block.text]
     return text
 
 
@@ -46,7 +46,7 @@ def orders_dsn(postgres_dsn: str) -> str:
 @pytest.fixture(scope="module")
 def profiles(orders_dsn: str) -> str:
     """What psql prints of the statements about documents."""
-    return psql(orders_dsn, shown("sql", "CREATE TABLE profiles"))
+    return psql(orders_dsn, shown(POSTGRES, "sql", "CREATE TABLE profiles"))
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +54,12 @@ def service(
     redis_url: str, orders_dsn: str, profiles: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
     """A service with the tables of the page, those in PostgreSQL made by its statements before."""
-    psql(orders_dsn, shown("sql", "CREATE TABLE aircraft"))
+    psql(orders_dsn, shown(POSTGRES, "sql", "CREATE TABLE aircraft"))
     stores = {"cache": {"kind": "redis", "url": redis_url}, "orders": {"kind": "postgres", "dsn": orders_dsn}}
     tables = {
         "visits": {"store": "cache", "key": {"user": "string", "day": "integer"}},
         "profiles": {"store": "orders"},
-        **yaml.safe_load(shown("yaml", "layout: columns"))["tables"],
+        **yaml.safe_load(shown(POSTGRES, "yaml", "layout: columns"))["tables"],
     }
     directory = tmp_path_factory.mktemp("page")
     file = directory / "tableside.yaml"
@@ -69,7 +69,7 @@ def service(
 
 
 def test_what_redis_holds(service: Service, redis_url: str) -> None:
-    [(line, printed)] = re.findall(r"^\$ redis-cli (.*)\n(.*)$", shown("console", "redis-cli"), re.MULTILINE)
+    [(line, printed)] = re.findall(r"^\$ redis-cli (.*)\n(.*)$", shown(REDIS, "console", "redis-cli"), re.MULTILINE)
     put = httpx.put(f"{service.url}/v1/tables/visits/records/user-1/5", json={"n": 1})
     assert put.status_code == 204
     command = [ensure_command("redis-cli", "redis-tools"), "-u", redis_url, "--no-raw", *line.split()]
@@ -91,7 +91,7 @@ def test_a_table_of_documents_made_by_hand(service: Service, profiles: str) -> N
 
 
 def test_a_table_of_columns_made_by_hand(service: Service) -> None:
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    text = (ROOT / POSTGRES).read_text(encoding="utf-8")
     said = re.search(r"The value of `N10156` is then `(\{.*?\})`", text)
     assert said is not None
     assert value(service, "aircraft", "N10156") == yaml.safe_load(said[1])
