@@ -50,7 +50,8 @@ from tableside.core.errors import (
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
-from tableside.stores.postgres import scans
+from tableside.stores.postgres import backend as postgres_backend
+from tableside.stores.postgres import pool, scans
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -315,6 +316,18 @@ async def test_the_pool_is_bounded_and_many_wait_in_turn(own_postgres_dsn: str) 
         async with database(own_postgres_dsn, connections_min=3):
             assert await counted(direct, ours, 3)
         assert await counted(direct, ours, 0)
+
+
+async def test_connections_above_the_minimum_close_when_they_are_idle(
+    own_postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "IDLE_MAX_S", 2.0)
+    monkeypatch.setattr(postgres_backend, "POOL_MAINTENANCE_EVERY_S", 0.05)
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"
+    async with psql(own_postgres_dsn) as direct, database(own_postgres_dsn, connections_min=1) as backend:
+        await asyncio.gather(*(backend.ping() for _ in range(4)))
+        assert backend.connections().open >= 4
+        assert await counted(direct, ours, 1)
 
 
 async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:

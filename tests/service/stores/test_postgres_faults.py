@@ -268,6 +268,17 @@ async def test_faults_leave_no_connections_behind(behind: Behind) -> None:
     assert behind.proxy.open_connections <= 4
 
 
+async def test_closing_a_backend_ends_while_the_network_hangs(behind: Behind) -> None:
+    behind.proxy.hang()
+    hanging = asyncio.create_task(behind.store.apply([Get("a")]))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await behind.backend.close()
+        [outcome] = await hanging
+    assert isinstance(outcome, StoreUnavailable)
+    behind.proxy.pass_on()
+
+
 async def connections(behind: Behind) -> int:
     """Return the number of the store's connections that the server reports."""
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tableside'"

@@ -4,9 +4,11 @@ import random
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from support.certificates import Authority
 from tableside.stores.postgres.framing import MESSAGE_BYTES_MAX, MessageFrames
 
 pytestmark = pytest.mark.server
@@ -58,32 +60,45 @@ def test_any_cut_of_many_messages_is_sound() -> None:
 
 
 GARBAGE = """
-import asyncio, contextlib, random
+import asyncio, contextlib, random, ssl, sys
 import asyncpg
 from tableside.stores.postgres.framing import frame_checking_loop
 
-class Garbage(asyncio.Protocol):
-    def connection_made(self, transport):
-        self.transport = transport
-    def data_received(self, data):
-        self.transport.write(chance.randbytes(256))
+async def encrypted(reader, writer):
+    await reader.readexactly(8)
+    writer.write(b"S")
+    await writer.start_tls(context)
+    await garbage(reader, writer)
+
+async def garbage(reader, writer):
+    while await reader.read(1000):
+        writer.write(chance.randbytes(256))
+    writer.close()
 
 async def main():
-    server = await asyncio.get_running_loop().create_server(Garbage, "127.0.0.1", 0)
+    server = await asyncio.start_server(encrypted if sys.argv[1:] else garbage, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     for index in range(600):
         with contextlib.suppress(Exception):
-            ssl = (False, "prefer")[index % 2]
+            mode = "require" if sys.argv[1:] else ("disable", "prefer")[index % 2]
             loop = frame_checking_loop()
-            await asyncpg.connect(f"postgresql://u@127.0.0.1:{port}/d", timeout=0.05, ssl=ssl, loop=loop)
+            await asyncpg.connect(f"postgresql://u@127.0.0.1:{port}/d", timeout=0.05, ssl=mode, loop=loop)
     server.close()
 
 chance = random.Random(1)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+if sys.argv[1:]:
+    context.load_cert_chain(*sys.argv[1:])
 asyncio.run(main())
 """
 
 
-def test_garbage_does_not_hold_up_the_process() -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_garbage_does_not_hold_up_the_process(tmp_path: Path, tls: bool) -> None:
     """Run in a separate process, since a driver that loops for ever cannot be interrupted from within."""
-    done = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, check=False, timeout=60)
+    signed = Authority(tmp_path).sign("server") if tls else None
+    files = [signed.certificate, signed.key] if signed else []
+    done = subprocess.run(
+        [sys.executable, "-c", GARBAGE, *files], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr

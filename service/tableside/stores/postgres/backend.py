@@ -5,9 +5,8 @@ table's definition when it opens the table's store.
 """
 
 import asyncio
-import contextlib
 import logging
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 import msgspec
@@ -46,7 +45,7 @@ from .value_columns import ColumnsLayout, DocumentLayout, ValueLayout
 log = logging.getLogger(__name__)
 
 POOL_MAINTENANCE_EVERY_S = 10.0
-"""How often the pool closes idle connections and opens connections up to the minimum."""
+"""How often the pool opens connections up to the minimum and uses them."""
 
 APPLICATION_NAME = "tableside"
 
@@ -106,7 +105,9 @@ class PostgresBackend:
     @classmethod
     async def open(cls, settings: PostgresSettings, clock: Clock = now_ms) -> "PostgresBackend":
         """Return a backend. It connects to the database when it is first used."""
-        return cls(settings, clock)
+        backend = cls(settings, clock)
+        await backend._pool.open()
+        return backend
 
     async def store(self, spec: TableSpec) -> PostgresStore:
         """Return the store of one table; create the table if it is absent and the configuration allows it.
@@ -165,16 +166,16 @@ class PostgresBackend:
             raise TableNotFound("PostgreSQL's search_path contains no existing schema: set the store's `schema`")
         return found
 
-    async def _connect(self) -> Connection:
-        """Open a connection. Raise a TableError if that fails."""
+    async def _connect(self, _dsn: str | None = None, **options: Any) -> asyncpg.Connection:
+        """Open a connection with these options of the driver. Raise a TableError if that fails."""
         timeout_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await asyncpg.connect(
+                connection: asyncpg.Connection = await asyncpg.connect(
                     self._settings.dsn.get_secret_value(),
                     timeout=timeout_s,
-                    loop=frame_checking_loop(),
                     server_settings={"application_name": APPLICATION_NAME},
+                    **{**options, "loop": frame_checking_loop()},
                 )
                 await _configure_session(connection)
                 return connection
@@ -185,8 +186,7 @@ class PostgresBackend:
 
     async def _maintain_pool_forever(self) -> None:
         while True:
-            with contextlib.suppress(TableError, *DRIVER_ERRORS):
-                await self._pool.maintain()
+            await self._pool.maintain()
             await asyncio.sleep(POOL_MAINTENANCE_EVERY_S)
 
     async def _sweep_forever(self) -> None:
@@ -199,7 +199,7 @@ class PostgresBackend:
                     log.info("table %s: expired records are deleted later: %s", store.spec.name, error.detail)
 
 
-async def _configure_session(connection: Connection) -> None:
+async def _configure_session(connection: asyncpg.Connection) -> None:
     """Set the session parameters that the statements rely on; all others keep the defaults of role and database."""
     try:
         await connection.execute(_SESSION)

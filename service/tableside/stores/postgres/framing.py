@@ -50,44 +50,8 @@ def frame_checking_loop() -> asyncio.AbstractEventLoop:
     return cast("asyncio.AbstractEventLoop", _FrameCheckingLoop(asyncio.get_running_loop()))
 
 
-class _FrameCheckingLoop:
-    """A proxy of an event loop that adds the frame check to new connections."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    async def create_connection(self, factory: Callable[[], Any], *address: Any, **options: Any) -> tuple[Any, Any]:
-        """Connect as the wrapped loop does."""
-        return await self._connect(self._loop.create_connection, factory, *address, **options)
-
-    async def create_unix_connection(
-        self, factory: Callable[[], Any], *address: Any, **options: Any
-    ) -> tuple[Any, Any]:
-        """Connect to a Unix socket as the wrapped loop does."""
-        return await self._connect(self._loop.create_unix_connection, factory, *address, **options)
-
-    async def start_tls(self, transport: Any, *rest: Any, **options: Any) -> Any:
-        """Start TLS as the wrapped loop does."""
-        return await self._loop.start_tls(getattr(transport, "wrapped", transport), *rest, **options)
-
-    async def _connect(
-        self, connect: Callable[..., Any], factory: Any, *address: Any, **options: Any
-    ) -> tuple[Any, Any]:
-        protocols: list[Any] = []
-
-        def checked_factory() -> Any:
-            protocols.append(factory())
-            return _with_frame_check(protocols[0])
-
-        transport, _ = await connect(checked_factory, *address, **options)
-        return _FrameCheckingTransport(transport), protocols[0]
-
-
-class _FrameCheckingTransport:
-    """A proxy of a transport that adds the frame check to every protocol it is given."""
+class _Proxy:
+    """Passes on every attribute that it does not define."""
 
     def __init__(self, wrapped: Any) -> None:
         self.wrapped = wrapped
@@ -95,43 +59,59 @@ class _FrameCheckingTransport:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped, name)
 
+
+class _FrameCheckingLoop(_Proxy):
+    """A proxy of an event loop that adds the frame check to new connections."""
+
+    async def create_connection(self, factory: Callable[[], Any], *address: Any, **options: Any) -> tuple[Any, Any]:
+        """Connect as the wrapped loop does."""
+        return await _checked(self.wrapped.create_connection, factory, *address, **options)
+
+    async def create_unix_connection(self, factory: Callable[[], Any], *path: Any, **options: Any) -> tuple[Any, Any]:
+        """Connect to a Unix socket as the wrapped loop does."""
+        return await _checked(self.wrapped.create_unix_connection, factory, *path, **options)
+
+    async def start_tls(self, transport: _Proxy, *rest: Any, **options: Any) -> _Proxy | None:
+        """Start TLS as the wrapped loop does."""
+        encrypted = await self.wrapped.start_tls(transport.wrapped, *rest, **options)
+        return encrypted and _FrameCheckingTransport(encrypted)
+
+
+async def _checked(
+    connect: Callable[..., Any], factory: Callable[[], Any], *address: Any, **options: Any
+) -> tuple[Any, Any]:
+    transport, protocol = await connect(lambda: _with_frame_check(factory()), *address, **options)
+    return _FrameCheckingTransport(transport), getattr(protocol, "wrapped", protocol)
+
+
+class _FrameCheckingTransport(_Proxy):
+    """A proxy of a transport that adds the frame check to every protocol it is given."""
+
     def set_protocol(self, protocol: Any) -> None:
         """Pass received data to another protocol from now on."""
         checked = _with_frame_check(protocol)
-        if isinstance(checked, _FrameCheckingProtocol):
-            checked.transport = self.wrapped
+        checked.transport = self.wrapped
         self.wrapped.set_protocol(checked)
 
 
-class _FrameCheckingProtocol(asyncio.Protocol):
+class _FrameCheckingProtocol(_Proxy):
     """Passes events to the driver's protocol, and aborts the connection at the first invalid frame."""
 
-    def __init__(self, driver: Protocol) -> None:
-        self._driver = driver
+    transport: Any = None
+
+    def __init__(self, wrapped: Protocol) -> None:
+        super().__init__(wrapped)
         self._frames = MessageFrames()
-        self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        self._driver.connection_made(transport)
+        self.wrapped.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._frames.accepts(data):
-            self._driver.data_received(data)
+            self.wrapped.data_received(data)
         else:
             self.transport.abort()
-
-    def eof_received(self) -> None:
-        self._driver.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._driver.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._driver.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._driver.resume_writing()
 
 
 def _with_frame_check(protocol: Any) -> Any:
