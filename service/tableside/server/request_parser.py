@@ -6,6 +6,7 @@ import httptools
 
 from ..core import MalformedRequest, TooLarge
 from ..core.errors import Overloaded
+from .request_head import REQUEST_LINE, check_head
 
 HEAD_BYTES_MAX = 65_536
 HEADERS_MAX = 128
@@ -16,8 +17,9 @@ BODY_FRAMING_BYTES_MAX = 65_536
 HEADS_MAX = 100
 """How many requests may arrive at once."""
 
+_EMPTY_LINE = b"\r\n\r\n"
 _UPGRADE = (b"upgrade", b"http2-settings")
-_BODY = (b"content-length", b"transfer-encoding")
+_LENGTH, _CODING = b"content-length", b"transfer-encoding"
 
 
 class RequestParser:
@@ -34,6 +36,9 @@ class RequestParser:
         self._on_request, self._on_body, self._on_complete = on_request, on_body, on_complete
         self._parser = httptools.HttpRequestParser(self)
         self._heads = self._piece_bytes = self._body_bytes = self._spare_bytes = 0
+        self._line: bytes | None = b""
+        self._tail = b""
+        self._body_left: int | None = None
 
     def feed(self, data: bytes) -> None:
         """Parse bytes. Raise a TableError if they are not a valid request, or above a limit."""
@@ -49,18 +54,59 @@ class RequestParser:
             self._check_partial(was_in_head=was_in_head)
 
     def _parse(self, data: bytes) -> None:
-        """Parse requests. One that asks for another protocol is parsed again as if it did not."""
-        while data:
+        """Parse requests, each head from its first byte. One that asks for another protocol is parsed again without."""
+        start = 0
+        while start < len(data):
+            if self._line is not None:
+                start = self._read_line(data, start)
+            end = self._next_end(data, start)
             try:
-                self._parser.feed_data(data)
+                self._parser.feed_data(memoryview(data)[start:end] if start or end < len(data) else data)
             except httptools.HttpParserUpgrade as upgrade:
-                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                data, end = self._head_without_upgrade() + data[start + upgrade.args[0] :], 0
                 self._parser = httptools.HttpRequestParser(self)
-            else:
-                return
+            start = end
+
+    def _read_line(self, data: bytes, start: int) -> int:
+        """Check the request line once it is complete. Return where it starts, after empty lines."""
+        if not self._line and REQUEST_LINE.match(data, start):
+            self._line = None
+            return start
+        return self._read_part(data, start)
+
+    def _read_part(self, data: bytes, start: int) -> int:
+        """Check a request line that arrives in parts, or after empty lines."""
+        assert self._line is not None
+        while not self._line and data.startswith(b"\r\n", start):
+            start += 2
+        end = data.find(b"\n", start) + 1
+        self._line += data[start : end or len(data)]
+        if self._line == b"\r\n":
+            self._line = b""
+        elif end:
+            if not REQUEST_LINE.fullmatch(self._line):
+                raise _malformed()
+            self._line = None
+        return start
+
+    def _next_end(self, data: bytes, start: int) -> int:
+        """Return where the present head or body ends, at the latest: no piece contains bytes of two requests.
+
+        A head and a body in chunks end with an empty line, which may also occur within them.
+        """
+        if self.in_body and self._body_left is not None:
+            return start + self._body_left
+        across = (self._tail + data[start : start + 3]).find(_EMPTY_LINE) if self._tail else -1
+        at = data.find(_EMPTY_LINE, start) if across < 0 else start + across - len(self._tail)
+        if across < 0 and at < 0:
+            self._tail = (self._tail + data[max(start, len(data) - 3) :])[-3:]
+            return len(data)
+        self._tail = b""
+        return at + len(_EMPTY_LINE)
 
     def _head_without_upgrade(self) -> bytes:
-        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self.url)]
+        version = self._parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self.url, version)]
         for name, value in self.headers:
             if name == b"connection":
                 value = b",".join(one for one in value.split(b",") if one.strip().lower() not in _UPGRADE)
@@ -106,12 +152,15 @@ class RequestParser:
             self.in_body, self._spare_bytes = True, 0
 
     def _check_head(self) -> None:
+        if self._line is not None:
+            raise _malformed()
         self._heads += 1
         self.version, headers = self._parser.get_http_version(), self.headers
         self.keep_alive = self.version == "1.1" and self._parser.should_keep_alive()
-        names = {name for name, _ in headers}
-        self.has_body = not names.isdisjoint(_BODY)
-        valid = self.version == "1.1" or (self.version == "1.0" and b"transfer-encoding" not in names)
+        names = [name for name, _ in headers]
+        self._body_left = int(headers[names.index(_LENGTH)][1]) if _LENGTH in names else None
+        self.has_body = self._body_left is not None or _CODING in names
+        valid = self.version == "1.1" or (self.version == "1.0" and _CODING not in names)
         if self.method == "CONNECT" or not valid:
             raise _malformed()
         if len(headers) > HEADERS_MAX:
@@ -121,14 +170,19 @@ class RequestParser:
             raise _long_head()
         if self._heads > HEADS_MAX:
             raise Overloaded(f"{HEADS_MAX} requests wait on this connection")
+        self.url = check_head(self.version, self.url, names, headers)
+        self.expects_continue = self.expects_continue and self.version == "1.1"
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of a body on."""
         self._body_bytes += len(body)
+        if self._body_left is not None:
+            self._body_left -= len(body)
         self._on_body(body)
 
     def on_message_complete(self) -> None:
         """Complete a request."""
+        self._line = b""
         if self.in_body:
             self.in_body = False
             self._on_complete()

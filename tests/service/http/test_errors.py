@@ -162,7 +162,7 @@ def test_a_deadline_is_a_number(asking: Asking, prefer: str) -> None:
     [
         b"nonsense\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: test\r\nbad header\r\n\r\n",
         b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )

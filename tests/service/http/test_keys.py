@@ -75,7 +75,7 @@ def test_keys_that_look_alike_are_different_keys(asking: Asking) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["", "%00", "a%00b", "x" * 1025, quote("ü" * 512 + "x"), "a/b", "a/", "/a", "%FF", "%C3", "%ED%A0%80"],
+    ["", "%00", "a%00b", "x" * 1025, quote("ü" * 512 + "x"), "a/b", "a/", "/a"],
 )
 def test_a_path_without_a_legal_key_is_refused(asking: Asking, path: str) -> None:
     for method in ("GET", "DELETE"):
@@ -83,8 +83,8 @@ def test_a_path_without_a_legal_key_is_refused(asking: Asking, path: str) -> Non
         check_refused(response, 422 if path or method else 404, "invalid_operation")
 
 
-@pytest.mark.parametrize("key", ["%", "%2", "%zz", "a%2", "%%41"])
-def test_a_path_that_is_not_percent_encoded_is_malformed(asking: Asking, key: str) -> None:
+@pytest.mark.parametrize("key", ["%", "%2", "%zz", "a%2", "%%41", "%FF", "%C3", "%ED%A0%80"])
+def test_a_path_that_is_not_percent_encoded_text_is_malformed(asking: Asking, key: str) -> None:
     assert asking.put(T, fresh(), {}).status_code == 204
     host = asking.client.base_url
     connection = http.client.HTTPConnection(host.host, host.port or 80, timeout=30)

@@ -41,6 +41,14 @@ def header(request: Request, name: str) -> str | None:
     return by_name.get(name)
 
 
+def _single(request: Request, name: str) -> str | None:
+    """Return a header that is not a list. Raise MalformedRequest if it occurs twice."""
+    text = header(request, name.lower())
+    if text is not None and sum(one == name.lower().encode() for one, _ in request.scope["headers"]) > 1:
+        raise MalformedRequest(f"{name} occurs twice")
+    return text
+
+
 def preferences(request: Request) -> Preferences:
     """Parse `Prefer` (RFC 7240). Unknown preferences are ignored."""
     representation, wait_s = False, None
@@ -133,12 +141,10 @@ def matches_etag(text: str, etag: str) -> bool:
 
 def token(request: Request) -> Token | None:
     """Return the token of `Tableside-Token: <writer>/<sequence>`, or of `Idempotency-Key`."""
-    text, idempotency_key = header(request, "tableside-token"), header(request, "idempotency-key")
+    text, idempotency_key = _single(request, "Tableside-Token"), _single(request, "Idempotency-Key")
     if idempotency_key is not None:
         if text is not None:
             raise MalformedRequest("Idempotency-Key and Tableside-Token cannot be combined")
-        if sum(name == b"idempotency-key" for name, _ in request.scope["headers"]) > 1:
-            raise MalformedRequest("Idempotency-Key occurs twice")
         return _single_use_token(idempotency_key)
     if text is None:
         return None

@@ -1,0 +1,124 @@
+"""Requests that proxies may read differently are refused before they are served; what clients commonly send is not."""
+
+import asyncio
+from typing import cast
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from service.server.test_connection import answering, connected
+
+HOST = b"host: test\r\n"
+CHUNKED = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n2\r\n\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"
+SIZED = b"PUT /s HTTP/1.1\r\nhost: test\r\ncontent-length: 8\r\n\r\n\r\n\r\n\r\n\r\n"
+PLAIN = b"GET /p HTTP/1.1\r\nhost: test\r\n\r\n"
+
+
+async def served(request: bytes, piece_bytes: int | None = None) -> tuple[list[bytes], list[Scope]]:
+    """Deliver bytes, all at once or in pieces. Return the statuses of the responses, and the requests served."""
+    scopes: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scopes.append(scope)
+        await answering(b"")(scope, receive, send)
+
+    recorder, protocol = connected(app)
+    size = piece_bytes or len(request)
+    for at in range(0, len(request), size):
+        protocol.data_received(request[at : at + size])
+    while protocol.server_state.tasks:
+        await asyncio.wait([*protocol.server_state.tasks])
+        await asyncio.sleep(0)
+    return [cast("bytes", one)[9:12] for one in recorder.done if one != "closed"], scopes
+
+
+MALFORMED = {
+    "RTSP": b"GET / RTSP/1.0\r\n" + HOST,
+    "ICE": b"SOURCE / ICE/1.0\r\n" + HOST,
+    "two spaces before the target": b"GET  / HTTP/1.1\r\n" + HOST,
+    "two spaces before the version": b"GET /  HTTP/1.1\r\n" + HOST,
+    "a space after the version": b"GET / HTTP/1.1 \r\n" + HOST,
+    "a tab": b"GET\t/ HTTP/1.1\r\n" + HOST,
+    "no version": b"GET /\r\n" + HOST,
+    "a bare LF before": b"\nGET / HTTP/1.1\r\n" + HOST,
+    "a bare LF after an empty line": b"\r\n\nGET / HTTP/1.1\r\n" + HOST,
+    "a bare LF after the request line": b"GET / HTTP/1.1\n" + HOST,
+    "no host": b"GET / HTTP/1.1\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\n" + HOST + HOST,
+    "two hosts with HTTP/1.0": b"GET / HTTP/1.0\r\n" + HOST + HOST,
+    "a fragment": b"GET /a#b HTTP/1.1\r\n" + HOST,
+    "a fragment in the query": b"GET /a?b#c HTTP/1.1\r\n" + HOST,
+    "another host": b"GET http://other/ HTTP/1.1\r\n" + HOST,
+    "another port": b"GET http://test:81/ HTTP/1.1\r\n" + HOST,
+    "a user": b"GET http://user@test/ HTTP/1.1\r\n" + HOST,
+    "another scheme": b"GET ftp://test/ HTTP/1.1\r\n" + HOST,
+    "a broken escape in the path": b"GET /%zz HTTP/1.1\r\n" + HOST,
+    "a broken escape in the query": b"GET /a?b=%f HTTP/1.1\r\n" + HOST,
+    "no UTF-8 in the path": b"GET /%FF HTTP/1.1\r\n" + HOST,
+    "no UTF-8 in the query": b"GET /a?b=%ed%a0%80 HTTP/1.1\r\n" + HOST,
+    "raw bytes in the target": "GET /ü HTTP/1.1\r\n".encode() + HOST,
+}
+
+
+@pytest.mark.parametrize("before", [b"", PLAIN, SIZED, CHUNKED, b"\r\n"], ids=["", "plain", "sized", "chunked", "CRLF"])
+@pytest.mark.parametrize("head", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_a_malformed_head_is_refused_wherever_it_stands(head: bytes, before: bytes) -> None:
+    text = before + head + b"\r\n"
+    first = [] if before in (b"", b"\r\n") else [b"200"]
+    for piece_bytes in (None, 1, 7):
+        statuses, scopes = await served(text, piece_bytes)
+        assert statuses == [*first, b"400"]
+        assert len(scopes) == len(first)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"OPTIONS / HTTP/1.0\r\n\r\n",
+        b"\r\n\r\n" + PLAIN,
+        b"GET http://test/a?b=%C3%BC HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET HTTP://Test:80/ HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET https://test:443/ HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET http://test?a HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET /a%2Fb%20c?d=100%25&e=a+b HTTP/1.1\r\n" + HOST + b"\r\n",
+        b"GET //a?b=http://other/ HTTP/1.1\r\nHost: test\r\n\r\n",
+    ],
+    ids=repr,
+)
+async def test_what_clients_and_proxies_commonly_send_is_served(request_text: bytes) -> None:
+    for piece_bytes in (None, 1, 7):
+        statuses, scopes = await served(request_text, piece_bytes)
+        assert statuses == [b"200"]
+        assert len(scopes) == 1
+
+
+@pytest.mark.parametrize("piece_bytes", [None, 1, 2, 3, 5, 7, 11, 50])
+async def test_requests_end_where_their_bodies_do(piece_bytes: int | None) -> None:
+    statuses, scopes = await served(CHUNKED + SIZED + PLAIN + CHUNKED + b"\r\n" + PLAIN + SIZED, piece_bytes)
+    assert statuses == [b"200"] * 6
+    assert [scope["path"] for scope in scopes] == ["/c", "/s", "/p", "/c", "/p", "/s"]
+
+
+async def test_an_absolute_target_is_the_host_of_a_request_without_one() -> None:
+    _, [scope] = await served(b"GET http://other/ HTTP/1.0\r\n\r\n")
+    assert scope["headers"] == [(b"host", b"other")]
+
+
+@pytest.mark.parametrize(("version", "interim"), [(b"1.0", 0), (b"1.1", 1)])
+async def test_an_old_client_gets_no_interim_response(version: bytes, interim: int) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await answering(b"")(scope, receive, send)
+
+    recorder, protocol = connected(app)
+    head = b"PUT / HTTP/%b\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n" % version
+    protocol.data_received(head)
+    await asyncio.sleep(0)
+    protocol.data_received(b"{}")
+    while protocol.server_state.tasks:
+        await asyncio.wait([*protocol.server_state.tasks])
+        await asyncio.sleep(0)
+    sent = b"".join(cast("bytes", one) for one in recorder.done if one != "closed")
+    assert sent.count(b"HTTP/1.1 100 Continue\r\n\r\n") == interim
+    assert sent.count(b"HTTP/1.1 200 OK\r\n") == 1
