@@ -16,6 +16,9 @@ from tableside.stores.dynamodb.store import DynamodbStore
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
 ATTRIBUTE_TYPES = {"string": "S", "integer": "N"}
 
+PATIENCE_S = 60.0
+"""How long tests wait for a response: an emulator on a busy machine takes seconds for large items."""
+
 _numbers = itertools.count()
 
 
@@ -25,7 +28,7 @@ def a_name() -> str:
 
 
 def settings(url: str, **rest: Any) -> DynamodbSettings:
-    return DynamodbSettings(region="eu-west-1", endpoint_url=url, **rest)
+    return DynamodbSettings(region="eu-west-1", endpoint_url=url, **{"read_timeout_s": PATIENCE_S, **rest})
 
 
 async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from servers.install import ensure_command
+from support.dynamodb_tables import PATIENCE_S
 
 EMBEDDED = ["memory", "rocksdb"]
 REMOTE = ["redis", "redis-cluster", "postgres", "postgres-columns", "dynamodb"]
@@ -58,7 +59,8 @@ def kind(name: str, request: pytest.FixtureRequest, directory: Path) -> Kind:
             return Kind({"kind": "postgres", "dsn": dsn}, {}, {"layout": "columns"}, partial(_make_columns, dsn))
         case "dynamodb":
             url = request.getfixturevalue("dynamodb_url")
-            return Kind({"kind": "dynamodb", "endpoint_url": url, "region": "eu-west-1"}, AWS)
+            patient = {"region": "eu-west-1", "read_timeout_s": PATIENCE_S}
+            return Kind({"kind": "dynamodb", "endpoint_url": url, **patient}, AWS)
     raise ValueError(name)
 
 

@@ -7,7 +7,8 @@ file of each stream is empty. Every call gives the same rows.
 import json
 import os
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,9 +26,10 @@ FILE_S, LATE_S = 20, 90
 
 @dataclass(frozen=True)
 class Inputs:
-    """The folder with the files of both streams."""
+    """The folder with the files of both streams, and the number of the empty file of each stream."""
 
     folder: Path
+    empty: Mapping[str, int] = field(default_factory=lambda: EMPTY)
 
     def give(self, first: int, end: int) -> None:
         """Write the files of these numbers; their modification times give their order."""
@@ -35,7 +37,7 @@ class Inputs:
             (self.folder / stream).mkdir(parents=True, exist_ok=True)
             for number in range(first, end):
                 path = self.folder / stream / f"{number}.json"
-                path.write_text("\n".join(json.dumps(row) for row in _rows(stream, number)))
+                path.write_text("\n".join(json.dumps(row) for row in self._rows(stream, number)))
                 os.utime(path, (number + 1, number + 1))
 
     def frame(self, spark: SparkSession, stream: str) -> DataFrame:
@@ -43,12 +45,11 @@ class Inputs:
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.json(str(self.folder / stream))
 
-
-def _rows(stream: str, number: int) -> list[dict[str, str | int | None]]:
-    if number == EMPTY[stream]:
-        return []
-    again = _own_rows(stream, number - 1)[:2] if number else []
-    return [*_own_rows(stream, number), *again]
+    def _rows(self, stream: str, number: int) -> list[dict[str, str | int | None]]:
+        if number == self.empty.get(stream):
+            return []
+        again = _own_rows(stream, number - 1)[:2] if number else []
+        return [*_own_rows(stream, number), *again]
 
 
 def _own_rows(stream: str, number: int) -> list[dict[str, str | int | None]]:

@@ -13,7 +13,7 @@ import pytest
 from scripts.state_jar import ROOT, ensure_jar
 from servers.jdk import ensure_javac
 from spark_client.driver_process import Driver
-from spark_client.state.inputs import FILES
+from spark_client.state.inputs import FILES, Inputs
 from spark_client.state.providers import COPYING, FETCHING, HDFS, TIDYING, ours, state_session
 from spark_client.state.shape_job import Job
 from spark_client.state.shape_runs import Run, Trial
@@ -60,7 +60,8 @@ def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
     """Run the program, kill it several times, and run it to its end; return the interrupted micro-batches."""
     dice = random.Random(SEED)
     print(f"\nseed {SEED}")
-    trial = Trial(None, Path(job.folder), {})  # type: ignore[arg-type] # the session is the program's
+    # The session is the program's.
+    trial = Trial(None, Path(job.folder), {}, reads=without_empty_files(Path(job.folder)))  # type: ignore[arg-type]
     trial.inputs.give(0, FILES)
     checkpoints = {name: Checkpoint(trial.checkpoint(*named(name))) for name in job.shapes}
     found: dict[str, set[int]] = {name: set() for name in job.shapes}
@@ -75,6 +76,15 @@ def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
         until(lambda: running.ended is not None, END_MAX_S)
         assert running.ended == 0, running.log.read_text()[-3000:]
     return found
+
+
+def without_empty_files(folder: Path) -> Inputs:
+    """Return inputs in which the watermark after a restart is the same as without it.
+
+    A restarted query of Spark computes its next watermark from the first micro-batch alone. If that has no rows of one
+    stream, the watermark stays behind that of an undisturbed query.
+    """
+    return Inputs(folder / "inputs", {})
 
 
 @contextmanager
@@ -124,7 +134,7 @@ def test_the_driver_was_killed_in_the_middle_of_micro_batches(cut: dict[str, set
 
 def test_queries_give_what_they_give_undisturbed(job: Job, cut: dict[str, set[int]], tmp_path: Path) -> None:
     with state_session("local[2]") as spark:
-        trial = Trial(spark, tmp_path, HDFS)
+        trial = Trial(spark, tmp_path, HDFS, reads=without_empty_files(tmp_path))
         undisturbed = {name: Run() for name in job.shapes}
         trial.files(0, FILES, named(*job.shapes), undisturbed)
     for name in cut:
