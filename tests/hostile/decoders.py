@@ -10,6 +10,7 @@ import pyarrow as pa
 from starlette.requests import Request
 
 from hostile import connections
+from support.pieces import finish
 from tableside.core import update_folding, updates, values
 from tableside.core.errors import TableError
 from tableside.core.key_ranges import scan_range
@@ -17,7 +18,7 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Put
 from tableside.core.partitioner import parse_partitions
 from tableside.core.store import Scan, TableSpec
-from tableside.http.wire import arrow_batch, cursors, json_batch, partitions, request_headers
+from tableside.http.wire import arrow_batch, arrow_stream, cursors, json_batch, partitions, request_headers
 
 PLAIN = TableSpec("t")
 NUMBERS = TableSpec("t", KeySchema((KeyField("id", "integer"),)))
@@ -43,7 +44,7 @@ def json_values(data: bytes) -> None:
 
 def json_batches(data: bytes) -> None:
     """A body to operations, of the kind of table that its first byte chooses."""
-    batch = json_batch.decode(data[1:], _spec(data), OPERATIONS_MAX)
+    batch = finish(json_batch.decode(data[1:], _spec(data), OPERATIONS_MAX))
     assert len(batch.operations) <= OPERATIONS_MAX
     _check_puts(batch)
 
@@ -51,25 +52,19 @@ def json_batches(data: bytes) -> None:
 def arrow_batches(data: bytes) -> None:
     """An Arrow stream to operations; the first byte chooses the table, the second what the query says."""
     said = data[1] if len(data) > 1 else 0
-    batch = arrow_batch.decode(
-        arrow_batch.read(data[2:], BYTES_MAX),
-        _spec(data),
-        OPERATIONS_MAX,
-        op=(None, "get", "put", "update", "delete")[said % 5],
-        writer="w" if said & 64 else None,
-        returning=bool(said & 128),
-        fields=None,
-    )
+    op = (None, "get", "put", "update", "delete")[said % 5]
+    settings = arrow_batch.RowSettings(op, "w" if said & 64 else None, bool(said & 128))
+    table = finish(arrow_stream.read(data[2:], BYTES_MAX, OPERATIONS_MAX))
+    batch = finish(arrow_batch.decode(table, _spec(data), settings))
     assert len(batch.operations) <= OPERATIONS_MAX
     _check_puts(batch)
 
 
 def arrow_tables(data: bytes) -> None:
     """An Arrow stream to Python objects, of whatever types: what is validated can be touched."""
-    table = arrow_batch.read(data, BYTES_MAX)
-    if table.num_rows <= OPERATIONS_MAX:
-        for column in table.columns:
-            _touch(column)
+    table = finish(arrow_stream.read(data, BYTES_MAX, OPERATIONS_MAX))
+    for column in table.columns:
+        _touch(column)
 
 
 def keys(data: bytes) -> None:

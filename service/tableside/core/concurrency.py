@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 YIELD_INTERVAL_S = 0.01
 """How long work that awaits nothing may occupy the event loop before it yields to other tasks."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+Pieces: TypeAlias = Generator[None, None, Result]
+"""Work that awaits nothing, as a generator: it yields between its pieces and returns the result."""
 
 
 async def gather_bounded(coroutines: Sequence[Coroutine[Any, Any, Result]], concurrency_max: int) -> list[Result]:
@@ -70,6 +73,21 @@ class Yielder:
         if self._time() >= self._yield_at:
             await asyncio.sleep(0)
             self._yield_at = self._time() + YIELD_INTERVAL_S
+
+
+async def in_pieces(work: Pieces[Result]) -> Result:
+    """Run work that yields between its pieces, and let other tasks run every `YIELD_INTERVAL_S`. Return its result."""
+    time = asyncio.get_running_loop().time
+    yield_at = time() + YIELD_INTERVAL_S
+    while True:
+        try:
+            next(work)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+        if time() >= yield_at:
+            await asyncio.sleep(0)
+            yield_at = time() + YIELD_INTERVAL_S
 
 
 async def run_until(coroutine: Coroutine[Any, Any, Result], deadline: float) -> Result:

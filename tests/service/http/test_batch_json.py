@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, statuses
+from support.pieces import finish
 from tableside.core.errors import MalformedRequest
 from tableside.core.store import TableSpec
 from tableside.http.wire import json_batch
@@ -202,7 +203,7 @@ PUT = b'{"op":"put","key":"a","value":{"a":[1,{"b":"],"}]}}'
 def test_a_body_that_is_not_json_names_the_byte_and_the_operation(asking: Asking, body: bytes, detail: str) -> None:
     """The limits of the other tests are too small for the last body."""
     with pytest.raises(MalformedRequest) as rejection:
-        json_batch.decode(body, TableSpec("t"), 10)
+        finish(json_batch.decode(body, TableSpec("t"), 10))
     assert rejection.value.detail.startswith(f"not JSON at byte {detail}")
     if len(body) < 2**18:
         assert check_refused(asking.post(T, body), 400, "malformed_request")["detail"] == rejection.value.detail

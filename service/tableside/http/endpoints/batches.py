@@ -1,5 +1,6 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
@@ -8,9 +9,11 @@ from starlette.routing import Route
 from ...auth import with_refusals
 from ...catalog import Table
 from ...core import Get, InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
+from ...core.concurrency import in_pieces
 from ..request_context import caller_of
-from ..wire import arrow_answers, arrow_batch, json_batch, request_headers
-from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, project_records, valid_operations, with_max_age
+from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
+from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
+from ..wire.projections import project_outcomes
 from .endpoint import TableRequest, check_any, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -30,27 +33,32 @@ async def apply_batch(request: TableRequest) -> Response:
     query = request_headers.query_parameters(request, ("op", "writer", "return", "fields") if media == ARROW else ())
     wait_s, max_age_s = request_headers.preferences(request).wait_s, request_headers.max_age_s(request)
     body = await request.read_body()
+    now = asyncio.get_running_loop().time
+    started_at = now()
     table = await request.catalog.table_or_spec(name)
     spec = table if isinstance(table, TableSpec) else table.spec
-    batch = _decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query)
+    batch = await (_decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query))
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
     request.context.reads = not set(map(type, operations)) - {Get}
     if isinstance(table, TableSpec):
         table = await _created(request)
-    outcomes: Sequence[Outcome] = await table.batch(operations, wait_s, len(body))
+    until = started_at + (table.deadline_s if wait_s is None else min(wait_s, table.deadline_s))
+    outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body))
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
     bytes_max = request.limits.response_bytes_max
     partitioned = bool(spec.partitions)
-    outcomes, fields = project_records(outcomes, batch.fields)
-    if media == ARROW and fields is None and (records := _all_found(outcomes, bytes_max)):
+    if batch.fields is not None:
+        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
+    if media == ARROW and (records := _all_found(outcomes, bytes_max)):
         return Response(arrow_answers.encode_records(records, partitioned=partitioned), media_type=ARROW)
-    found = answers(outcomes, fields, bytes_max=bytes_max, operations=batch.operations)
+    found = answers(outcomes, bytes_max=bytes_max, operations=batch.operations)
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
-    encoded = json_batch.encode(found) if media == JSON else arrow_answers.encode(found, partitioned=partitioned)
-    return Response(encoded, media_type=media)
+    if media == JSON:
+        return Response(await in_pieces(json_batch.encode(found)), media_type=JSON)
+    return Response(arrow_answers.encode(found, partitioned=partitioned), media_type=ARROW)
 
 
 def _default_media(request: TableRequest) -> str | None:
@@ -62,11 +70,13 @@ def _default_media(request: TableRequest) -> str | None:
     return JSON if request_headers.header(request, "origin") is None else None
 
 
-def _decode_json(request: TableRequest, body: bytes, spec: TableSpec) -> json_batch.Batch:
-    return json_batch.decode(body, spec, request.limits.operations_max)
+async def _decode_json(request: TableRequest, body: bytes, spec: TableSpec) -> json_batch.Batch:
+    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max))
 
 
-def _decode_arrow(request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str]) -> json_batch.Batch:
+async def _decode_arrow(
+    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str]
+) -> json_batch.Batch:
     returning = query.get("return", "false")
     if returning not in ("true", "false"):
         raise MalformedRequest("return must be true or false")
@@ -74,15 +84,10 @@ def _decode_arrow(request: TableRequest, body: bytes, spec: TableSpec, query: Ma
         fields = request_headers.fields(query.get("fields"))
     except InvalidOperation as error:
         raise MalformedRequest(error.detail) from None
-    return arrow_batch.decode(
-        arrow_batch.read(body, request.limits.body_bytes_max),
-        spec,
-        request.limits.operations_max,
-        op=query.get("op"),
-        writer=query.get("writer"),
-        returning=returning == "true",
-        fields=fields,
-    )
+    limits = request.limits
+    rows = await in_pieces(arrow_stream.read(body, limits.body_bytes_max, limits.operations_max))
+    settings = arrow_batch.RowSettings(query.get("op"), query.get("writer"), returning == "true", fields)
+    return await in_pieces(arrow_batch.decode(rows, spec, settings))
 
 
 async def _created(request: TableRequest) -> Table:

@@ -10,6 +10,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core import TooLarge
+
+MESSAGES_MAX = 1000
+"""The maximum number of messages of a stream. Each takes some microseconds to read, even without rows."""
+
+SCHEMA_BYTES_MAX = 2**18
+"""The maximum size of a stream's schema, which is decoded before its columns are checked."""
+
 VIEW_INTS = 4
 VIEW_BYTES = 16
 """A view consists of four 32-bit integers, the first of which is its length."""
@@ -28,6 +36,12 @@ def _shared_bytes(column: pa.Array) -> int:
     if pa.types.is_dictionary(kind) and _has_lengths(kind.value_type):
         return pc.sum(_lengths(column.dictionary).take(column.indices)).as_py() or 0
     return pc.sum(_lengths(column)).as_py() or 0 if _is_view(kind) else 0
+
+
+def list_items(batch: pa.RecordBatch) -> int:
+    """Return the number of items in all lists of a batch."""
+    lists = [column for column in batch.columns if pa.types.is_list(column.type) or pa.types.is_large_list(column.type)]
+    return sum(len(column.values) for column in lists)
 
 
 def _lengths(column: pa.Array) -> pa.Array:
@@ -53,11 +67,14 @@ def _has_lengths(kind: pa.DataType) -> bool:
 _HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
 """Positions of fields in their FlatBuffers tables: Message, DictionaryBatch, and twice RecordBatch."""
 
-_DICTIONARY, _RECORDS = "dictionary", "record batch"
+_SCHEMA, _DICTIONARY, _RECORDS = "schema", "dictionary", "record batch"
 
 
 def decompressed_bytes(body: bytes) -> int:
-    """Return the decompressed size of a stream's compressed buffers. Raise ValueError or ArrowException if invalid."""
+    """Return the decompressed size of a stream's compressed buffers.
+
+    Raise ValueError or ArrowException if it is invalid, TooLarge if it has too many messages or too large a schema.
+    """
     return sum(
         sum(_decompressed_lengths(message)) for message in _messages(body) if message.type in (_DICTIONARY, _RECORDS)
     )
@@ -65,11 +82,15 @@ def decompressed_bytes(body: bytes) -> int:
 
 def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
     reader = pa.ipc.MessageReader.open_stream(body)
-    while True:
+    for _ in range(MESSAGES_MAX):
         try:
-            yield reader.read_next_message()
+            message = reader.read_next_message()
         except StopIteration:
             return
+        if message.type == _SCHEMA and message.metadata.size > SCHEMA_BYTES_MAX:
+            raise TooLarge(f"the schema of an Arrow stream may have at most {SCHEMA_BYTES_MAX} bytes")
+        yield message
+    raise TooLarge(f"an Arrow stream may have at most {MESSAGES_MAX} messages, such as record batches")
 
 
 def _decompressed_lengths(message: pa.ipc.Message) -> Iterator[int]:

@@ -5,14 +5,19 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import orjson
 
-from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, TooLarge, values
+from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, values
+from ...core.concurrency import Pieces
 from ...core.json_errors import NotJson
 from . import operation_members
-from .answers import Answer, Fields, rfc3339
-from .operation_position import operation_at
+from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, rfc3339
+from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .problems import problem
+from .projections import Fields
 
 MEDIA_TYPE = "application/json"
+
+WHOLE_BYTES_MAX = 2**18
+"""The maximum size of a body that is parsed at once. Larger ones are parsed operation by operation."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -25,72 +30,134 @@ class Batch(msgspec.Struct, frozen=True):
     fields: list[Fields] | None
 
 
-def decode(body: bytes, spec: TableSpec, operations_max: int) -> Batch:
+def decode(body: bytes, spec: TableSpec, operations_max: int) -> Pieces[Batch]:
     """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted."""
+    decoder = _OperationDecoder(spec)
+    if len(body) > WHOLE_BYTES_MAX:
+        texts = operation_texts(body, operations_max)
+        yield
+        yield from decoder.decode_texts(body, texts)
+    else:
+        raws = _parse_whole(body, operations_max)
+        for start in range(0, len(raws), PIECE_OPERATIONS):
+            decoder.decode(raws[start : start + PIECE_OPERATIONS])
+            yield
+    return decoder.batch()
+
+
+def encode(answers: Sequence[Answer]) -> Pieces[bytes]:
+    """Encode the answers as the response body."""
+    parts = [b'{"results":[']
+    for start in range(0, len(answers), PIECE_OPERATIONS):
+        for answer in answers[start : start + PIECE_OPERATIONS]:
+            parts.append(b",{")
+            _add_members(answer, parts)
+            parts.append(b"}")
+        yield
+    if answers:
+        parts[1] = b"{"
+    parts.append(b"]}")
+    return b"".join(parts)
+
+
+def _parse_whole(body: bytes, operations_max: int) -> list[values.Json]:
     try:
         document = values.parse(body)
     except NotJson as error:
-        raise NotJson(error.reason, error.position, operation_at(body, error.position)) from None
+        raise not_json_body(body, error.reason) from None
     if not isinstance(document, dict) or document.keys() != {"operations"}:
-        raise MalformedRequest("a batch must be an object with the only member operations")
+        raise MalformedRequest(NO_BATCH)
     raws = document["operations"]
     if not isinstance(raws, list):
-        raise MalformedRequest("operations must be an array")
+        raise MalformedRequest(NO_ARRAY)
     if len(raws) > operations_max:
-        raise TooLarge(f"a batch may have at most {operations_max} operations")
-    return _decoded(raws, spec)
+        raise too_many(operations_max)
+    return raws
 
 
-def encode(answers: Sequence[Answer]) -> bytes:
-    """Encode the answers as the response body."""
-    return b'{"results":[' + b",".join([_encode(answer) for answer in answers]) + b"]}"
+class _OperationDecoder:
+    """Decodes the operations of one batch."""
 
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
+        self._operations: list[Operation | TableError] = []
+        self._fields: list[Fields] = []
+        self._projected = False
 
-def _decoded(raws: list[values.Json], spec: TableSpec) -> Batch:
-    operations: list[Operation | TableError] = []
-    fields: list[Fields] = []
-    projected = False
-    from_json = spec.key.from_json
-    for raw in raws:
-        only: Fields = None
-        try:
-            if type(raw) is not dict:
-                raise InvalidOperation("an operation must be an object")
-            if len(raw) == 2 and raw.get("op") == "get" and "key" in raw:
-                operations.append(Get(from_json(raw["key"])))
-            else:
-                only = operation_members.fields(raw.get("fields"))
-                operations.append(operation_members.operation(spec, raw))
-        except TableError as error:
-            operations.append(error.with_traceback(None))  # The traceback would keep the whole request alive.
-        projected = projected or only is not None
-        fields.append(only)
-    return Batch(operations, fields if projected else None)
+    def batch(self) -> Batch:
+        """Return the operations decoded so far."""
+        return Batch(self._operations, self._fields if self._projected else None)
 
+    def decode_texts(self, body: bytes, texts: Sequence[bytes | msgspec.Raw]) -> Pieces[None]:
+        """Decode operations from their texts, which are parts of the body."""
+        documents: list[values.Json] = []
+        piece_bytes = 0
+        for index, text in enumerate(texts):
+            text = bytes(text)
+            try:
+                documents.append(values.parse(text))
+            except NotJson as error:
+                raise not_json_body(body, error.reason, index) from None
+            piece_bytes += len(text)
+            if piece_bytes >= PIECE_BYTES or len(documents) == PIECE_OPERATIONS:
+                self.decode(documents)
+                documents, piece_bytes = [], 0
+                yield
+        self.decode(documents)
 
-def _encode(answer: Answer) -> bytes:
-    return b"{%b}" % _encode_members(answer)
+    def decode(self, raws: Sequence[values.Json]) -> None:
+        """Decode operations."""
+        from_json = self._spec.key.from_json
+        operations, fields = self._operations, self._fields
+        for raw in raws:
+            only: Fields = None
+            try:
+                if type(raw) is not dict:
+                    raise InvalidOperation("an operation must be an object")
+                if len(raw) == 2 and raw.get("op") == "get" and "key" in raw:
+                    operations.append(Get(from_json(raw["key"])))
+                else:
+                    only = operation_members.fields(raw.get("fields"))
+                    operations.append(operation_members.operation(self._spec, raw))
+            except TableError as error:
+                operations.append(error.with_traceback(None))  # The traceback would keep the whole request alive.
+            if only is not None:
+                self._projected = True
+            fields.append(only)
 
 
 def encode_partitions(parts: Iterable[tuple[int, Answer]]) -> bytes:
     """Encode the answers of a write in each of its partitions."""
-    return b"[" + b",".join([b'{"partition":%d,%b}' % (index, _encode_members(part)) for index, part in parts]) + b"]"
+    encoded: list[bytes] = []
+    _add_partitions(parts, encoded)
+    return b"".join(encoded)
 
 
-def _encode_members(answer: Answer) -> bytes:
-    encoded = [b'"status":%d' % answer.status]
+def _add_members(answer: Answer, parts: list[bytes]) -> None:
+    """Append the pieces of an answer's members. Its value is not copied until the pieces are joined."""
+    parts.append(b'"status":%d' % answer.status)
     if answer.error is not None:
-        encoded.append(b'"error":' + orjson.dumps(problem(answer.error)))
+        parts.append(b',"error":' + orjson.dumps(problem(answer.error)))
     if answer.value is not None:
-        encoded.append(b'"value":' + answer.value)
+        parts += (b',"value":', answer.value)
     if answer.etag is not None:
-        encoded.append(b'"etag":"' + answer.etag.encode() + b'"')
+        parts.append(b',"etag":"%b"' % answer.etag.encode())
     if answer.expires_ms:
-        encoded.append(b'"expires_at":"' + rfc3339(answer.expires_ms).encode() + b'"')
+        parts.append(b',"expires_at":"%b"' % rfc3339(answer.expires_ms).encode())
     if answer.replayed:
-        encoded.append(b'"replayed":true')
+        parts.append(b',"replayed":true')
     if answer.partitions is not None:
-        encoded.append(b'"partitions":' + encode_partitions(answer.partitions))
+        parts.append(b',"partitions":')
+        _add_partitions(answer.partitions, parts)
         if answer.dropped:
-            encoded.append(b'"dropped":true')
-    return b",".join(encoded)
+            parts.append(b',"dropped":true')
+
+
+def _add_partitions(partitions: Iterable[tuple[int, Answer]], parts: list[bytes]) -> None:
+    separator = b"["
+    for index, answer in partitions:
+        parts.append(b'%b{"partition":%d,' % (separator, index))
+        _add_members(answer, parts)
+        parts.append(b"}")
+        separator = b","
+    parts.append(b"[]" if separator == b"[" else b"]")

@@ -23,7 +23,7 @@ from ...core import (
 from ...core.operations import Token
 from ...core.transitions import checked_ttl_s
 from . import partitions
-from .answers import Fields
+from .projections import Fields
 
 Members = Mapping[str, Any]
 """Members by name, as JSON, Arrow or headers gave them. None means absent, except for `partitions`: it means all."""

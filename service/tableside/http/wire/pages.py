@@ -6,7 +6,8 @@ import pyarrow as pa
 from ...core import Key, Page, Record, TableSpec
 from ...core.projection import projection
 from . import arrow_answers
-from .answers import Fields, rfc3339
+from .answers import rfc3339
+from .projections import Fields
 
 
 def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:

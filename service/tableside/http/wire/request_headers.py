@@ -10,8 +10,8 @@ from ...core import InvalidOperation, MalformedRequest
 from ...core.operations import ANY_ETAG, Token
 from ...core.transitions import checked_ttl_s
 from . import operation_members
-from .answers import Fields
 from .problems import NotAcceptable, UnsupportedMediaType
+from .projections import Fields
 
 _ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\xff]|\\["\\])*)"')

@@ -1,0 +1,50 @@
+"""Reads an Arrow IPC stream into a table, within the limits of a request."""
+
+import pyarrow as pa
+
+from ...core import MalformedRequest, TooLarge
+from ...core.concurrency import Pieces
+from .arrow_columns import check_types
+from .arrow_limits import decompressed_bytes, list_items, size_bytes
+
+LIST_ITEMS_MAX = 100_000
+"""The maximum number of items of all lists in a stream."""
+
+
+def read(body: bytes, bytes_max: int, operations_max: int) -> Pieces[pa.Table]:
+    """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed."""
+    try:
+        if decompressed_bytes(body) > bytes_max:
+            raise _too_many_bytes(bytes_max)
+        with pa.ipc.open_stream(body) as reader:
+            check_types(reader.schema)
+            batches = yield from _bounded(reader, bytes_max, operations_max)
+            return pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
+
+
+def _bounded(
+    reader: pa.ipc.RecordBatchStreamReader, bytes_max: int, operations_max: int
+) -> Pieces[list[pa.RecordBatch]]:
+    """Read the record batches. The number of rows is checked first, because the size of rows takes time to compute."""
+    batches: list[pa.RecordBatch] = []
+    rows = total_bytes = items = 0
+    for batch in reader:
+        rows += batch.num_rows
+        if rows > operations_max:
+            raise TooLarge(f"a batch may have at most {operations_max} operations")
+        batch.validate(full=True)
+        total_bytes += size_bytes(batch)
+        items += list_items(batch)
+        if total_bytes > bytes_max:
+            raise _too_many_bytes(bytes_max)
+        if items > LIST_ITEMS_MAX:
+            raise TooLarge(f"the rows of a batch may list at most {LIST_ITEMS_MAX} partitions")
+        batches.append(batch)
+        yield
+    return batches
+
+
+def _too_many_bytes(bytes_max: int) -> TooLarge:
+    return TooLarge(f"a body may have at most {bytes_max} bytes once it is decompressed")

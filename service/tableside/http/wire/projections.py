@@ -1,0 +1,151 @@
+"""Reduces the values of a batch to the requested members, each distinct value once."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from ...core import DeadlineExceeded, Outcome, PartitionOutcome, Record, TableError, TooLarge, Written
+from ...core.concurrency import Pieces
+from ...core.projection import VALUES_MIN, projection
+
+Fields = frozenset[str] | None
+
+LARGE_BYTES = 2**14
+"""Values of at least this size are always reduced by a decoder that skips the other members."""
+
+PIECE_BYTES = 2**20
+"""How many bytes of values are reduced before other requests have a turn. Most of these bytes are only skipped."""
+
+SMALL_RECORDS = 256
+"""How many smaller values are reduced before other requests have a turn, if all values are smaller."""
+
+DECODED_BYTES_MAX = 2**30
+"""The maximum size of the values that are reduced for one batch. A value counts once for each set of fields."""
+
+_DECODER_BYTES = 2**16
+"""Making a decoder takes about as long as reducing so many bytes."""
+
+_LATE = DeadlineExceeded("the deadline was over before the requested fields were extracted")
+_TOO_MUCH = TooLarge(
+    f"the requested fields are in more than {DECODED_BYTES_MAX} bytes of values: request this record again",
+    retriable=True,
+)
+
+
+def project_value(value: bytes, fields: frozenset[str]) -> bytes:
+    """Reduce the text of a single value to the given top-level members."""
+    return projection(fields, VALUES_MIN if len(value) >= LARGE_BYTES else 1)(value)
+
+
+def project_outcomes(
+    outcomes: Sequence[Outcome], fields: Sequence[Fields], expired: Callable[[], bool]
+) -> Pieces[list[Outcome]]:
+    """Reduce the values of the outcomes to the fields at the same positions.
+
+    When `expired` returns true between two pieces, the gets that remain end as DeadlineExceeded. Beyond
+    `DECODED_BYTES_MAX` they end as TooLarge. Writes that remain have no value, because they have already taken effect.
+    """
+    if _are_small_records(outcomes) and fields.count(fields[0]) == len(fields) and fields[0] is not None:
+        return (yield from _project_small(outcomes, projection(fields[0], len(fields))))
+    projector = _Projector(fields)
+    refusal: TableError | None = None
+    found: list[Outcome] = []
+    for outcome, only in zip(outcomes, fields, strict=True):
+        if only is None or outcome is None:
+            found.append(outcome)
+        elif refusal is not None:
+            found.append(refusal if isinstance(outcome, Record) else _with_values(outcome, lambda value: None))
+        else:
+            found.append(projector.project(outcome, only))
+        if projector.piece_bytes >= PIECE_BYTES:
+            yield
+            refusal = _LATE if expired() else projector.next_piece()
+    return found
+
+
+def _are_small_records(outcomes: Sequence[Outcome]) -> bool:
+    if not outcomes or not set(map(type, outcomes)) <= {Record, type(None)}:
+        return False
+    return all(len(one.value) < LARGE_BYTES for one in outcomes if isinstance(one, Record))
+
+
+def _project_small(outcomes: Sequence[Outcome], reduce: Callable[[bytes], bytes]) -> Pieces[list[Outcome]]:
+    """Reduce the values of gets that all request the same fields, which is twice as fast as one by one."""
+    found: list[Outcome] = []
+    for start in range(0, len(outcomes), SMALL_RECORDS):
+        piece = outcomes[start : start + SMALL_RECORDS]
+        found += [
+            Record(reduce(one.value), one.etag, one.expires_ms, one.age_s) if isinstance(one, Record) else one
+            for one in piece
+        ]
+        yield
+    return found
+
+
+class _Projector:
+    """Reduces values. `piece_bytes` counts the bytes that were decoded for the current piece."""
+
+    def __init__(self, fields: Sequence[Fields]) -> None:
+        self.piece_bytes = 0
+        self._decoded_bytes = 0
+        self._fields = fields
+        self._projections: dict[tuple[frozenset[str], bool], Callable[[bytes], bytes]] = {}
+        self._last_fields: Fields = None
+        self._last_projection: Callable[[bytes], bytes] = bytes
+        # Gets of the same record have the same object as value. The outcomes keep these objects alive.
+        self._large: dict[tuple[int, frozenset[str]], bytes] = {}
+
+    def next_piece(self) -> TableError | None:
+        """Begin another piece. Return an error if too much was decoded."""
+        self._decoded_bytes += self.piece_bytes
+        self.piece_bytes = 0
+        return _TOO_MUCH if self._decoded_bytes >= DECODED_BYTES_MAX else None
+
+    def project(self, outcome: Record | Written | TableError, fields: frozenset[str]) -> Outcome:
+        """Reduce the values of one outcome."""
+        if isinstance(outcome, Record):
+            return Record(self._reduce(outcome.value, fields), outcome.etag, outcome.expires_ms, outcome.age_s)
+        return _with_values(outcome, lambda value: self._reduce(value, fields))
+
+    def _reduce(self, value: bytes, fields: frozenset[str]) -> bytes:
+        size = len(value)
+        if size >= LARGE_BYTES:
+            return self._reduce_large(value, fields)
+        self.piece_bytes += size
+        if fields != self._last_fields:
+            self._last_fields, self._last_projection = fields, self._projection(fields, large=False)
+        return self._last_projection(value)
+
+    def _reduce_large(self, value: bytes, fields: frozenset[str]) -> bytes:
+        known = id(value), fields
+        if (reduced := self._large.get(known)) is None:
+            self.piece_bytes += len(value)
+            reduced = self._large[known] = self._projection(fields, large=True)(value)
+        return reduced
+
+    def _projection(self, fields: frozenset[str], *, large: bool) -> Callable[[bytes], bytes]:
+        if (found := self._projections.get((fields, large))) is None:
+            count = VALUES_MIN if large else self._counts[fields]
+            found = self._projections[fields, large] = projection(fields, count)
+            self.piece_bytes += _DECODER_BYTES if count >= VALUES_MIN else 0
+        return found
+
+    @cached_property
+    def _counts(self) -> Counter[Fields]:
+        return Counter(self._fields)
+
+
+def _with_values(outcome: Written | TableError, change: Callable[[bytes], bytes | None]) -> Written | TableError:
+    """Return the outcome of a write with changed values, its own and those of its partitions."""
+    parts = outcome.partitions
+    if parts:
+        parts = tuple(PartitionOutcome(one.partition, _with_values(one.outcome, change)) for one in parts)
+    if isinstance(outcome, Written):
+        value = None if outcome.value is None else change(outcome.value)
+        return replace(outcome, value=value, partitions=parts)
+    failed = copy(outcome)
+    failed.partitions = parts
+    return failed

@@ -1,0 +1,300 @@
+"""Batches cost what their size suggests: decoding is bounded before it begins, and done in pieces."""
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.http.asking import ARROW, Asking, check_refused, fresh, stream
+from support.pieces import counted, finish
+from tableside.core import (
+    DeadlineExceeded,
+    Get,
+    InvalidOperation,
+    MalformedRequest,
+    PartitionOutcome,
+    Put,
+    Record,
+    StoreUnavailable,
+    TableError,
+    TableSpec,
+    TooLarge,
+    Written,
+)
+from tableside.core.json_errors import NotJson
+from tableside.core.projection import projection
+from tableside.http.wire import arrow_batch, arrow_limits, arrow_stream, json_batch, operation_texts, projections
+from tableside.http.wire.answers import PIECE_BYTES, PIECE_OPERATIONS, answer
+
+T = "costs"
+SPEC = TableSpec("t")
+BYTES_MAX = 16 * 2**20
+OPERATIONS_MAX = 10_000
+MIB = 2**20
+
+
+def peak_bytes(work: Callable[[], Any]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def batches(schema: pa.Schema, count: int) -> bytes:
+    sink = pa.BufferOutputStream()
+    empty = schema.empty_table().to_batches()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for _ in range(count):
+            writer.write_batch(empty[0] if empty else pa.RecordBatch.from_pylist([], schema=schema))
+    return bytes(sink.getvalue())
+
+
+# Arrow
+
+
+def test_a_dictionary_of_structs_is_refused_by_its_type_before_it_is_expanded(asking: Asking) -> None:
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array([{"user": "x" * 100_000}]))
+    body = stream({"key": shared})
+    problem = check_refused(asking.post("visits", body, ARROW, params={"op": "get"}), 400, "malformed_request")
+    assert problem["detail"] == "column 'key' has the wrong type"
+    with pytest.raises(MalformedRequest):
+        finish(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["a"]]),
+        pa.nulls(1),
+        pa.RunEndEncodedArray.from_arrays([1], ["a"]),
+        pa.array([{"p": ["a"]}]),
+        pa.StructArray.from_arrays([pa.array(["a"])] * 9, names=list("abcdefghi")),
+    ],
+)
+def test_a_key_of_an_unlisted_type_is_refused(column: pa.Array) -> None:
+    with pytest.raises(MalformedRequest, match="'key' has the wrong type"):
+        finish(arrow_stream.read(stream({"key": column}), BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_a_stream_has_a_limited_number_of_messages() -> None:
+    schema = pa.schema([("key", pa.utf8())])
+    within = batches(schema, arrow_limits.MESSAGES_MAX - 2)
+    assert finish(arrow_stream.read(within, BYTES_MAX, OPERATIONS_MAX)).num_rows == 0
+    with pytest.raises(TooLarge, match=f"at most {arrow_limits.MESSAGES_MAX} messages"):
+        finish(arrow_stream.read(batches(schema, arrow_limits.MESSAGES_MAX), BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_a_schema_has_a_limited_size_and_is_refused_before_it_is_decoded() -> None:
+    schema = pa.schema([("key", pa.utf8())], metadata={"x": "y" * arrow_limits.SCHEMA_BYTES_MAX})
+    with pytest.raises(TooLarge, match=f"schema of an Arrow stream may have at most {arrow_limits.SCHEMA_BYTES_MAX}"):
+        finish(arrow_stream.read(batches(schema, 1), BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_the_partitions_of_a_batch_are_limited_in_number() -> None:
+    partitions = pa.array([[0] * (arrow_stream.LIST_ITEMS_MAX + 1)], pa.list_(pa.int8()))
+    with pytest.raises(TooLarge, match=f"at most {arrow_stream.LIST_ITEMS_MAX} partitions"):
+        finish(arrow_stream.read(stream({"key": ["a"], "partitions": partitions}), BYTES_MAX, OPERATIONS_MAX))
+
+
+def test_rows_are_counted_before_they_are_validated() -> None:
+    keys = pa.Array.from_buffers(pa.utf8(), 11, pa.array([b"\xff"] * 11).buffers())
+    with pytest.raises(TooLarge, match="at most 10 operations"):
+        finish(arrow_stream.read(stream({"key": keys}), BYTES_MAX, 10))
+
+
+@pytest.mark.parametrize("columns", [["key"], ["key", "value"], ["key", "value", "if_absent"]])
+def test_rows_are_decoded_in_pieces(columns: list[str]) -> None:
+    rows = 4 * arrow_batch.PIECE_ROWS
+    text = json.dumps({"text": "x" * (4 * MIB // rows)})
+    cells = {"key": [str(n) for n in range(rows)], "value": [text] * rows, "if_absent": [True] * rows}
+    body = stream({name: cells[name] for name in columns})
+    table = finish(arrow_stream.read(body, BYTES_MAX, OPERATIONS_MAX))
+    op = "put" if "value" in columns else "get"
+    batch, turns = counted(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings(op)))
+    assert [operation.key for operation in batch.operations if isinstance(operation, Get | Put)] == cells["key"]
+    assert turns >= (4 * MIB // PIECE_BYTES if "value" in columns else rows // arrow_batch.PIECE_ROWS)
+
+
+# JSON
+
+ODD = [
+    *(
+        '{"op":"get","key":"a"}',
+        '  {"op":"get" , "key":"]},["}\t',
+        "1",
+        '"a,]"',
+        "null",
+        "[1,[2]]",
+        "[]",
+        "{}",
+        "-1.5e3",
+    ),
+    '{"op":"put","key":"b","value":{"n":[1,{"m":"\\u005d"}]}}\n',
+    '{"op":"put","key":"\u00fc","value":{"s":"\\\\\\""}}',
+]
+
+
+def body_of(operations: list[str]) -> bytes:
+    return f'{{ "operations" : [{" ,".join(operations)}] }} '.encode()
+
+
+def described(batch: json_batch.Batch) -> list[object]:
+    return [repr(one) if isinstance(one, TableError) else one for one in batch.operations]
+
+
+@pytest.mark.parametrize("operations", [[], *([one] for one in ODD), ODD])
+@pytest.mark.parametrize("commas", [0, 2**18])
+def test_a_large_body_is_decoded_as_a_small_one(
+    operations: list[str], commas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = finish(json_batch.decode(body_of(operations), SPEC, 100))
+    monkeypatch.setattr(json_batch, "WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr(operation_texts, "LISTED_COMMAS_MAX", commas)
+    found = finish(json_batch.decode(body_of(operations), SPEC, 100))
+    assert described(found) == described(expected)
+    assert found.fields == expected.fields
+
+
+@pytest.mark.parametrize("commas", [0, 2**18])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"operations": 1}',
+        b'{"operations": []',
+        b'{"operations": [], "more": 1}',
+        b'{"operations": [{"op":"get","key":"\xff"}]}',
+        b'{"operations": [{"op":"get","key":"\\ud800"}]}',
+        b'{"operations": [1, 1e999 ]}',
+        b'{"operations": [1, 2,]}',
+        b'{"operations": [1, {"key":01}]}',
+        b'{"operations": [%b]}' % (b"[" * 100_000 + b"]" * 100_000),
+    ],
+)
+def test_a_large_body_is_refused_as_a_small_one(body: bytes, commas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusal() -> str:
+        with pytest.raises(MalformedRequest) as error:
+            finish(json_batch.decode(body, SPEC, 100))
+        return error.value.detail
+
+    expected = refusal()
+    monkeypatch.setattr(json_batch, "WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr(operation_texts, "LISTED_COMMAS_MAX", commas)
+    assert refusal() == expected
+
+
+@pytest.mark.parametrize(
+    ("last", "detail"),
+    [
+        ('{"key":"\\x"}', r"not JSON: invalid escaped character \(byte [0-9]+\)"),
+        ("1e999", "not JSON, in operation 3: number is infinity"),
+    ],
+)
+def test_an_error_in_a_large_body_names_its_byte_or_its_operation(last: str, detail: str) -> None:
+    put = '{"op":"put","key":"a","value":{"text":"%s"}}' % ("x" * MIB)
+    body = body_of([put, put, put, last])
+    assert len(body) > operation_texts.LOCATED_BYTES_MAX
+    with pytest.raises(NotJson, match=detail):
+        finish(json_batch.decode(body, SPEC, 100))
+
+
+def test_a_large_body_is_decoded_and_its_answers_are_encoded_in_pieces() -> None:
+    operations = ['{"op":"put","key":"a","value":{"text":"%s"}}' % ("x" * 4000)] * 1024
+    batch, turns = counted(json_batch.decode(body_of(operations), SPEC, OPERATIONS_MAX))
+    assert len(batch.operations) == 1024
+    assert turns >= 4000 * 1024 // PIECE_BYTES
+    answers = [answer(Record(b"{}", "e"))] * 1024
+    encoded, turns = counted(json_batch.encode(answers))
+    assert turns == 1024 // PIECE_OPERATIONS
+    assert json.loads(encoded) == {"results": [{"status": 200, "value": {}, "etag": "e"}] * 1024}
+
+
+@pytest.mark.parametrize("text", [b"0,", b'"",', b"[],"])
+def test_many_tiny_operations_are_counted_before_they_become_objects(text: bytes) -> None:
+    body = b'{"operations":[%b0]}' % (text * (8 * MIB // len(text)))
+
+    def refused() -> None:
+        with pytest.raises(TooLarge, match="at most 10000 operations"):
+            finish(json_batch.decode(body, SPEC, OPERATIONS_MAX))
+
+    assert peak_bytes(refused) < 2 * len(body)
+
+
+# Fields
+
+N = frozenset({"n"})
+LARGE = json.dumps({"n": 1, "text": "x" * MIB}).encode()
+
+
+def never() -> bool:
+    return False
+
+
+def test_each_distinct_value_is_reduced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reduced: list[bytes] = []
+
+    def noting(fields: frozenset[str], count: int) -> Callable[[bytes], bytes]:
+        def reduce(value: bytes) -> bytes:
+            reduced.append(value)
+            return projection(fields, count)(value)
+
+        return reduce
+
+    monkeypatch.setattr(projections, "projection", noting)
+    outcomes = [Record(LARGE, "e")] * 1000
+    found = finish(projections.project_outcomes(outcomes, [N] * 1000, never))
+    assert found == [Record(b'{"n":1}', "e")] * 1000
+    assert len(reduced) == 1
+
+
+def test_other_tasks_run_between_distinct_large_values() -> None:
+    outcomes = [Record(bytes(bytearray(LARGE)), "e") for _ in range(20)]
+    found, turns = counted(projections.project_outcomes(outcomes, [N] * 20, never))
+    assert found == [Record(b'{"n":1}', "e")] * 20
+    assert turns == 20
+
+
+def test_gets_whose_fields_are_not_extracted_by_the_deadline_end_there() -> None:
+    written = Written("e", value=bytes(bytearray(LARGE)))
+    outcomes = [Record(LARGE, "e"), Record(bytes(bytearray(LARGE)), "e"), written, None]
+    found = finish(projections.project_outcomes(outcomes, [N] * 4, lambda: True))
+    assert found[0] == Record(b'{"n":1}', "e")
+    assert isinstance(found[1], DeadlineExceeded)
+    assert found[2:] == [Written("e"), None], "the write has taken effect, and has no value"
+
+
+def test_the_bytes_that_fields_are_extracted_from_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projections, "DECODED_BYTES_MAX", 2 * MIB)
+    outcomes = [Record(bytes(bytearray(LARGE)), "e") for _ in range(4)]
+    *whole, last = finish(projections.project_outcomes(outcomes, [N] * 4, never))
+    assert isinstance(last, TooLarge)
+    assert last.retriable
+    assert whole[0] == Record(b'{"n":1}', "e")
+
+
+def test_fields_apply_to_every_value_of_an_outcome() -> None:
+    value = b'{"m":2,"n":1}'
+    failed = StoreUnavailable("away")
+    failed.partitions = (PartitionOutcome(0, Written("e", value=value)), PartitionOutcome(1, StoreUnavailable("away")))
+    written = Written("e", value=value, partitions=failed.partitions[:1])
+    found = finish(projections.project_outcomes([written, failed, InvalidOperation("x"), None], [N] * 4, never))
+    part = PartitionOutcome(0, Written("e", value=b'{"n":1}'))
+    assert found[0] == Written("e", value=b'{"n":1}', partitions=(part,))
+    assert isinstance(found[1], StoreUnavailable)
+    assert found[1].partitions is not None
+    assert found[1].partitions[0] == part
+    assert failed.partitions[0].outcome == Written("e", value=value), "the outcome itself is unchanged"
+
+
+def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(asking: Asking) -> None:
+    key = fresh()
+    asking.put(T, key, {"n": 1, "text": ["x" * 10] * 10_000})
+    assert asking.get(T, key, params={"fields": "n"}).json() == {"n": 1}
+    value = json.dumps({"n": 1, "numbers": [0.5] * 100_000}).encode()
+    assert peak_bytes(lambda: projections.project_value(value, N)) < len(value) / 10
