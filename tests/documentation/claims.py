@@ -112,6 +112,7 @@ CLAIMS = [
     # Configurations, or parts of one.
     Claim("docs/configuration.md", "yaml", CONFIGURED),
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
+    Claim("docs/policies*.md", "yaml", CONFIGURED),
     Claim("docs/multicast.md", "yaml", CONFIGURED),
     Claim("docs/security.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/security.md", "yaml",

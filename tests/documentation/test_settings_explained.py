@@ -12,8 +12,13 @@ from scripts.bootstrap import ROOT
 from scripts.reference.settings import top_model
 from tableside import stores
 
+DOCS = ROOT / "docs"
 EXPLAINED = "".join(
-    (ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("configuration.md", "policies.md", "security.md")
+    page.read_text(encoding="utf-8")
+    for page in [
+        *(DOCS / "policies").glob("*.md"),
+        *(DOCS / f"{name}.md" for name in ("configuration", "policies", "security")),
+    ]
 )
 SHOWN_AS_A_WHOLE = {"stores", "tables"}
 
