@@ -114,8 +114,8 @@ CLAIMS = [
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/policies*.md", "yaml", CONFIGURED),
     Claim("docs/multicast.md", "yaml", CONFIGURED),
-    Claim("docs/security.md", "yaml", CONFIGURED, "stores:"),
-    Claim("docs/security.md", "yaml",
+    Claim("docs/security*.md", "yaml", CONFIGURED, "stores:"),
+    Claim("docs/security/issuers.md", "yaml",
           "service/auth/test_issuers_service.py::test_the_manifests_of_the_documentation_are_some", "apiVersion:",
           not_run="there is no cluster"),
     # Values of the chart, and what is said to a cluster.
