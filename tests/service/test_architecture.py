@@ -1,6 +1,7 @@
 """The structure of the code: the order of packages, their exports, and where frameworks and drivers belong."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -144,6 +145,21 @@ def test_client_packages_import_only_packages_before_them() -> None:
         before = set().union(*(CLIENT_ORDER[: layer(own, CLIENT_ORDER)])) | {own}
         found += [f"{file.relative_to(SPARK)} imports {other}" for other in ours - before]
     assert not found, "\n".join(sorted(found))
+
+
+def test_the_design_page_and_its_picture_have_every_package_in_order() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    service, client = (_order(text) for text in re.findall(r"```text\n(\w+ < .*)\n```", page)[:2])
+    assert [*service, {"__main__"}] == ORDER
+    assert client == [{"tableside_client"}, *CLIENT_ORDER[1:]]
+    picture = (ROOT / "docs" / "images" / "packages.svg").read_text(encoding="utf-8")
+    labels = re.findall(r'font-weight="600">([^<]+)<', picture)
+    drawn = {part for label in labels for part in label.split(" · ")} - {"service (tableside)", "Spark client"}
+    assert drawn == set().union(*service, *client, {"state"})
+
+
+def _order(text: str) -> list[set[str]]:
+    return [set(re.findall(r"\w+", part)) for part in text.split("<")]
 
 
 def test_stores_import_only_what_plug_ins_may_import() -> None:
