@@ -88,6 +88,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the disconnect to the request that is being answered."""
         self.server_state.connections.discard(self)
+        self.server_state.unread.forget(self)
         self._unsent = memoryview(b"")
         if self._answering is not None and not self._answering.complete:
             self._answering.disconnect()
@@ -97,6 +98,11 @@ class HttpConnection(asyncio.Protocol):
     def unread_bytes(self) -> int:
         """Return how many bytes of responses wait in this process until the client reads them."""
         return len(self._unsent) + self.transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """Disconnect the client and drop its unread responses."""
+        self._unsent = memoryview(b"")
+        self.transport.abort()
 
     def is_late(self, now: float) -> bool:
         """Return whether a response is not being read, the head of a request takes too long, or the client is idle.
@@ -223,6 +229,8 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._unsent = memoryview(data)
             self._write_pieces()
+        if not self.writable.is_set():
+            self.server_state.unread.count(self)
 
     def _write_pieces(self) -> None:
         while self._unsent and self.writable.is_set():
@@ -237,6 +245,7 @@ class HttpConnection(asyncio.Protocol):
         """Continue after the client has read nearly all that was sent."""
         self.writable.set()
         self._write_pieces()
+        self.server_state.unread.count(self)
         if self.writable.is_set() and (self._answering is None or self._answering.complete):
             self._go_on()
 

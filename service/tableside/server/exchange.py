@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -16,6 +17,7 @@ from ..core import TableError
 from ..http import SCOPE_KEY, RequestContext, request_id
 from ..http.wire import problems
 from .request_parser import RequestParser
+from .slow_readers import UnreadResponses
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +45,16 @@ class SharedState(ServerState):
     """The state that all connections of a server share.
 
     `draining` means that the server still serves, and closes each connection with its next response; `closing` that it
-    has closed its listening sockets.
+    has closed its listening sockets. `unread` are the responses that wait until their clients read them.
     """
 
     connections: set[Any]
     draining = False
     closing = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread = UnreadResponses(time.monotonic)
 
 
 class Connection(Protocol):

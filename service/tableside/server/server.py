@@ -13,7 +13,6 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Iterable
 from copy import copy
 from functools import partial
 from types import FrameType
@@ -27,7 +26,6 @@ from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
 from .health_port import probes_only, probes_socket
-from .slow_readers import slowest
 from .tls import RenewedContext, TlsFiles
 
 log = logging.getLogger(__name__)
@@ -135,8 +133,7 @@ class Server(uvicorn.Server):
         if counter % CERTIFICATE_CHECK_TICKS == 0 and self._certificates is not None:
             self._certificates.check()
         if counter % LATE_CHECK_TICKS == 0:
-            for connection in late_connections(self.server_state.connections, asyncio.get_running_loop().time()):
-                connection.transport.abort()
+            close_late(self.server_state, asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     def _log_pages(self) -> None:
@@ -171,12 +168,10 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def late_connections(connections: Iterable[HttpConnection], now: float) -> list[HttpConnection]:
-    """Return the connections to abort: those that are late and, above the limit of unread bytes, the slowest."""
-    late, others = [], {}
-    for connection in connections:
+def close_late(state: SharedState, now: float) -> None:
+    """Close the connections that are late, and count the unread bytes of all others, including small responses."""
+    for connection in [*state.connections]:
         if connection.is_late(now):
-            late.append(connection)
-        else:
-            others[connection.read_progress] = connection
-    return late + [others[progress] for progress in slowest(others)]
+            connection.abort()
+        elif connection.unread_bytes:
+            state.unread.count(connection)

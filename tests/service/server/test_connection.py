@@ -10,7 +10,7 @@ from uvicorn import Config
 from tableside.server import slow_readers
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
-from tableside.server.server import late_connections
+from tableside.server.server import close_late
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
 ALWAYS = b"cache-control: no-cache\r\nx-content-type-options: nosniff\r\n"
@@ -33,6 +33,9 @@ class Recorder:
 
     def close(self) -> None:
         self.done.append("closed")
+
+    def abort(self) -> None:
+        self.done.append("aborted")
 
     def is_closing(self) -> bool:
         return "closed" in self.done
@@ -383,18 +386,67 @@ async def test_an_end_that_is_not_read_is_not_waited_for() -> None:
     assert protocol.is_late(now + 31)
 
 
-async def test_where_too_much_is_unread_the_slowest_readers_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_readers, "UNREAD_BYTES_MAX", 1000)
+async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnected() -> None:
+    now = 0.0
+    unread = slow_readers.UnreadResponses(lambda: now, 1000)
     connections = [connected(answering(b"")) for _ in range(3)]
-    for recorder, _ in connections:
-        recorder.unread = 600
-    all_of_them = [protocol for _, protocol in connections]
-    assert late_connections(all_of_them, 10) == [], "it is not yet known which connections are slow"
-    connections[1][0].unread = 590
-    connections[2][0].unread = 400
-    assert late_connections(all_of_them, 12) == all_of_them[:1]
-    connections[2][0].unread = 411
-    assert late_connections(all_of_them, 12) == all_of_them[:2]
+    for index, (recorder, protocol) in enumerate(connections):
+        now = index / 10
+        recorder.unread = 500 if index < 2 else 0
+        unread.count(protocol)
+    _, second, third = connections
+    now, second[0].unread = 2.0, 499
+    unread.count(second[1])
+    assert [recorder.done for recorder, _ in connections] == [[], [], []], "the limit is not exceeded"
+    third[0].unread = 2
+    unread.count(third[1])
+    assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []], "the first has read nothing"
+    now, second[0].unread, third[0].unread = 10.0, 400, 601
+    third[1].read_progress.sent_bytes += 100_000
+    unread.count(third[1])
+    assert [recorder.done for recorder, _ in connections] == [["aborted"], ["aborted"], []]
+
+
+async def test_of_clients_that_just_began_to_read_the_first_is_disconnected() -> None:
+    now = 0.0
+    unread = slow_readers.UnreadResponses(lambda: now, 1000)
+    connections = [connected(answering(b"")) for _ in range(3)]
+    for recorder, protocol in connections:
+        now += 0.01
+        recorder.unread = 500
+        unread.count(protocol)
+    assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []]
+
+
+async def test_what_was_read_or_has_ended_is_not_counted() -> None:
+    unread = slow_readers.UnreadResponses(lambda: 0.0, 1000)
+    connections = [connected(answering(b"")) for _ in range(3)]
+    for recorder, protocol in connections:
+        recorder.unread = 900
+        unread.count(protocol)
+        recorder.unread = 0
+    assert [recorder.done for recorder, _ in connections] == [[], [], []], "each was read before the next"
+    for recorder, protocol in connections:
+        recorder.unread = 900
+        unread.count(protocol)
+        unread.forget(protocol)
+    assert [recorder.done for recorder, _ in connections] == [[], [], []]
+
+
+async def test_late_connections_are_closed_and_small_responses_are_counted() -> None:
+    recorder, protocol = connected(answering(b"body"))
+    await answered(recorder, protocol)
+    recorder.done.clear()
+    recorder.unread, now = 600, asyncio.get_running_loop().time()
+    protocol.server_state.unread = slow_readers.UnreadResponses(lambda: now, 1000)
+    close_late(protocol.server_state, now)
+    assert recorder.done == []
+    recorder.unread = 1001
+    close_late(protocol.server_state, now)
+    assert recorder.done == ["aborted"]
+    recorder.done.clear()
+    close_late(protocol.server_state, now + 31)
+    assert recorder.done == ["aborted"]
 
 
 async def test_what_follows_an_answer_without_being_a_request_keeps_no_connection() -> None:

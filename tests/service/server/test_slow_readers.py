@@ -4,8 +4,9 @@ import asyncio
 import json
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,7 @@ from support.certificates import Authority
 from tableside.app import create_app
 from tableside.server.connection import HttpConnection
 from tableside.server.server import ListenAddress, Server, ServerConfig
+from tableside.server.slow_readers import UnreadResponses
 from tableside.server.tls import TlsFiles
 from tableside.settings import validate
 
@@ -137,6 +139,37 @@ def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_unread_responses_never_exceed_their_limit_and_a_reader_gets_its_response(
+    tls: tuple[TlsFiles, ssl.SSLContext] | None, loop: Loop
+) -> None:
+    bytes_max = 3 * ANSWER_BYTES_MIN
+
+    async def run() -> None:
+        certificate, context = tls or (None, None)
+        async with serving(certificate) as server, AsyncExitStack() as stack:
+            server.server_state.unread = UnreadResponses(time.monotonic, bytes_max)
+            callers = [await stack.enter_async_context(Slow(server, context)) for _ in range(8)]
+            callers[0].ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
+            await callers[0].answer()
+            for caller in callers[:-1]:
+                caller.ask("POST", "batch", READ, "content-type: application/json\r\n")
+                await asyncio.sleep(0.05)
+                assert unread_total(server) <= bytes_max
+            callers[-1].ask("POST", "batch", READ, "content-type: application/json\r\n")
+            assert len(await callers[-1].answer()) > ANSWER_BYTES_MIN
+            assert unread_total(server) <= bytes_max
+            assert len(server.server_state.connections) < len(callers), "the slowest are disconnected"
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+def unread_total(server: Server) -> int:
+    connections = [one for one in server.server_state.connections if isinstance(one, HttpConnection)]
+    return sum(one.unread_bytes for one in connections if not one.transport.is_closing())
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
