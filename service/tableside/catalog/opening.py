@@ -9,6 +9,9 @@ from .open_table import CatalogEntry
 
 log = logging.getLogger(__name__)
 
+RELOAD_OPEN_MAX_S = 2.0
+"""How long a reload waits for its new tables. Slower ones open when they are first used."""
+
 
 async def open_or_defer(entry: CatalogEntry) -> None:
     """Open a table. If its store cannot be reached, log that and leave the opening to the first request."""
@@ -21,8 +24,11 @@ async def open_or_defer(entry: CatalogEntry) -> None:
 
 
 async def open_all_or_none(entries: list[CatalogEntry]) -> None:
-    """Open the tables of changed settings. If a store rejects one, close all and raise SettingsError."""
-    results = await asyncio.gather(*map(open_or_defer, entries), return_exceptions=True)
+    """Open the tables of changed settings, as far as their stores answer in time.
+
+    If a store rejects a table, close all of them and raise SettingsError.
+    """
+    results = await asyncio.gather(*map(_open_in_time, entries), return_exceptions=True)
     failures = {entry.spec.name: result for entry, result in zip(entries, results, strict=True) if result is not None}
     if not failures:
         return
@@ -37,3 +43,11 @@ async def open_all_or_none(entries: list[CatalogEntry]) -> None:
             if isinstance(failure, TableError)
         ]
     )
+
+
+async def _open_in_time(entry: CatalogEntry) -> None:
+    try:
+        async with asyncio.timeout(RELOAD_OPEN_MAX_S):
+            await open_or_defer(entry)
+    except TimeoutError:
+        log.warning("table %s will be opened when it is first used: its store has not answered yet", entry.spec.name)

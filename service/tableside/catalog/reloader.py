@@ -6,7 +6,6 @@ A configuration with a fault, or with a change that needs a restart, is not appl
 import asyncio
 import logging
 import os
-import shutil
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter
 
-from ..settings import Fault, Settings, SettingsError, load
+from ..settings import Fault, Settings, SettingsError, load, load_text, read_text
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +21,9 @@ Version: TypeAlias = tuple[int, int, int]
 
 POLL_INTERVAL_S = 1.0
 """Interval at which the files are checked for changes."""
+
+FAULTS_LOGGED_MAX = 100
+"""Maximum number of faults of one configuration that are logged."""
 
 _RESTART_ONLY = ("stores", "auto_create", "default_store", "retry_budget", "traces", "console")
 _TABLE_RESTART_ONLY = ("store", "name", "key", "create", "ttl_s", "consistency")
@@ -50,19 +52,20 @@ def load_for_joining_process(file: Path, accepted: Path) -> Settings:
     """
     served = load(accepted)
     try:
-        settings = load(file)
+        text = read_text(file)
+        settings = load_text(text)
     except SettingsError:
         return served
     if beyond_reloading(served, settings):
         return served
-    save_accepted(file, accepted)
+    save_accepted(text, accepted)
     return settings
 
 
-def save_accepted(file: Path, accepted: Path) -> None:
-    """Save a copy of the file for processes that join later."""
+def save_accepted(text: str, accepted: Path) -> None:
+    """Save the text of the configuration for processes that join later."""
     copy = accepted.with_name(f"{accepted.name}.{os.getpid()}")
-    shutil.copyfile(file, copy)
+    copy.write_text(text, encoding="utf-8")
     copy.replace(accepted)
 
 
@@ -112,13 +115,16 @@ class Reloader:
     async def reload(self) -> bool:
         """Read the file and apply it; return whether it was applied."""
         try:
-            settings = await asyncio.to_thread(load, self._file)
+            text = await asyncio.to_thread(read_text, self._file)
+            settings = await asyncio.to_thread(load_text, text)
             if faults := beyond_reloading(self._settings, settings):
                 raise SettingsError(faults)
             await self._apply(settings)
         except SettingsError as error:
-            for fault in error.faults:
+            for fault in error.faults[:FAULTS_LOGGED_MAX]:
                 log.error("%s is not applied: %s", self._file, fault)
+            if (more := len(error.faults) - FAULTS_LOGGED_MAX) > 0:
+                log.error("%s is not applied: %d more faults", self._file, more)
             self._reloads.labels("refused").inc()
             return False
         except Exception:  # an unexpected error must not end the watch
@@ -126,11 +132,19 @@ class Reloader:
             self._reloads.labels("refused").inc()
             return False
         self._settings = settings
-        if self._accepted is not None:
-            await asyncio.to_thread(save_accepted, self._file, self._accepted)
         self._reloads.labels("applied").inc()
         log.info("%s is applied", self._file)
+        await self._save_accepted(text)
         return True
+
+    async def _save_accepted(self, text: str) -> None:
+        """Save the applied text for workers that start later. A full disk must not end the watch."""
+        if self._accepted is None:
+            return
+        try:
+            await asyncio.to_thread(save_accepted, text, self._accepted)
+        except OSError:
+            log.exception("%s cannot be saved for workers that start later", self._file)
 
     def _differs(self) -> bool:
         """Return whether the file has changed since the service read it; its start may have taken a while."""

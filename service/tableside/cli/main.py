@@ -122,7 +122,7 @@ def _run(settings: Settings, config: Path | None, address: "ListenAddress", work
     name = f"{__name__}:{create_worker_app.__name__}"
     with tempfile.TemporaryDirectory(prefix="tableside-") as folder:
         accepted = Path(folder) / "accepted.yaml"
-        save_accepted(config, accepted)
+        save_accepted(configuration.read_text(config), accepted)
         variables = {CONFIG_VARIABLE: str(config), WORKERS_VARIABLE: str(workers), ACCEPTED_VARIABLE: str(accepted)}
         os.environ |= variables | ({LOCAL_VARIABLE: "1"} if local else {})
         raise typer.Exit(Supervisor(server.ServerConfig(name, settings.limits, address, workers)).serve())

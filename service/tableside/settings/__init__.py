@@ -6,9 +6,10 @@ The settings of stores, authentication, logs and traces are in their own package
 
 from .faults import NAME, Fault, SettingsError
 from .limits import ConsoleSettings, LimitSettings, RetryBudgetSettings
-from .loader import default_settings, load, validate
+from .loader import default_settings, load, load_text, validate
 from .settings import Settings, StoreSettings
 from .tables import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableLocation, TableSettings
+from .yaml_file import read_text
 
 __all__ = [
     "NAME",
@@ -27,5 +28,7 @@ __all__ = [
     "TableSettings",
     "default_settings",
     "load",
+    "load_text",
+    "read_text",
     "validate",
 ]

@@ -31,15 +31,15 @@ class SettingsError(Exception):
 
 
 class FaultCollector:
-    """Collects faults. Ignores faults of members in `unset`: these use environment variables that are not set."""
+    """Collects faults. Ignores faults of members in `known`, whose values could not be read."""
 
-    def __init__(self, unset: AbstractSet[str] = frozenset()) -> None:
+    def __init__(self, known: AbstractSet[str] = frozenset()) -> None:
         self.found: list[Fault] = []
-        self._unset = unset
+        self._known = known
 
     def add(self, path: str, message: str) -> None:
-        """Add a fault, unless the member uses an environment variable that is not set."""
-        if path not in self._unset:
+        """Add a fault, unless an earlier fault of the member is known."""
+        if path not in self._known:
             self.found.append(Fault(path, message))
 
     def validate(self, model: type[Model], data: object, path: str) -> Model | None:

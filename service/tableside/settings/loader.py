@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from .faults import NAME, Fault, FaultCollector, SettingsError
 from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
 from .settings import Settings, StoreSettings
 from .tables import TableSettings
-from .yaml_file import expand_variables, read_yaml
+from .variables import expand_variables
+from .yaml_file import parse_yaml, read_text
 
 
 class _TokensFile(RootModel[Tokens], frozen=True):
@@ -41,12 +42,13 @@ def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
     """Return the entries of the file with tokens; an empty list, and a fault, if it cannot be read."""
     if not isinstance(file, str):
         return []
+    found: list[Fault] = []
     try:
-        listed = read_yaml(file, "auth.tokens_file")
+        listed = parse_yaml(read_text(file, "auth.tokens_file"), "auth.tokens_file", found)
     except SettingsError as error:
-        for fault in error.faults:
-            faults.add(fault.path, fault.message)
-        return []
+        found, listed = error.faults, []
+    for fault in found:
+        faults.add(fault.path, fault.message)
     if not isinstance(listed, list):
         faults.add("auth.tokens_file", f"{file} is not a YAML list of tokens")
         return []
@@ -83,18 +85,28 @@ def default_settings(path: str = "./tableside-data") -> Settings:
 
 def load(file: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
     """Read a configuration file. Raise SettingsError with every fault in it."""
-    return validate(read_yaml(file, ""), os.environ if environment is None else environment)
+    return load_text(read_text(file), environment)
 
 
-def validate(data: object, environment: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings for the data of a configuration file. Raise SettingsError with every fault."""
-    unset: list[Fault] = []
-    data = expand_variables(data, environment or {}, "", unset)
+def load_text(text: str, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings for the text of a configuration file. Raise SettingsError with every fault in it."""
+    faults: list[Fault] = []
+    data = parse_yaml(text, "", faults)
+    return validate(data, os.environ if environment is None else environment, faults)
+
+
+def validate(data: object, environment: Mapping[str, str] | None = None, faults: Sequence[Fault] = ()) -> Settings:
+    """Return the settings for the data of a configuration file. Raise SettingsError with every fault.
+
+    `faults` are the faults that were found when the file was read.
+    """
+    earlier = [*faults]
+    data = expand_variables(data, environment or {}, "", earlier)
     if not isinstance(data, dict):
-        raise SettingsError([Fault("", "the configuration must be a mapping with stores and tables")])
-    faults = FaultCollector({fault.path for fault in unset})
-    settings = _Builder(faults).settings(data)
-    if found := {*unset, *faults.found}:
+        raise SettingsError([*earlier, Fault("", "the configuration must be a mapping with stores and tables")])
+    collector = FaultCollector({fault.path for fault in earlier})
+    settings = _Builder(collector).settings(data)
+    if found := {*earlier, *collector.found}:
         raise SettingsError(sorted(found))
     return settings
 

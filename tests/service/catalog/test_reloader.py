@@ -21,7 +21,13 @@ from support.kinds import kind
 from support.running import Service, running
 from support.scripted import Scripted
 from tableside.catalog.catalog import Catalog, Environment
-from tableside.catalog.reloader import Reloader, beyond_reloading, load_for_joining_process, save_accepted
+from tableside.catalog.reloader import (
+    FAULTS_LOGGED_MAX,
+    Reloader,
+    beyond_reloading,
+    load_for_joining_process,
+    save_accepted,
+)
 from tableside.catalog.stack import StackMetrics
 from tableside.catalog.table import Table
 from tableside.core.errors import StoreUnavailable, TableNotFound
@@ -315,6 +321,87 @@ async def test_a_file_whose_reading_fails_by_a_bug_is_refused_and_the_next_is_re
     assert "is not applied" in caplog.text
 
 
+MULTIPLYING = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 12)
+)
+
+
+@pytest.mark.parametrize("earlier", [MULTIPLYING, "a: " + "[" * 100_000, "a: 1" + ":1" * 300_000, "stores: &a {m: *a}"])
+async def test_a_file_that_revokes_a_token_is_applied_after_any_other(tmp_path: Path, earlier: str) -> None:
+    def configured(*names: str) -> str:
+        tokens = [{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names]
+        return yaml.safe_dump({"stores": MEMORY, "auth": {"tokens": tokens}})
+
+    file, registry, applied = tmp_path / "tableside.yaml", CollectorRegistry(), list[Settings]()
+    file.write_text(configured("first", "second"))
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
+    file.write_text(earlier)
+    await until(lambda: value(registry, "refused") == 1)
+    file.write_text(configured("first"))
+    await until(lambda: len(applied) == 1)
+    task.cancel()
+    assert applied[0].auth is not None
+    assert [token.name for token in applied[0].auth.tokens] == ["first"]
+
+
+async def test_a_new_table_whose_store_hangs_does_not_delay_the_rest_of_its_file_or_later_ones(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, answers = catalog._backends["local"], asyncio.Event()
+    open_store = backend.store
+
+    async def store(spec: TableSpec) -> Store:
+        await answers.wait()
+        return await open_store(spec)
+
+    monkeypatch.setattr(backend, "store", store)
+    monkeypatch.setattr("tableside.catalog.opening.RELOAD_OPEN_MAX_S", 0.01)
+    await catalog.change(settings({"t": {"deadline_s": 1}, "hanging": {"deadline_s": 3600}}))
+    assert catalog.entry("t").settings.deadline_s == 1
+    assert catalog.entry("hanging").table is None
+    answers.set()
+    assert isinstance(await (await catalog.table("hanging")).one(put("a", {})), Written)
+
+
+async def test_a_full_disk_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(text: str, accepted: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    file, registry, applied = tmp_path / "tableside.yaml", CollectorRegistry(), list[Settings]()
+    file.write_text(yaml.safe_dump({"stores": MEMORY}))
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    monkeypatch.setattr("tableside.catalog.reloader.save_accepted", refuse)
+    reloader = Reloader(file, load(file), apply, registry, 0.01, tmp_path / "accepted.yaml")
+    for tables in ({"t": {"store": "local"}}, {}):
+        file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": tables}))
+        assert await reloader.reload()
+    assert [len(one.tables) for one in applied] == [1, 0]
+    assert "cannot be saved for workers that start later" in caplog.text
+
+
+async def test_the_log_of_a_faulty_file_is_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def apply(changed: Settings) -> None:
+        raise AssertionError("a faulty file is not applied")
+
+    file = tmp_path / "tableside.yaml"
+    file.write_text(yaml.safe_dump({"stores": MEMORY}))
+    reloader = Reloader(file, load(file), apply, CollectorRegistry())
+    tables = {f"t{number}": {"store": "absent"} for number in range(FAULTS_LOGGED_MAX + 7)}
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": tables}))
+    assert not await reloader.reload()
+    assert caplog.text.count("there is no store 'absent'") == FAULTS_LOGGED_MAX
+    assert "is not applied: 7 more faults" in caplog.text
+
+
 async def test_a_file_of_tokens_is_looked_at_too(tmp_path: Path) -> None:
     def token(name: str) -> str:
         return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"]}])
@@ -428,7 +515,7 @@ def test_a_running_service_keeps_its_settings_when_the_file_is_faulty_and_says_w
 def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_have(tmp_path: Path) -> None:
     file, accepted = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml"
     file.write_text(configuration(deadline_s=1))
-    save_accepted(file, accepted)
+    save_accepted(file.read_text(), accepted)
     file.write_text(configuration(deadline_s=2))
     assert load_for_joining_process(file, accepted).tables["t"].deadline_s == 2
     for unfit in ("stores: [", configuration(deadline_s=3, ttl_s=5)):

@@ -1,0 +1,22 @@
+"""Replaces `${NAME}` in the texts of a configuration by environment variables."""
+
+import re
+from collections.abc import Mapping
+
+from .faults import Fault
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def expand_variables(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
+    """Return the data with `${NAME}` replaced in every string. Add a fault for each variable that is not set."""
+    if isinstance(data, dict):
+        below = f"{path}." if path else ""
+        return {name: expand_variables(value, environment, f"{below}{name}", faults) for name, value in data.items()}
+    if isinstance(data, list):
+        return [expand_variables(value, environment, f"{path}.{index}", faults) for index, value in enumerate(data)]
+    if not isinstance(data, str) or "${" not in data:
+        return data
+    missing = [name for name in _VARIABLE.findall(data) if name not in environment]
+    faults.extend(Fault(path, f"the environment variable {name} is not set") for name in missing)
+    return _VARIABLE.sub(lambda match: environment.get(match[1], match[0]), data)
