@@ -46,7 +46,7 @@ CLIENT_ORDER = [
 
 STORE_API = {
     *("Backend", "BackendType", "Connections", "NoOptions", "Store", "TableSpec", "Capabilities", "Clock", "now_ms"),
-    "url_place",
+    *("check_port", "checked_url", "url_place"),
     *("Operation", "Get", "Put", "Update", "Delete", "Write", "Outcome", "Record", "Written", "NO_EXPIRY"),
     *(
         "Key",

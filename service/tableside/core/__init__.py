@@ -4,7 +4,7 @@ Values are immutable, and functions are pure except those that run tasks. Built-
 this package. It imports no other package of Tableside.
 """
 
-from .backend import Backend, BackendType, Connections, NoOptions, url_place
+from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
@@ -56,6 +56,7 @@ from .transitions import (
 )
 from .update_operators import Path
 from .updates import Changes, Edits, MergePatch, touched_members
+from .urls import check_port, checked_url, url_place
 from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
 
 __all__ = [
@@ -118,7 +119,9 @@ __all__ = [
     "Write",
     "Written",
     "Yielder",
+    "check_port",
     "checked_part",
+    "checked_url",
     "chunks_of",
     "decode",
     "encode",

@@ -1,11 +1,12 @@
 """The interfaces of a kind of store: a class that opens a backend, and the backend that opens each table's store."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
-from urllib.parse import urlsplit
 
 import msgspec
 from pydantic import BaseModel
 
+from .errors import TableError
 from .store import Store, TableSpec
 
 
@@ -51,6 +52,15 @@ class BackendType(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksTables(Protocol):
+    """A class of backends that finds faults of a table without a connection. Other classes need not implement it."""
+
+    def table_faults(self, settings: Any, spec: TableSpec) -> Iterable[TableError]:
+        """Return the reasons why `store` can never open a table in a backend with these settings."""
+        ...
+
+
 class Connections(msgspec.Struct, frozen=True):
     """The number of a backend's connections: in use (including those being opened), open, and the limit (`most`).
 
@@ -81,20 +91,19 @@ class HasPlace(Protocol):
         ...
 
 
+@runtime_checkable
+class HasDirectory(Protocol):
+    """The settings of a store that keeps its records in a directory of its own. Others need not implement it."""
+
+    @property
+    def directory(self) -> str:
+        """Return the directory, with all symbolic links resolved. No other store may use it."""
+        ...
+
+
 def place_of(settings: BaseModel) -> str | None:
     """Return where a store keeps its records, None if its settings do not say."""
     return settings.place if isinstance(settings, HasPlace) else None
-
-
-def url_place(url: str) -> str:
-    """Return the host, port and path of a URL, without user, password and parameters.
-
-    If the password is not encoded, so that it cannot be told from the rest, return only that.
-    """
-    parts = urlsplit(url)
-    if url.count("@") != parts.netloc.count("@"):
-        return "an address with an unencoded password"
-    return parts.netloc.rpartition("@")[2] + parts.path
 
 
 def connections_of(backend: Backend) -> Connections | None:

@@ -1,8 +1,16 @@
 """Checks between members of a configuration that are valid by themselves."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from .. import stores
+from ..core import TableError, TableSpec
+from ..core.backend import ChecksTables, HasDirectory
 from .faults import FaultCollector
 from .settings import StoreSettings, partition_stores
 from .tables import TableLocation, TableSettings
@@ -29,6 +37,45 @@ def check_locations(
             if first != name:
                 faults.add(f"tables.{name}.name", f"table {first!r} already keeps its records under this name")
                 break
+
+
+def check_specs(
+    tables: Mapping[str, TableSettings],
+    options: Mapping[str, BaseModel],
+    known: Mapping[str, StoreSettings | None],
+    faults: FaultCollector,
+) -> None:
+    """Check that each table can exist in its store, or in each of its partitions, as far as settings show that."""
+    checked = {name: _table_checks(store) for name, store in known.items() if store is not None}
+    for name, table in tables.items():
+        spec = table.spec(name, options.get(name))
+        parts = partition_stores(known.get(table.store), table.store)
+        found = {error.detail for part in parts if (checks := checked.get(part)) for error in checks(spec)}
+        for detail in sorted(found):
+            faults.add(f"tables.{name}", detail)
+
+
+def _table_checks(store: StoreSettings) -> Callable[[TableSpec], Iterable[TableError]] | None:
+    kind = stores.backend_type(store.kind)
+    return partial(kind.table_faults, store.options) if isinstance(kind, ChecksTables) else None
+
+
+def check_directories(known: Mapping[str, StoreSettings | None], faults: FaultCollector) -> None:
+    """Check that stores have directories of their own, none within another, and no file in their place."""
+    places = {
+        name: Path(store.options.directory)
+        for name, store in known.items()
+        if store is not None and isinstance(store.options, HasDirectory)
+    }
+    first: dict[Path, str] = {}
+    for name, place in places.items():
+        if (other := first.setdefault(place, name)) != name:
+            faults.add(f"stores.{name}.path", f"is the directory of store {other!r}")
+    for name, place in places.items():
+        if outer := next((first[above] for above in place.parents if above in first), None):
+            faults.add(f"stores.{name}.path", f"is within the directory of store {outer!r}")
+        if file := next((above for above in (place, *place.parents) if os.path.isfile(above)), None):
+            faults.add(f"stores.{name}.path", f"{file} is a file, not a directory")
 
 
 def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:

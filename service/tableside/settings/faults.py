@@ -53,4 +53,5 @@ class FaultCollector:
 
 
 def _message(kind: str, message: str) -> str:
-    return "is not a known option" if kind == "extra_forbidden" else message[:1].lower() + message[1:]
+    text = message.removeprefix("Value error, ")
+    return "is not a known option" if kind == "extra_forbidden" else text[:1].lower() + text[1:]

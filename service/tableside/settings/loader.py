@@ -11,7 +11,14 @@ from pydantic import BaseModel, Field, RootModel
 from .. import stores
 from ..auth import AuthSettings, Tokens
 from ..telemetry import LogSettings, TraceSettings
-from .cross_checks import check_defaults, check_locations, check_partitions, check_shared_stores
+from .cross_checks import (
+    check_defaults,
+    check_directories,
+    check_locations,
+    check_partitions,
+    check_shared_stores,
+    check_specs,
+)
 from .faults import NAME, Fault, FaultCollector, SettingsError
 from .limits import ConsoleSettings, Hosts, LimitSettings, RetryBudgetSettings
 from .settings import Settings, StoreSettings
@@ -131,6 +138,7 @@ class _Builder:
     def __init__(self, faults: FaultCollector) -> None:
         self._faults = faults
         self._options: dict[str, BaseModel] = {}
+        self._option_types: dict[str, type[BaseModel] | None] = {}
 
     def settings(self, data: dict[str, Any]) -> Settings:
         top = self._faults.validate(_FileModel, data, "") or self._valid_parts(data)
@@ -143,7 +151,9 @@ class _Builder:
         opened = {name: table for name, table in tables.items() if table}
         check_defaults(top.auto_create, top.default_store, top.stores, self._faults)
         check_partitions(top.stores, self._faults)
+        check_directories(stores, self._faults)
         check_locations(opened, stores, self._faults)
+        check_specs(opened, self._options, stores, self._faults)
         check_shared_stores(opened, known if isinstance(known, dict) else {}, self._faults)
         return Settings(
             stores={name: store for name, store in stores.items() if store},
@@ -194,7 +204,7 @@ class _Builder:
         store = entry.get("store")
         if isinstance(store, str) and store not in known:
             self._faults.add(f"{path}.store", f"there is no store {store!r}")
-        options_type = _table_options(known.get(store), known) if isinstance(store, str) else None
+        options_type = self._table_options(store, known) if isinstance(store, str) else None
         if options_type is None:
             return self._faults.validate(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
@@ -202,6 +212,12 @@ class _Builder:
         if (options := self._faults.validate(options_type, own, path)) is not None:
             self._options[name] = options
         return self._faults.validate(TableSettings, common, path)
+
+    def _table_options(self, store: str, known: dict[str, Any]) -> type[BaseModel] | None:
+        """Return the model of the options of tables in a store. It is the same for all of them."""
+        if store not in self._option_types:
+            self._option_types[store] = _table_options(known.get(store), known)
+        return self._option_types[store]
 
     def _check_name(self, name: str, path: str) -> None:
         if not re.fullmatch(NAME, name):
@@ -219,7 +235,7 @@ def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] |
     if isinstance(store, dict) and kind == "partitioned":
         parts = store.get("partitions")
         every = [known.get(part) for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
-        kinds = {part.get("kind") for part in every if isinstance(part, dict)}
+        kinds = {str(part.get("kind")) for part in every if isinstance(part, dict)}
         kind = kinds.pop() if len(kinds) == 1 and "partitioned" not in kinds else kind
     try:
         return stores.backend_type(kind).TableOptions if kind in stores.kinds() else None

@@ -2,10 +2,13 @@
 
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from ..core import KeyField, KeySchema, PartType, TableSpec
 from .faults import NAME
+
+KEY_FIELD_LENGTH_MAX = 255
+"""Maximum length of the name of a key field."""
 
 
 class CostSettings(BaseModel, frozen=True, extra="forbid"):
@@ -105,6 +108,13 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
     batch: BatchSettings | None = None
     cache: CacheSettings | None = None
     concurrency_max: int = Field(default=64, ge=1, le=100_000)
+
+    @field_validator("key")
+    @classmethod
+    def _check_key(cls, key: dict[str, PartType] | None) -> dict[str, PartType] | None:
+        if not all(0 < len(name) <= KEY_FIELD_LENGTH_MAX and "\0" not in name for name in key or ()):
+            raise ValueError(f"a name has 1 to {KEY_FIELD_LENGTH_MAX} characters, and none of them is U+0000")
+        return key
 
     def spec(self, name: str, options: BaseModel | None = None) -> TableSpec:
         """Return the table's description for its store. `options` are the options of that kind of store."""

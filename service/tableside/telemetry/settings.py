@@ -1,8 +1,10 @@
 """Settings of logs and traces."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
+
+from ..core import checked_url
 
 
 class LogSettings(BaseModel, frozen=True, extra="forbid"):
@@ -17,5 +19,5 @@ class LogSettings(BaseModel, frozen=True, extra="forbid"):
 class TraceSettings(BaseModel, frozen=True, extra="forbid"):
     """The endpoint for traces (OTLP over HTTP, none disables them), and the sampled share of traces that start here."""
 
-    endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    endpoint: Annotated[str, Field(pattern=r"^https?://"), AfterValidator(checked_url)] | None = None
     sample: float = Field(default=0.01, ge=0, le=1)

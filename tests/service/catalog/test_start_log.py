@@ -13,7 +13,8 @@ from service.telemetry.lines import logged
 from support.running import Service
 from tableside.app import create_app
 from tableside.catalog import log_start
-from tableside.core.backend import place_of, url_place
+from tableside.core.backend import place_of
+from tableside.core.urls import url_place
 from tableside.server.server import ListenAddress, Server, ServerConfig
 from tableside.settings import LimitSettings, validate
 

@@ -1,11 +1,13 @@
 """Opens DynamoDB, and defines the options of its tables."""
 
+from collections.abc import Iterable
+
 from pydantic import BaseModel, Field
 
-from ...core import Clock, Connections, StoreUnavailable, TableSpec, Throttled, gather_bounded, now_ms
+from ...core import Clock, Connections, StoreUnavailable, TableError, TableSpec, Throttled, gather_bounded, now_ms
 from .client import Client, DynamodbSettings
 from .store import DynamodbStore
-from .table_schema import TableSetup
+from .table_schema import TableSetup, table_faults
 
 DESCRIBE_CONCURRENCY = 8
 
@@ -34,9 +36,14 @@ class DynamodbBackend:
         """Return a backend. It connects to DynamoDB when it is first used."""
         return cls(Client(settings), clock)
 
+    @classmethod
+    def table_faults(cls, settings: DynamodbSettings, spec: TableSpec) -> Iterable[TableError]:
+        """Return the reasons why a table can never be opened."""
+        return table_faults(spec, _options(spec).ttl_attribute)
+
     async def store(self, spec: TableSpec) -> DynamodbStore:
         """Return the store of one table; create the table if it is absent and `create` is set."""
-        options = spec.options if isinstance(spec.options, DynamodbTableOptions) else DynamodbTableOptions()
+        options = _options(spec)
         try:
             table, layout = await self._tables.open_table(spec, options.ttl_attribute)
         except Throttled as error:
@@ -63,3 +70,7 @@ class DynamodbBackend:
     async def close(self) -> None:
         """Close every connection."""
         await self._client.close()
+
+
+def _options(spec: TableSpec) -> DynamodbTableOptions:
+    return spec.options if isinstance(spec.options, DynamodbTableOptions) else DynamodbTableOptions()

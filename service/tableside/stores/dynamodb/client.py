@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import aioboto3
 import aiohttp
@@ -18,7 +18,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from aiobotocore.session import AioSession
 from botocore import exceptions
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from ...core import (
     Applied,
@@ -31,6 +31,7 @@ from ...core import (
     TableNotFound,
     Throttled,
     TooLarge,
+    checked_url,
     url_place,
 )
 
@@ -72,7 +73,7 @@ class DynamodbSettings(BaseModel, frozen=True, extra="forbid"):
     """
 
     region: str | None = Field(default=None, min_length=1)
-    endpoint_url: str | None = Field(default=None, pattern="^https?://")
+    endpoint_url: Annotated[str, Field(pattern="^https?://"), AfterValidator(checked_url)] | None = None
     profile: str | None = Field(default=None, min_length=1)
     connections_max: int = Field(default=64, ge=1, le=1000)
     connect_timeout_s: float = Field(default=2.0, gt=0, le=60)

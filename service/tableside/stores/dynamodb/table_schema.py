@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -43,10 +44,9 @@ class TableSetup:
 
         Raise TableNotFound, or Unsupported or InvalidOperation if the table differs from the configuration.
         """
+        for fault in table_faults(spec, ttl_attribute):
+            raise fault
         name = spec.name_in_store
-        if not _NAME.fullmatch(name):
-            raise InvalidOperation(f"table {name!r}: names in DynamoDB have 3 to 255 characters of A-Z a-z 0-9 _ . -")
-        _check_parts(spec)
         found = await self._describe(name)
         if found is None:
             if not spec.create:
@@ -145,9 +145,15 @@ class TableSetup:
             log.warning("DynamoDB: table %s: cannot turn on time to live: %s", name, error)
 
 
-def _check_parts(spec: TableSpec) -> None:
+def table_faults(spec: TableSpec, ttl_attribute: str) -> Iterator[TableError]:
+    """Return the reasons why DynamoDB can never have a table."""
+    table = f"table {spec.name_in_store!r}"
+    if not _NAME.fullmatch(spec.name_in_store):
+        yield InvalidOperation(f"{table}: names in DynamoDB have 3 to 255 characters of A-Z a-z 0-9 _ . -")
     if len(spec.key.fields) > 2:
-        raise Unsupported(f"table {spec.name_in_store!r}: keys in DynamoDB have one or two parts")
+        yield Unsupported(f"{table}: keys in DynamoDB have one or two parts")
+    if ttl_attribute in spec.key.names:
+        yield InvalidOperation(f"{table}: ttl_attribute is a key attribute")
 
 
 def _wanted_keys(spec: TableSpec) -> tuple[KeyAttribute, ...]:

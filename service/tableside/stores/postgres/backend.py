@@ -6,7 +6,9 @@ table's definition when it opens the table's store.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import msgspec
@@ -20,6 +22,7 @@ from ...core import (
     TableError,
     TableNotFound,
     TableSpec,
+    check_port,
     now_ms,
     url_place,
 )
@@ -31,13 +34,13 @@ from .schema import (
     VALUE,
     WRITERS,
     TableDefinition,
-    checked_name,
     create_table,
     document_table_ddl,
     find_table,
     key_schema,
     side_table_ddl,
     side_table_name,
+    table_faults,
 )
 from .store import PostgresStore
 from .value_columns import ColumnsLayout, DocumentLayout, ValueLayout
@@ -79,6 +82,7 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     def _check_scheme(cls, dsn: SecretStr) -> SecretStr:
         if not dsn.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("begins with postgresql://")
+        _check_ports(dsn.get_secret_value())
         return dsn
 
 
@@ -109,13 +113,19 @@ class PostgresBackend:
         await backend._pool.open()
         return backend
 
+    @classmethod
+    def table_faults(cls, settings: PostgresSettings, spec: TableSpec) -> Iterable[TableError]:
+        """Return the reasons why a table can never be opened."""
+        return table_faults(spec, document=_table_options(spec).layout == "document")
+
     async def store(self, spec: TableSpec) -> PostgresStore:
         """Return the store of one table; create the table if it is absent and the configuration allows it.
 
         Raise StoreUnavailable, TableNotFound, or Unsupported if the table differs from the configuration.
         """
-        options = spec.options if isinstance(spec.options, PostgresTableOptions) else PostgresTableOptions()
-        name = checked_name(spec.name_in_store)
+        for fault in self.table_faults(self._settings, spec):
+            raise fault
+        options, name = _table_options(spec), spec.name_in_store
         try:
             async with self._pool.connection() as connection:
                 schema = await self._schema(connection)
@@ -197,6 +207,22 @@ class PostgresBackend:
                     await store.sweep()
                 except TableError as error:
                     log.info("table %s: expired records are deleted later: %s", store.spec.name, error.detail)
+
+
+def _check_ports(dsn: str) -> None:
+    """Raise ValueError if one of the hosts, or the parameter `port`, has an invalid port."""
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:  # its text may contain the password
+        raise ValueError("is not a URL") from None
+    for host in parts.netloc.rpartition("@")[2].split(","):
+        check_port(f"//{host}")
+    for port in ",".join(parse_qs(parts.query).get("port", [])).split(","):
+        check_port(f"//host:{port}")
+
+
+def _table_options(spec: TableSpec) -> PostgresTableOptions:
+    return spec.options if isinstance(spec.options, PostgresTableOptions) else PostgresTableOptions()
 
 
 async def _configure_session(connection: asyncpg.Connection) -> None:

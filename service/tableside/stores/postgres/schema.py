@@ -1,11 +1,20 @@
 """Reads table definitions from PostgreSQL's system catalogs, and creates tables if the configuration allows it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import asyncpg
 import msgspec
 
-from ...core import InvalidOperation, KeyField, KeySchema, PartType, StoreUnavailable, TableSpec, Unsupported
+from ...core import (
+    InvalidOperation,
+    KeyField,
+    KeySchema,
+    PartType,
+    StoreUnavailable,
+    TableError,
+    TableSpec,
+    Unsupported,
+)
 from .pool import Connection
 
 NAME_BYTES_MAX = 63
@@ -70,11 +79,16 @@ def literal(text: str) -> str:
     return f"'{escaped}'" if "\\" not in escaped else "E'" + escaped.replace("\\", "\\\\") + "'"
 
 
-def checked_name(name: str) -> str:
-    """Return the name. Raise Unsupported if PostgreSQL would truncate it."""
-    if len(name.encode()) > NAME_BYTES_MAX:
-        raise Unsupported(f"a name in PostgreSQL has at most {NAME_BYTES_MAX} bytes: give the table a shorter `name`")
-    return name
+def table_faults(spec: TableSpec, *, document: bool) -> Iterator[TableError]:
+    """Return the reasons why PostgreSQL can never have a table with this layout."""
+    if len(spec.name_in_store.encode()) > NAME_BYTES_MAX:
+        yield Unsupported(f"a name in PostgreSQL has at most {NAME_BYTES_MAX} bytes: give the table a shorter `name`")
+    reserved = {VALUE if document else VERSION, EXPIRES, WRITERS}
+    for name in sorted(spec.key.names):
+        if name in reserved:
+            yield InvalidOperation(f"a key field may not be named {name!r}: the table has a column of that name")
+        if len(name.encode()) > NAME_BYTES_MAX:
+            yield InvalidOperation(f"a key field's name in PostgreSQL has at most {NAME_BYTES_MAX} bytes")
 
 
 async def find_table(connection: Connection, schema: str, name: str, spec: TableSpec) -> TableDefinition | None:
@@ -127,8 +141,6 @@ def document_table_ddl(schema: str, name: str, key: KeySchema) -> list[str]:
     """Return the statements that create a table of documents."""
     table = f"{quoted(schema)}.{quoted(name)}"
     fields = [(field.name or KEY, field.type) for field in key.fields]
-    if taken := {field for field, _ in fields} & {VALUE, EXPIRES, WRITERS}:
-        raise InvalidOperation(f"a key field may not be named {min(taken)!r}: the table has a column of that name")
     columns = [f"{quoted(field)} {_KEY_TYPES[kind]} NOT NULL" for field, kind in fields]
     rest = f"{quoted(VALUE)} jsonb, {quoted(EXPIRES)} bigint, {quoted(WRITERS)} jsonb"
     keys = ", ".join(quoted(field) for field, _ in fields)

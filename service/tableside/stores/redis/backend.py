@@ -21,6 +21,7 @@ from ...core import (
     TableError,
     TableSpec,
     Unsupported,
+    check_port,
     gather_bounded,
     now_ms,
     url_place,
@@ -65,6 +66,7 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
         except ValueError:
             raise ValueError("must be redis://HOST:PORT/DB, rediss://… or unix://PATH") from None
         known = {"username", "password", "host", "port", "path", "connection_class"}
+        check_port(url.get_secret_value())
         if unknown := sorted(set(options) - known - _URL_OPTIONS):
             raise ValueError(f"has unknown options: {', '.join(unknown)}")
         return url
@@ -124,17 +126,24 @@ class RedisBackend:
         """Return a backend that connects on first use. Ignores `clock`: the server's clock decides expiry."""
         return cls(create_servers(settings))
 
+    @classmethod
+    def table_faults(cls, settings: RedisSettings, spec: TableSpec) -> list[TableError]:
+        """Return the reasons why a table can never be opened."""
+        try:
+            _names_and_index(spec, cluster=settings.cluster)
+        except TableError as error:
+            return [error]
+        return []
+
     async def store(self, spec: TableSpec) -> "RedisStore":
         """Return the store of one table. Redis needs no table to be created.
 
         Raise InvalidOperation if a server does not match the `cluster` setting, Unsupported if its version is too old.
         """
-        options = spec.options or RedisTableOptions()
         infos = await self._server_infos()
         for info in infos:
             _check_server(info, cluster=self._servers.is_cluster)
-        names = KeyNames(options.prefix or f"{spec.name_in_store}:", spec.key, hash_tag=options.hash_tag)
-        index = _partition_index(names, spec.key, options, cluster=self._servers.is_cluster)
+        names, index = _names_and_index(spec, cluster=self._servers.is_cluster)
         if spec.create:
             await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
         never_evicts = all(info.get("maxmemory_policy") == NO_EVICTION for info in infos)
@@ -220,6 +229,13 @@ def _check_server(info: dict[str, str], *, cluster: bool) -> None:
         raise Unsupported(f"Redis {version} is too old: 7.0 or newer is required")
     if not cluster and info.get("redis_mode") == "cluster":
         raise InvalidOperation("this Redis is a cluster: its `stores` entry needs `cluster: true`")
+
+
+def _names_and_index(spec: TableSpec, *, cluster: bool) -> tuple[KeyNames, PartitionIndex | None]:
+    """Return the names of a table's records and the index of its partitions. Raise InvalidOperation for bad options."""
+    options = spec.options if isinstance(spec.options, RedisTableOptions) else RedisTableOptions()
+    names = KeyNames(options.prefix or f"{spec.name_in_store}:", spec.key, hash_tag=options.hash_tag)
+    return names, _partition_index(names, spec.key, options, cluster=cluster)
 
 
 def _partition_index(

@@ -1,9 +1,10 @@
 """The RocksDB backend: settings, opening and closing the database, and its tables."""
 
 import asyncio
+import os
 from pathlib import Path
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from ...core import Clock, InvalidOperation, NoOptions, StoreUnavailable, TableSpec, now_ms
@@ -20,10 +21,22 @@ class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
     write_buffer_bytes: int = Field(default=64 * 2**20, ge=2**20)
     sweep_every_s: float = Field(default=60.0, gt=0)
 
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, path: str) -> str:
+        if "\0" in path:
+            raise ValueError("contains U+0000")
+        return path
+
     @property
     def place(self) -> str:
         """Return the absolute path of the directory."""
         return str(Path(self.path).absolute())
+
+    @property
+    def directory(self) -> str:
+        """Return the directory, with all symbolic links resolved."""
+        return os.path.realpath(self.path)
 
 
 class RocksdbBackend:
