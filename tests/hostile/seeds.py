@@ -122,7 +122,7 @@ REQUESTS = (
     b"PUT /r HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}GET /b HTTP/1.0\r\n\r\n",
     b"PUT /r HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n1;x=y\r\n}\r\n0\r\nt: 1\r\n\r\n",
     b"POST /r HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
-    b"GET http://a/b?c=%zz#d HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+    b"GET http://a/b?c=%C3%BC HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\nGET / HTTP/1.1\r\n\r\n",
     b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\nCONNECT a:80 HTTP/1.1\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 )
