@@ -58,7 +58,7 @@ class AsyncClient:
     ) -> None:
         address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
         self._url = address.url
-        self._http = httpx.AsyncClient(**address.http_options(timeout_s, connections_max))
+        self._http = address.async_client(timeout_s, connections_max)
         self._settings = CallSettings(retries, tls=address.tls)
         self._waits = Waits()
         self._coalesce = coalesce
@@ -115,7 +115,7 @@ class AsyncClient:
 
     async def _exchange(self, request: Request) -> httpx.Response | httpx.TransportError:
         try:
-            return await self._http.request(**request.arguments())
+            return await self._http.request(**request.arguments(self._url))
         except httpx.TransportError as failure:
             return failure
 

@@ -77,7 +77,7 @@ class Client:
     ) -> None:
         address = Address.resolve(url, Credential(token, token_file), Tls(ca_file, certificate_file, key_file))
         self._url = address.url
-        self._http = httpx.Client(**address.http_options(timeout_s, connections_max))
+        self._http = address.client(timeout_s, connections_max)
         self._settings = CallSettings(retries, tls=address.tls)
         self._waits = Waits()
         self._batch_threads = ThreadPoolExecutor(BATCHES_IN_FLIGHT_MAX, "tableside") if coalesce else None
@@ -152,6 +152,6 @@ class Client:
 
     def _exchange(self, request: Request) -> httpx.Response | httpx.TransportError:
         try:
-            return self._http.request(**request.arguments())
+            return self._http.request(**request.arguments(self._url))
         except httpx.TransportError as failure:
             return failure

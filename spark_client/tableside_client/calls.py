@@ -37,11 +37,14 @@ class Request:
     repeatable: bool = True
     timeout_s: float | None = None
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the `request` method of httpx clients."""
-        arguments = {name: getattr(self, name) for name in ("method", "params", "headers", "content")}
+    def arguments(self, base_url: str) -> dict[str, Any]:
+        """Return the arguments of the `request` method of httpx clients.
+
+        With a complete URL and without empty parameters, httpx parses the URL once instead of three times.
+        """
+        arguments = {name: getattr(self, name) for name in ("method", "headers", "content")}
         limited = {} if self.timeout_s is None else {"timeout": attempt_timeout(self.timeout_s)}
-        return {"url": self.path, **arguments, **limited}
+        return {"url": base_url + self.path, "params": self.params or None, **arguments, **limited}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
-"""The options of an httpx client: address, authentication, TLS, timeouts and the connection pool."""
+"""The httpx clients of an address: authentication, TLS, timeouts and connections."""
 
+import ssl
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from urllib.request import getproxies
 
 import httpx
 
 from tableside_client.address import service_url
+from tableside_client.connections import AsyncConnections, Connections
 from tableside_client.credential import Credential, RefreshingToken
 from tableside_client.tls import ReloadingContext, Tls
 
@@ -29,24 +33,43 @@ class Address:
         tls.require_https(url)
         return cls(url, credential, tls.with_environment() if url.startswith("https://") else None)
 
-    def http_options(self, timeout_s: float, connections_max: int) -> dict[str, Any]:
-        """Return the arguments of `httpx.Client` and `httpx.AsyncClient`.
+    def client(self, timeout_s: float, connections_max: int) -> httpx.Client:
+        """Open a blocking client.
 
         Raises:
             CredentialError: The token cannot be read.
             TlsFileError: A TLS file cannot be read or used.
         """
-        return {
-            "base_url": self.url,
-            "verify": True if self.tls is None else ReloadingContext(self.tls, httpx.create_ssl_context),
-            "auth": BearerAuth(self.credential),
-            "timeout": attempt_timeout(timeout_s),
-            "limits": httpx.Limits(
-                max_connections=connections_max,
-                max_keepalive_connections=connections_max,
-                keepalive_expiry=_IDLE_MAX_S,
-            ),
-        }
+        options = self._options(timeout_s)
+        if getproxies():  # only a client without a transport uses the proxies of the environment
+            return httpx.Client(**options, verify=self._tls_context() or True, limits=_limits(connections_max))
+        connect = partial(httpx.HTTPTransport, verify=self._tls_context() or _unused_context(), limits=_limits(1))
+        return httpx.Client(**options, transport=Connections(connections_max, _IDLE_MAX_S, connect))
+
+    def async_client(self, timeout_s: float, connections_max: int) -> httpx.AsyncClient:
+        """Open a client for asyncio, with the exceptions of `client`."""
+        options = self._options(timeout_s)
+        if getproxies():
+            return httpx.AsyncClient(**options, verify=self._tls_context() or True, limits=_limits(connections_max))
+        connect = partial(httpx.AsyncHTTPTransport, verify=self._tls_context() or _unused_context(), limits=_limits(1))
+        return httpx.AsyncClient(**options, transport=AsyncConnections(connections_max, _IDLE_MAX_S, connect))
+
+    def _options(self, timeout_s: float) -> dict[str, Any]:
+        return {"auth": BearerAuth(self.credential), "timeout": attempt_timeout(timeout_s)}
+
+    def _tls_context(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else ReloadingContext(self.tls, httpx.create_ssl_context)
+
+
+def _unused_context() -> ssl.SSLContext:
+    """Return a context for connections without TLS. httpx's own would load all authorities for each connection."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _limits(connections_max: int) -> httpx.Limits:
+    return httpx.Limits(
+        max_connections=connections_max, max_keepalive_connections=connections_max, keepalive_expiry=_IDLE_MAX_S
+    )
 
 
 def attempt_timeout(seconds: float) -> httpx.Timeout:
