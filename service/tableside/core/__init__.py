@@ -42,6 +42,7 @@ from .operations import (
 )
 from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
 from .partitioner import target_partitions
+from .path_set import Path
 from .quoting import quoted_list
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
@@ -54,7 +55,6 @@ from .transitions import (
     transition,
     with_etag,
 )
-from .update_operators import Path
 from .updates import Changes, Edits, MergePatch, touched_members
 from .urls import check_port, checked_url, url_place
 from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse

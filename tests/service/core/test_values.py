@@ -217,6 +217,10 @@ deep = st.builds(
 @settings(max_examples=1000, deadline=None)
 @given(st.dictionaries(texts, members | deep, max_size=4))
 def test_the_short_way_of_encoding_agrees_with_looking_at_everything(value: dict[str, Any]) -> None:
+    check_encoding(value)
+
+
+def check_encoding(value: dict[str, Any]) -> None:
     try:
         wanted = orjson.dumps(values.normalize(value))
     except InvalidOperation:
@@ -259,3 +263,12 @@ def test_reading_anything_gives_a_value_or_a_refusal(text: bytes | str) -> None:
         values.encode(values.parse(text))
     except (MalformedRequest, InvalidOperation):
         return
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 7, 30])
+@settings(max_examples=300, deadline=None)
+@given(value=st.dictionaries(texts, members | deep, max_size=4))
+def test_a_long_text_is_encoded_like_a_short_one(slice_bytes: int, value: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "_SLICE_BYTES", slice_bytes)
+        check_encoding(value)

@@ -152,6 +152,21 @@ def test_what_a_parser_refuses_is_malformed(asking: Asking, body: bytes) -> None
         assert [problem["retriable"], problem["applied"]] == [False, "no"]
 
 
+@pytest.mark.parametrize("element", ["[]", "{}", "[[]]"])
+def test_a_value_or_an_update_of_too_many_elements_is_refused_with_the_name_of_the_limit(
+    asking: Asking, element: str
+) -> None:
+    count = 100_000 // sum(map((element + ",").count, ",[{"))
+    for members, status in ((count - 5, 204), (count + 5, 413)):
+        value = f'{{"a":[{",".join([element] * members)}]}}'
+        for method, body in (("PUT", value), ("PATCH", f'{{"update":{value},"default":{{}}}}')):
+            response = asking.client.request(method, path_of(T, fresh()), content=body, headers={"Content-Type": JSON})
+            if status == 413:
+                assert "elements_max" in check_refused(response, 413, "too_large")["detail"]
+            else:
+                assert response.status_code in (201, 204), response.text
+
+
 @pytest.mark.parametrize("prefer", ["wait=x", "wait=", "wait=-1", "wait"])
 def test_a_deadline_is_a_number(asking: Asking, prefer: str) -> None:
     check_refused(asking.get(T, "a", headers={"Prefer": prefer}), 400, "malformed_request")

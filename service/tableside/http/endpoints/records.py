@@ -1,8 +1,10 @@
 """The endpoints of single records."""
 
+import asyncio
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import orjson
 from starlette.responses import Response
@@ -15,6 +17,11 @@ from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
 from .endpoint import TableRequest, table_route
+
+Decoded = TypeVar("Decoded")
+
+INLINE_BODY_BYTES_MAX = 2**16
+"""Maximum size of a body that is decoded on the event loop, which takes at most some 20 ms."""
 
 JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
 
@@ -63,8 +70,10 @@ async def get_record(request: TableRequest) -> Response:
 async def put_record(request: TableRequest) -> Response:
     """Replace or create one record; the body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
-    value = values.parse(await request.read_body())
-    return await _write(request, {"op": "put", "value": value, "if_absent": request_headers.create_only(request)})
+    body = await request.read_body()
+    value = await _decoded(len(body), partial(values.parse, body))
+    members = {"op": "put", "value": value, "if_absent": request_headers.create_only(request)}
+    return await _write(request, members, len(body))
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -73,16 +82,17 @@ async def patch_record(request: TableRequest) -> Response:
         media = request_headers.media_type(request, (JSON, MERGE_PATCH))
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
-    document = values.parse(await request.read_body())
+    body = await request.read_body()
+    document = await _decoded(len(body), partial(values.parse, body))
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
     if media == JSON:
-        return await _write(request, {"op": "update", **_update_members(document)})
+        return await _write(request, {"op": "update", **_update_members(document)}, len(body))
     if not isinstance(document, dict):
         raise InvalidOperation("a merge patch must be an object")
     if any(name.startswith("$") for name in document):
         raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
-    return await _write(request, {"op": "update", "update": document})
+    return await _write(request, {"op": "update", "update": document}, len(body))
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -92,13 +102,18 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-async def _write(request: TableRequest, members: dict[str, Any]) -> Response:
+async def _decoded(body_bytes: int, decode: Callable[[], Decoded]) -> Decoded:
+    """Decode a body or a part of it, in a thread if the body is so large that it would block the event loop."""
+    return decode() if body_bytes <= INLINE_BODY_BYTES_MAX else await asyncio.to_thread(decode)
+
+
+async def _write(request: TableRequest, members: dict[str, Any], body_bytes: int = 0) -> Response:
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
-    operation = operation_members.build(spec, members["op"], key, members)
+    operation = await _decoded(body_bytes, partial(operation_members.build, spec, members["op"], key, members))
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if members.get("return") and len(partitions) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")

@@ -62,7 +62,7 @@ def encode(answers: Sequence[Answer]) -> Pieces[bytes]:
 
 def _parse_whole(body: bytes, operations_max: int) -> list[values.Json]:
     try:
-        document = values.parse(body)
+        document = values.parse_unlimited(body)
     except NotJson as error:
         raise not_json_body(body, error.reason) from None
     if not isinstance(document, dict) or document.keys() != {"operations"}:
