@@ -82,7 +82,7 @@ def update_documents(data: bytes) -> None:
     updates.touched_members(changes)
     before = values.encode(values.parse(value or b"{}"))
     after = updates.apply(before, changes)
-    update_folding.fold(changes, changes)
+    update_folding.fold([changes, changes])
     assert values.encode(values.decode(after)) == after
 
 

@@ -6,6 +6,7 @@ Two puts, for example, become one: the last. Operations that cannot be combined 
 import math
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
@@ -19,18 +20,24 @@ from ..core import (
     PartitionOutcome,
     Put,
     TableError,
+    TooLarge,
     Update,
     Written,
+    Yielder,
     touched_members,
 )
+from ..core.operations import size_bytes
 from ..core.update_folding import fold
 from ..core.updates import apply
 
 UPDATED_BYTES_MAX = 2**16
-"""Maximum size of a put's value to which a later update is applied here. Parsing it blocks the event loop."""
+"""Maximum size of a put's value to which later updates are applied here. Parsing it blocks the event loop."""
 
 COMBINED_OPERATIONS_MAX = 256
-"""Maximum number of operations on one key that are combined into one: folding n updates takes time of order n * n."""
+"""Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
+
+COMBINED_BYTES_MAX = 2**18
+"""Maximum size of the values and updates that are combined into one operation, which the store applies in one step."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -40,67 +47,125 @@ class Step(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
 
 
-def steps_by_key(
+async def steps_by_key(
     operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool
 ) -> dict[Key, deque[Step]]:
     """Combine operations that follow each other on a key, and return for each key the steps to send in turn.
 
     `key_names` are the names of the key's fields. `folding` tells that the store accepts any value.
     """
-    waiting: dict[Key, deque[Step]] = {}
+    runs: dict[Key, list[_Run]] = {}
+    yielder = Yielder()
     for position, operation in enumerate(operations):
-        steps = waiting.setdefault(operation.key, deque())
-        combined = None
-        if steps and len(steps[-1].positions) < COMBINED_OPERATIONS_MAX:
-            combined = _combined(steps[-1].operation, operation, key_names, folding=folding)
-        if combined is None:
-            steps.append(Step(operation, (position,)))
-        else:
-            steps.append(Step(combined, (*steps.pop().positions, position)))
+        of_key = runs.setdefault(operation.key, [])
+        if not (of_key and of_key[-1].add(position, operation, key_names, folding=folding)):
+            of_key.append(_Run(position, operation))
+        await yielder.maybe_yield()
+    waiting: dict[Key, deque[Step]] = {}
+    for key, of_key in runs.items():
+        steps = waiting[key] = deque()
+        for run in of_key:
+            steps.extend(run.steps(operations))
+            await yielder.maybe_yield()
     return waiting
 
 
-def _combined(earlier: Operation, later: Operation, key_names: frozenset[str], *, folding: bool) -> Operation | None:
-    """Return one operation with the effect of both, or None if the outcome of each could not be told apart then.
+class _Run:
+    """Operations on one key that follow each other and become one step, if possible.
 
     Not combined are:
     - updates of a member named like a key field: the store may reject the value that such an update leaves, and a later
       operation could hide that;
     - operations on different or several partitions: one of the two may fail in one partition only;
-    - writes to a store that rejects some values (`folding` is False): each write needs its own error.
+    - writes to a store that rejects some values: each write needs its own error.
     """
-    if earlier.partitions != later.partitions or not (folding or isinstance(later, Get)):
-        return None
-    match earlier, later:
-        case Get(), Get():
-            return min(earlier, later, key=_age_max_s)
-        case Put(), Put() if _plain(earlier) and _plain(later):
-            return later
-        case Put(), Update() if _plain(earlier) and _plain(later):
-            return None if _touches(key_names, later.changes) else _updated(earlier, later)
-        case Update(), Update() if _plain(earlier) and _plain(later):
-            if _touches(key_names, earlier.changes + later.changes):
+
+    def __init__(self, position: int, first: Operation) -> None:
+        self._first = self._last = first
+        self._positions = [position]
+        self._bytes = 0
+
+    def add(self, position: int, operation: Operation, key_names: frozenset[str], *, folding: bool) -> bool:
+        """Add the next operation on the key. Return False, with nothing changed, if it cannot be combined."""
+        if len(self._positions) >= COMBINED_OPERATIONS_MAX or self._first.partitions != operation.partitions:
+            return False
+        if isinstance(operation, Get):
+            fits = isinstance(self._first, Get)
+        else:
+            fits = folding and self._fits(operation, key_names)
+        if fits:
+            self._positions.append(position)
+            self._last = operation
+        return fits
+
+    def steps(self, operations: Sequence[Operation]) -> list[Step]:
+        """Return the one step that combines the operations, or a step for each if one of them does not fit."""
+        parts = [operations[position] for position in self._positions]
+        combined = parts[0] if len(parts) == 1 else _combined(parts)
+        if combined is not None:
+            return [Step(combined, tuple(self._positions))]
+        return [Step(part, (position,)) for part, position in zip(parts, self._positions, strict=True)]
+
+    def _fits(self, later: Operation, key_names: frozenset[str]) -> bool:
+        earlier = self._last
+        if not (isinstance(earlier, Put | Update) and isinstance(later, Put | Update)):
+            return False
+        if not (_plain(earlier) and _plain(later)):
+            return False
+        if isinstance(later, Put):
+            return isinstance(self._first, Put)
+        return not (_touches(key_names, earlier) or _touches(key_names, later)) and self._has_room(later)
+
+    def _has_room(self, update: Update) -> bool:
+        """Count an update, and what it is applied to; puts that another put replaces cost nothing."""
+        size = size_bytes(update)
+        if isinstance(self._last, Put) or len(self._positions) == 1:
+            size += size_bytes(self._last)
+        if isinstance(self._last, Put) and len(self._last.value) > UPDATED_BYTES_MAX:
+            return False
+        self._bytes += size
+        return self._bytes <= COMBINED_BYTES_MAX
+
+
+def _combined(operations: Sequence[Operation]) -> Operation | None:
+    """Return one operation with the effect of several, or None if an update does not fit the put before it."""
+    first = operations[0]
+    if isinstance(first, Get):
+        return min((get for get in operations if isinstance(get, Get)), key=_age_max_s)
+    if isinstance(first, Update):
+        changes = fold([update.changes for update in operations if isinstance(update, Update)])
+        return msgspec.structs.replace(first, changes=changes)
+    return _combined_put(operations)
+
+
+def _combined_put(operations: Sequence[Operation]) -> Put | None:
+    put: Put | None = None
+    updates: list[Changes] = []
+    for operation in operations:
+        if isinstance(operation, Update):
+            updates.append(operation.changes)
+        elif isinstance(operation, Put):
+            if put is not None and _updated(put, updates) is None:
                 return None
-            return msgspec.structs.replace(earlier, changes=fold(earlier.changes, later.changes))
-    return None
+            put, updates = operation, []
+    return None if put is None else _updated(put, updates)
 
 
-def _touches(names: frozenset[str], changes: Changes) -> bool:
-    return bool(names) and not names.isdisjoint(touched_members(changes))
+def _touches(names: frozenset[str], write: Put | Update) -> bool:
+    return bool(names) and isinstance(write, Update) and not names.isdisjoint(touched_members(write.changes))
 
 
-def _updated(put: Put, update: Update) -> Put | None:
-    """Return the put with the update applied to its value; None if the update is invalid or the value is large."""
-    if len(put.value) > UPDATED_BYTES_MAX:
-        return None
+def _updated(put: Put, updates: Sequence[Changes]) -> Put | None:
+    """Return the put with the updates applied to its value; None if one is invalid."""
+    if not updates:
+        return put
     try:
-        return msgspec.structs.replace(put, value=apply(put.value, update.changes))
-    except InvalidOperation:
+        return msgspec.structs.replace(put, value=apply(put.value, tuple(chain.from_iterable(updates))))
+    except (InvalidOperation, TooLarge):
         return None
 
 
 def _age_max_s(get: Get) -> float:
-
     return math.inf if get.max_age_s is None else get.max_age_s
 
 

@@ -174,7 +174,7 @@ class Table:
     async def _apply_in_rounds(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
         """Send the first step of every key, then the second step of every key that has one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
-        waiting = steps_by_key(operations, self.spec.key.names, folding=self.capabilities.any_value)
+        waiting = await steps_by_key(operations, self.spec.key.names, folding=self.capabilities.any_value)
         while waiting:
             keys = list(waiting)
             steps = [waiting[key].popleft() for key in keys]

@@ -4,12 +4,13 @@ Functions are pure. Every store that reads a record, decides and writes it back 
 has the same effect in every store.
 """
 
+from functools import partial
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from . import updates, values
+from . import updates
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError, TooLarge
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
 from .store import TableSpec
@@ -156,10 +157,8 @@ def _delete(stored: Stored | None, delete: Delete, now_ms: int, etag: str) -> Tr
 
 
 def _apply_update(value: bytes, update: Update, spec: TableSpec) -> bytes:
-    result = updates.apply(value, update.changes)
-    if not spec.key.has_names:
-        return result
-    return values.encode(spec.key.without_key(values.decode(result), update.key))
+    finish = partial(spec.key.without_key, key=update.key) if spec.key.has_names else None
+    return updates.apply(value, update.changes, finish)
 
 
 def _written(

@@ -1,80 +1,132 @@
-"""Folding: combine two updates into one that has the same effect."""
+"""Folding: combine updates of one record into one that has the same effect, in time linear in their size."""
 
-from .errors import InvalidOperation
+from collections.abc import Sequence
+
+from .path_set import Path, PathSet
 from .update_operators import Edit, comparable
-from .updates import Change, Changes, Edits, MergePatch, disjoint
-from .values import JsonObject
+from .updates import Change, Changes, Edits, MergePatch
+from .values import JsonObject, copied
+
+_EXTENDED = frozenset({"$push", "$addToSet"})
 
 
-def fold(first: Changes, second: Changes) -> Changes:
-    """Return one update with the effect of `first` followed by `second`, with as few changes as possible.
+def fold(updates: Sequence[Changes]) -> Changes:
+    """Return one update with the effect of these in turn, with as few changes as possible.
 
-    If the last change of `first` and the first change of `second` cannot be combined, both stay in the array, which has
-    the same effect. `$inc` operands are never added: sums of doubles depend on the order of additions.
+    Changes of neighboring updates that cannot be combined stay in the array, which has the same effect. `$inc`
+    operands are never added: sums of doubles depend on the order of additions.
     """
-    if not first or not second:
-        return first + second
-    folded = _fold_changes(first[-1], second[0])
-    return first + second if folded is None else (*first[:-1], folded, *second[1:])
+    folded: list[Change] = []
+    last: _FoldedPatch | _FoldedEdits | None = None
+    for changes in updates:
+        for index, change in enumerate(changes):
+            if last is not None and index == 0 and last.add(change):
+                continue
+            if last is not None:
+                folded.append(last.change())
+            last = _FoldedPatch(change) if isinstance(change, MergePatch) else _FoldedEdits(change)
+    return tuple(folded) if last is None else (*folded, last.change())
 
 
-def _fold_changes(first: Change, second: Change) -> Change | None:
-    match first, second:
-        case MergePatch(earlier), MergePatch(later):
-            patch = _fold_patches(earlier, later)
-            return None if patch is None else MergePatch(patch)
-        case Edits(earlier_edits), Edits(later_edits):
-            edits = _fold_edits(earlier_edits, later_edits)
-            return None if edits is None else Edits(edits)
-    return None
+class _FoldedPatch:
+    """A merge patch into which later ones are folded."""
+
+    def __init__(self, first: MergePatch) -> None:
+        self._first: MergePatch | None = first
+        self._patch: JsonObject = {}
+
+    def add(self, change: Change) -> bool:
+        """Fold a change. Return False, with nothing changed, if that is not exact."""
+        patch = self._patch if self._first is None else self._first.patch
+        if not isinstance(change, MergePatch) or not _can_fold(patch, change.patch):
+            return False
+        if self._first is not None:
+            self._patch, self._first = _copied(self._first.patch), None
+        _fold_into(self._patch, change.patch)
+        return True
+
+    def change(self) -> Change:
+        """Return the folded merge patch."""
+        return MergePatch(self._patch) if self._first is None else self._first
 
 
-def _fold_patches(earlier: JsonObject, later: JsonObject) -> JsonObject | None:
-    patch = dict(earlier)
+class _FoldedEdits:
+    """An operator document into which later ones are folded."""
+
+    def __init__(self, first: Edits) -> None:
+        self._edits: dict[Path, Edit] = {edit.path: edit for edit in first.edits}
+        self._paths: PathSet | None = None
+        self._own: set[Path] = set()  # the paths whose operand is an array that only this object uses
+
+    def add(self, change: Change) -> bool:
+        """Fold a change. Return False, with nothing changed, if that is not exact."""
+        if not isinstance(change, Edits):
+            return False
+        if self._paths is None:
+            self._paths = PathSet()
+            for path in self._edits:
+                self._paths.add(path)
+        if not all(self._can_fold(edit, self._paths) for edit in change.edits):
+            return False
+        for edit in change.edits:
+            self._fold(edit, self._paths)
+        return True
+
+    def change(self) -> Change:
+        """Return the folded operator document."""
+        return Edits(tuple(self._edits.values()))
+
+    def _can_fold(self, edit: Edit, paths: PathSet) -> bool:
+        present = self._edits.get(edit.path)
+        if present is None:
+            return not paths.overlaps(edit.path)
+        if present.operator != edit.operator or edit.operator == "$inc":
+            return False
+        return edit.operator not in ("$min", "$max") or comparable(present.operand, edit.operand)
+
+    def _fold(self, edit: Edit, paths: PathSet) -> None:
+        present = self._edits.get(edit.path)
+        if present is not None and edit.operator in _EXTENDED:
+            self._extend(present, edit)
+            return
+        if present is not None and edit.operator in ("$min", "$max"):
+            best = min if edit.operator == "$min" else max
+            edit = Edit(edit.operator, edit.path, best(present.operand, edit.operand))  # type: ignore[type-var]  # comparable
+        if present is None:
+            paths.add(edit.path)
+        self._edits[edit.path] = edit
+
+    def _extend(self, present: Edit, edit: Edit) -> None:
+        assert isinstance(present.operand, list)
+        assert isinstance(edit.operand, list)
+        if edit.path in self._own:
+            present.operand.extend(edit.operand)
+        else:
+            self._own.add(edit.path)
+            self._edits[edit.path] = Edit(edit.operator, edit.path, present.operand + edit.operand)
+
+
+def _can_fold(earlier: JsonObject, later: JsonObject) -> bool:
     for name, member in later.items():
         if isinstance(member, dict) and name in earlier:
             present = earlier[name]
             if not isinstance(present, dict):
-                return None  # The later patch starts from an empty object, which a merge patch cannot express.
-            folded = _fold_patches(present, member)
-            if folded is None:
-                return None
-            patch[name] = folded
+                return False  # The later patch starts from an empty object, which a merge patch cannot express.
+            if not _can_fold(present, member):
+                return False
+    return True
+
+
+def _fold_into(patch: JsonObject, later: JsonObject) -> None:
+    for name, member in later.items():
+        present = patch.get(name)
+        if isinstance(member, dict) and isinstance(present, dict):
+            _fold_into(present, member)
         else:
-            patch[name] = member
-    return patch
+            patch[name] = _copied(member) if isinstance(member, dict) else member
 
 
-def _fold_edits(earlier: tuple[Edit, ...], later: tuple[Edit, ...]) -> tuple[Edit, ...] | None:
-    edits = {edit.path: edit for edit in earlier}
-    for edit in later:
-        present = edits.get(edit.path)
-        folded = edit if present is None else _fold_edit(present, edit)
-        if folded is None:
-            return None
-        edits[edit.path] = folded
-    try:
-        return disjoint(tuple(edits.values()))
-    except InvalidOperation:
-        return None
-
-
-def _fold_edit(earlier: Edit, later: Edit) -> Edit | None:
-    if earlier.operator != later.operator:
-        return None
-    one, other = earlier.operand, later.operand
-    match earlier.operator:
-        case "$set" | "$unset":
-            return later
-        case "$push":
-            assert isinstance(one, list)
-            assert isinstance(other, list)
-            return Edit("$push", earlier.path, one + other)
-        case "$addToSet":
-            assert isinstance(one, list)
-            assert isinstance(other, list)
-            return Edit("$addToSet", earlier.path, one + other)
-        case "$min" | "$max" if comparable(one, other):
-            best = min if earlier.operator == "$min" else max
-            return Edit(earlier.operator, earlier.path, best(one, other))  # type: ignore[type-var]  # comparable
-    return None
+def _copied(patch: JsonObject) -> JsonObject:
+    copy = copied(patch)
+    assert isinstance(copy, dict)
+    return copy

@@ -3,22 +3,21 @@
 A fault names the operator and the path, and never a value.
 """
 
-import copy
 import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
-import orjson
 
 from . import values
+from .array_sets import ArraySets
 from .errors import InvalidOperation
+from .path_set import Path
 from .quoting import quoted
-from .values import Json, JsonObject, is_number, kind_of
+from .values import Json, JsonObject, copied, is_number, kind_of
 
 Operator: TypeAlias = Literal["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet"]
-Path: TypeAlias = tuple[str, ...]
 
 OPERATORS: frozenset[str] = frozenset(get_args(Operator))
 
@@ -31,9 +30,15 @@ class Edit(msgspec.Struct, frozen=True):
     operand: Json
 
 
-def apply_edit(value: JsonObject, edit: Edit) -> None:
-    """Change a value. Raise InvalidOperation, with the value possibly changed in part, if the operator does not fit."""
-    _APPLY[edit.operator](value, edit)
+def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
+    """Change a value. Raise InvalidOperation, with the value possibly changed in part, if the operator does not fit.
+
+    `sets` contains the hashed elements of the value's arrays, for all edits of one update.
+    """
+    if edit.operator == "$addToSet":
+        sets.add(_array_at(value, edit), cast("list[Json]", edit.operand))
+    else:
+        _APPLY[edit.operator](value, edit)
 
 
 def fault(operator: str, path: str, reason: str) -> InvalidOperation:
@@ -89,16 +94,6 @@ def _push(value: JsonObject, edit: Edit) -> None:
     _array_at(value, edit).extend(copied(edit.operand))  # type: ignore[arg-type]  # parsed as an array
 
 
-def _add_to_set(value: JsonObject, edit: Edit) -> None:
-    array = _array_at(value, edit)
-    seen = {_identity(element) for element in array}
-    assert isinstance(edit.operand, list)
-    for element in edit.operand:
-        if (identity := _identity(element)) not in seen:
-            seen.add(identity)
-            array.append(copied(element))
-
-
 _APPLY: dict[Operator, Callable[[JsonObject, Edit], None]] = {
     "$set": _set,
     "$unset": _unset,
@@ -106,7 +101,6 @@ _APPLY: dict[Operator, Callable[[JsonObject, Edit], None]] = {
     "$min": partial(_replace_if_better, better=operator.lt),
     "$max": partial(_replace_if_better, better=operator.gt),
     "$push": _push,
-    "$addToSet": _add_to_set,
 }
 
 
@@ -114,7 +108,9 @@ def _parent_of(value: JsonObject, edit: Edit) -> JsonObject:
     """Return the object that contains the path's last name. Missing objects are created."""
     parent = value
     for index, name in enumerate(edit.path[:-1], 1):
-        member = parent.setdefault(name, {})
+        member = parent.get(name)
+        if member is None and name not in parent:
+            member = parent[name] = {}
         if not isinstance(member, dict):
             above = quoted(dotted(edit.path[:index]))
             raise fault(edit.operator, dotted(edit.path), f"{above} is {kind_of(member)}, not an object")
@@ -133,17 +129,6 @@ def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
     return fault(edit.operator, dotted(edit.path), f"the field is {kind_of(present)}, not {wanted}")
 
 
-def copied(operand: Json) -> Json:
-    """Return a copy of an operand to write into a value."""
-    # An update may be applied many times, so the values that it writes must not share mutable parts with it.
-    return copy.deepcopy(operand) if isinstance(operand, (dict, list)) else operand
-
-
 def comparable(one: Json, other: Json) -> bool:
     """Return whether both are numbers, or both are strings."""
     return (is_number(one) and is_number(other)) or (isinstance(one, str) and isinstance(other, str))
-
-
-def _identity(element: Json) -> bytes:
-    """Return text that is the same for two equal elements, ignoring the order of members."""
-    return orjson.dumps(element, option=orjson.OPT_SORT_KEYS)

@@ -10,13 +10,19 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from . import values
+from .array_sets import ArraySets
+from .element_limit import ELEMENTS_MAX, check_elements
 from .errors import InvalidOperation, TooLarge
+from .path_set import Path, PathSet, overlap
 from .quoting import quoted
-from .update_operators import OPERATORS, Edit, Operator, Path, apply_edit, copied, dotted, fault
-from .values import Json, JsonObject, is_number, kind_of
+from .update_operators import OPERATORS, Edit, Operator, apply_edit, dotted, fault
+from .values import Json, JsonObject, copied, is_number, kind_of
 
-CHANGES_MAX = 100_000
+CHANGES_MAX = 10_000
 """Maximum number of changes in an update array; they are all parsed and applied in one step."""
+
+PATH_NAMES_MAX = ELEMENTS_MAX
+"""Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
 
 
 class MergePatch(msgspec.Struct, frozen=True):
@@ -39,26 +45,28 @@ Changes: TypeAlias = tuple[Change, ...]
 def parse(document: object) -> Changes:
     """Validate an update that was decoded from JSON.
 
-    Raise InvalidOperation if it cannot apply to any value, TooLarge if it has more than `CHANGES_MAX` changes.
+    Raise InvalidOperation if it cannot apply to any value, TooLarge if it has more than `CHANGES_MAX` changes or
+    `PATH_NAMES_MAX` names in paths.
     """
-    if isinstance(document, list):
-        if len(document) > CHANGES_MAX:
-            raise TooLarge(f"an update may have {CHANGES_MAX} changes")
-        return tuple(_parse_change(one) for one in document)
-    return (_parse_change(document),)
+    if not isinstance(document, list):
+        return (_Parser().change(document),)
+    if len(document) > CHANGES_MAX:
+        raise TooLarge(f"an update may have at most {CHANGES_MAX} changes (changes_max)")
+    return tuple(map(_Parser().change, document))
 
 
-def apply(value: bytes, changes: Changes) -> bytes:
-    """Return the value's text after the changes. Raise InvalidOperation if they do not match its structure."""
-    result = values.decode(value)
-    for change in changes:
-        match change:
-            case MergePatch(patch):
-                result = _merge(result, patch)
-            case Edits(edits):
-                for edit in edits:
-                    apply_edit(result, edit)
-    return values.encode(result)
+def apply(value: bytes, changes: Changes, finish: Callable[[JsonObject], JsonObject] | None = None) -> bytes:
+    """Return the canonical text of a value after the changes, and after `finish` if it is given.
+
+    Raise InvalidOperation if they do not match its structure, TooLarge if it has or gets more than `ELEMENTS_MAX`
+    elements.
+    """
+    check_elements(value)
+    result = _applied(values.decode(value), changes)
+    # The result needs no validation: `parse` has checked everything that the changes write.
+    text = values.encode_canonical(result if finish is None else finish(result))
+    check_elements(text)
+    return text
 
 
 def touched_members(changes: Changes) -> set[str]:
@@ -72,16 +80,53 @@ def touched_members(changes: Changes) -> set[str]:
 # Parsing
 
 
-def _parse_change(document: object) -> Change:
-    if not isinstance(document, dict):
-        raise InvalidOperation(f"an update is an object or an array of objects, not {kind_of(document)}")
-    operators = [name for name in document if name.startswith("$")]
-    if not operators:
-        return MergePatch(_checked_patch(document))
-    if len(operators) != len(document):
-        member = quoted(next(name for name in document if not name.startswith("$")))
-        raise InvalidOperation(f"an update mixes operators and members: {quoted(operators[0])} and {member}")
-    return Edits(disjoint(tuple(edit for name in operators for edit in _parse_edits(name, document[name]))))
+class _Parser:
+    """Parses the changes of one update, and counts the names in their paths."""
+
+    def __init__(self) -> None:
+        self._names = 0
+
+    def change(self, document: object) -> Change:
+        if not isinstance(document, dict):
+            raise InvalidOperation(f"an update is an object or an array of objects, not {kind_of(document)}")
+        operators = [name for name in document if name.startswith("$")]
+        if not operators:
+            return MergePatch(_checked_patch(document))
+        if len(operators) != len(document):
+            member = quoted(next(name for name in document if not name.startswith("$")))
+            raise InvalidOperation(f"an update mixes operators and members: {quoted(operators[0])} and {member}")
+        return Edits(_disjoint(tuple(edit for name in operators for edit in self._edits(name, document[name]))))
+
+    def _edits(self, name: str, operands: Json) -> Iterator[Edit]:
+        if name not in OPERATORS:
+            raise InvalidOperation(f"unknown operator {quoted(name)}; known are {', '.join(get_args(Operator))}")
+        known: Operator = name  # type: ignore[assignment]  # checked against the literal's values above
+        if known == "$unset" and isinstance(operands, list):
+            operands = dict.fromkeys(_unset_paths(operands))
+        if not isinstance(operands, dict):
+            raise fault(name, "", f"the operand is {kind_of(operands)}, not an object whose members are paths")
+        check = _OPERAND_CHECKS[known]
+        for path, operand in operands.items():
+            try:
+                names = self._path(path)
+                yield Edit(known, names, check(operand, len(names) + 1))
+            except InvalidOperation as error:
+                raise fault(name, path, error.detail) from None
+
+    def _path(self, text: str) -> Path:
+        names = tuple(text.split("."))
+        self._names += len(names)
+        if self._names > PATH_NAMES_MAX:
+            raise TooLarge(f"the paths of an update may have at most {PATH_NAMES_MAX} names (path_names_max)")
+        if "\0" in text:
+            raise InvalidOperation("the path contains U+0000")
+        if not all(names):
+            raise InvalidOperation("a name in the path is empty")
+        if text.startswith(values.RESERVED_PREFIX):
+            raise InvalidOperation("a top-level member's name may not begin with _ts")
+        if len(names) > values.DEPTH_MAX:
+            raise InvalidOperation(f"the path has more than {values.DEPTH_MAX} names")
+        return names
 
 
 def _checked_patch(document: JsonObject) -> JsonObject:
@@ -89,22 +134,6 @@ def _checked_patch(document: JsonObject) -> JsonObject:
         return values.normalize(document)
     except InvalidOperation as error:
         raise InvalidOperation(f"merge patch: {error.detail}") from None
-
-
-def _parse_edits(name: str, operands: Json) -> Iterator[Edit]:
-    if name not in OPERATORS:
-        raise InvalidOperation(f"unknown operator {quoted(name)}; known are {', '.join(get_args(Operator))}")
-    known: Operator = name  # type: ignore[assignment]  # checked against the literal's values above
-    if known == "$unset" and isinstance(operands, list):
-        operands = dict.fromkeys(_unset_paths(operands))
-    if not isinstance(operands, dict):
-        raise fault(name, "", f"the operand is {kind_of(operands)}, not an object whose members are paths")
-    for path, operand in operands.items():
-        try:
-            names = _parse_path(path)
-            yield Edit(known, names, _OPERAND_CHECKS[known](operand, len(names) + 1))
-        except InvalidOperation as error:
-            raise fault(name, path, error.detail) from None
 
 
 def _unset_paths(paths: list[Json]) -> list[str]:
@@ -118,36 +147,20 @@ def _unset_paths(paths: list[Json]) -> list[str]:
     return list(found)
 
 
-def _parse_path(text: str) -> Path:
-    names = tuple(text.split("."))
-    if not all(names):
-        raise InvalidOperation("a name in the path is empty")
-    if "\0" in text:
-        raise InvalidOperation("the path contains U+0000")
-    if names[0].startswith(values.RESERVED_PREFIX):
-        raise InvalidOperation("a top-level member's name may not begin with _ts")
-    if len(names) > values.DEPTH_MAX:
-        raise InvalidOperation(f"the path has more than {values.DEPTH_MAX} names")
-    return names
-
-
-def disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Return the edits. Raise InvalidOperation if two have the same path, or one has the parent of another's."""
-    paths = {edit.path for edit in edits}
-    parents = {path[:length] for path in paths for length in range(1, len(path))}
-    if len(paths) != len(edits) or paths & parents:
-        raise _overlap(edits, parents)
+    paths = PathSet()
+    for index, edit in enumerate(edits):
+        if not paths.add(edit.path):
+            raise _overlap(next(one for one in edits[:index] if overlap(one.path, edit.path)), edit)
     return edits
 
 
-def _overlap(edits: tuple[Edit, ...], parents: set[Path]) -> InvalidOperation:
-    seen: dict[Path, Edit] = {}
-    for edit in edits:
-        if edit.path in parents:
-            return fault(edit.operator, dotted(edit.path), "another operator has a path below it")
-        if (other := seen.setdefault(edit.path, edit)) is not edit:
-            return fault(edit.operator, dotted(edit.path), f"{quoted(other.operator)} has the same path")
-    raise AssertionError("the paths are disjoint")
+def _overlap(earlier: Edit, later: Edit) -> InvalidOperation:
+    if earlier.path == later.path:
+        return fault(later.operator, dotted(later.path), f"{quoted(earlier.operator)} has the same path")
+    above = min(earlier, later, key=lambda edit: len(edit.path))
+    return fault(above.operator, dotted(above.path), "another operator has a path below it")
 
 
 # The depth of an operand in the value is checked here, so that applying an update never exceeds the depth limit.
@@ -187,6 +200,18 @@ _OPERAND_CHECKS: dict[Operator, Callable[[Json, int], Json]] = {
 
 
 # Applying
+
+
+def _applied(value: JsonObject, changes: Changes) -> JsonObject:
+    sets = ArraySets()
+    for change in changes:
+        match change:
+            case MergePatch(patch):
+                value = _merge(value, patch)
+            case Edits(edits):
+                for edit in edits:
+                    apply_edit(value, edit, sets)
+    return value
 
 
 def _merge(target: Json, patch: JsonObject) -> JsonObject:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from contract import COMPOSITE, put, same, update
-from tableside.catalog.combining import COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX
+from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX, steps_by_key
 from tableside.catalog.table import Table
-from tableside.core import transitions, values
+from tableside.core import concurrency, transitions, values
 from tableside.core.errors import (
     DeadlineExceeded,
     InvalidOperation,
@@ -303,6 +303,55 @@ async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table,
     assert await value(table, "a") == {"n": 3, "m": 1}
     assert not any(written.created for written in (first, *later))
     assert len({written.etag for written in (first, *later)}) == 4
+
+
+async def test_puts_and_updates_that_alternate_become_one_put(table: Table, store: RecordingStore) -> None:
+    ok(await table.batch([put("a", {"n": 1}), increment(), put("a", {"n": 5}), put("a", {"n": 7}), increment()]))
+    assert store.calls == [[put("a", {"n": 8})]]
+
+
+async def test_an_update_of_a_replaced_put_is_refused_if_it_does_not_fit(table: Table, store: RecordingStore) -> None:
+    outcomes = await table.batch([put("a", {"n": "x"}), increment(), put("a", {"n": 5}), increment()])
+    assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation, Written, Written]
+    assert await value(table, "a") == {"n": 6}
+
+
+async def test_what_is_combined_has_a_limited_size(table: Table, store: RecordingStore) -> None:
+    large = {"$set": {"s": "x" * (COMBINED_BYTES_MAX // 4)}}
+    ok(await table.batch([update("a", large, {}) for _ in range(6)]))
+    assert len(store.calls) == 2
+
+
+async def test_a_put_of_any_size_is_replaced_by_a_later_one(table: Table, store: RecordingStore) -> None:
+    ok(await table.batch([put("a", {"s": "x" * COMBINED_BYTES_MAX}) for _ in range(9)]))
+    assert len(store.calls) == 1
+
+
+async def test_combining_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True)
+    task.cancel()
+    assert turns >= 1000
+
+
+async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(
+    table: Table, store: RecordingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    outcomes = await table.batch([increment() for _ in range(100)], deadline_s=1e-6)
+    assert [(type(outcome), getattr(outcome, "applied", "")) for outcome in outcomes] == [
+        (DeadlineExceeded, "no")
+    ] * 100
+    assert not store.calls
 
 
 async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(

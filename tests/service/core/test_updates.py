@@ -350,7 +350,7 @@ def test_two_folded_into_one_do_what_they_do_in_turn(
     value: dict[str, Any], first: updates.Changes, second: updates.Changes
 ) -> None:
     text = values.encode(value)
-    assert outcome(text, fold(first, second)) == outcome(text, first, second)
+    assert outcome(text, fold([first, second])) == outcome(text, first, second)
 
 
 same_kind = st.sampled_from(["$set", "$unset", "$inc", "$min", "$max", "$push", "$addToSet", None])
@@ -367,7 +367,7 @@ def test_two_of_one_kind_folded_do_what_they_do_in_turn(data: st.DataObject, val
     first, second = parsed(data.draw(document)), parsed(data.draw(document))
     if first is not None and second is not None:
         text = values.encode(value)
-        assert outcome(text, fold(first, second)) == outcome(text, first, second)
+        assert outcome(text, fold([first, second])) == outcome(text, first, second)
 
 
 @settings(max_examples=300, deadline=None)
@@ -404,7 +404,7 @@ FOLDED_INTO_ONE: dict[str, tuple[object, object, object]] = {
 @pytest.mark.parametrize("name", FOLDED_INTO_ONE)
 def test_two_become_one_where_that_is_exact(name: str) -> None:
     first, second, together = FOLDED_INTO_ONE[name]
-    assert fold(parse(first), parse(second)) == parse(together)
+    assert fold([parse(first), parse(second)]) == parse(together)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_two_become_one_where_that_is_exact(name: str) -> None:
     ids=str,
 )
 def test_two_stay_two_where_one_would_not_be_exact(first: object, second: object) -> None:
-    assert fold(parse(first), parse(second)) == parse(first) + parse(second)
+    assert fold([parse(first), parse(second)]) == parse(first) + parse(second)
 
 
 def test_a_read_update_says_what_it_will_do() -> None:
@@ -433,5 +433,5 @@ def test_a_read_update_says_what_it_will_do() -> None:
 
 def test_an_array_of_changes_has_a_bound() -> None:
     assert len(parse([{}] * updates.CHANGES_MAX)) == updates.CHANGES_MAX
-    with pytest.raises(TooLarge, match="an update may have 100000 changes"):
+    with pytest.raises(TooLarge, match="at most 10000 changes"):
         parse([{}] * (updates.CHANGES_MAX + 1))

@@ -1,0 +1,155 @@
+"""What updates cost is linear in their size and that of the value, and bounded."""
+
+import itertools
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tableside.core import array_sets, updates, values
+from tableside.core.element_limit import ELEMENTS_MAX
+from tableside.core.errors import InvalidOperation, TooLarge
+from tableside.core.path_set import PathSet, overlap
+from tableside.core.update_folding import fold
+from tableside.core.updates import CHANGES_MAX, PATH_NAMES_MAX, apply, parse
+
+
+class Count:
+    """Counts the calls of a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.calls = 0
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        return self._function(*arguments)
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> Count:
+    count = Count(array_sets._identity)
+    monkeypatch.setattr(array_sets, "_identity", count)
+    return count
+
+
+def test_each_element_of_an_array_is_hashed_once_in_an_update(hashed: Count) -> None:
+    before = values.encode({"a": list(range(1000)), "b": []})
+    changes: list[object] = [{"$addToSet": {"a": number}} for number in range(900, 1100)]
+    changes += [{"$push": {"a": -1}}, {"$addToSet": {"a": {"$each": [-1, -2]}, "b": -1}}]
+    assert values.decode(apply(before, parse(changes))) == {"a": [*range(1100), -1, -2], "b": [-1]}
+    # The elements before, the pushed one, and those to add.
+    assert hashed.calls == 1000 + 1 + 200 + 2 + 1
+
+
+def test_an_array_that_replaces_another_is_hashed_anew() -> None:
+    changes = parse(
+        [
+            {"$addToSet": {"a": 1}},
+            {"$set": {"a": [2]}},
+            {"$addToSet": {"a": 1}},
+            {"a": [3]},
+            {"$addToSet": {"a": {"$each": [1, 2]}}},
+            {"$unset": ["a"]},
+            {"$addToSet": {"a": 3}},
+        ]
+    )
+    assert apply(b'{"a":[1]}', changes) == b'{"a":[3]}'
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"$addToSet": {"a": {"$each": list(range(ELEMENTS_MAX - 10))}}},
+        {"$addToSet": {"a": {"$each": [{"k": number} for number in range(ELEMENTS_MAX // 2 - 10)]}}},
+        {"$addToSet": {"a": -1}},
+        [{"$addToSet": {"a": number}} for number in range(CHANGES_MAX)],
+        {"$set": {f"p{number}{'.a' * 28}": 1 for number in range(PATH_NAMES_MAX // 29)}},
+    ],
+    ids=["each", "each of objects", "one", "array", "deep paths"],
+)
+@pytest.mark.parametrize("before", [{}, {"a": list(range(ELEMENTS_MAX // 2))}], ids=["empty", "large"])
+def test_an_update_takes_a_bounded_amount_of_memory(document: Any, before: Any) -> None:
+    text = values.encode(before)
+    tracemalloc.start()
+    try:
+        changes = parse(document)
+        try:
+            apply(text, changes)
+        except TooLarge:
+            assert before
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**26
+
+
+def test_the_paths_of_an_update_have_a_limit_of_names() -> None:
+    def document(paths: int) -> dict[str, Any]:
+        return {"$set": {".".join([f"p{number}", *"a" * 19]): 1 for number in range(paths)}}
+
+    most = PATH_NAMES_MAX // 20
+    [edits] = parse(document(most))
+    assert isinstance(edits, updates.Edits)
+    assert len(edits.edits) == most
+    for refused in (document(most + 1), [document(most), {"$inc": {"n": 1}}]):
+        with pytest.raises(TooLarge, match=r"at most 100000 names \(path_names_max\)"):
+            parse(refused)
+
+
+def test_neither_a_record_nor_the_result_of_an_update_may_have_more_elements_than_the_limit() -> None:
+    full = b'{"a":[%b]}' % b",".join([b"1"] * (ELEMENTS_MAX - 2))
+    assert len(apply(full, parse({"$unset": ["a"]}))) == 2
+    with pytest.raises(TooLarge, match="elements_max"):
+        apply(full, parse({"$push": {"a": {"$each": [1, 2, 3]}}}))
+    with pytest.raises(TooLarge, match="elements_max"):
+        apply(full.replace(b"[1", b"[1,1,1,1", 1), parse({"$unset": ["a"]}))
+
+
+@pytest.mark.parametrize("count", [100, 200])
+def test_folding_looks_at_each_edit_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlaps = Count(PathSet.overlaps)
+    monkeypatch.setattr(PathSet, "overlaps", lambda paths, path: overlaps(paths, path))
+    many = [parse({"$set": {f"a.m{number}": 1, "b": number}, "$push": {"c": number}}) for number in range(count)]
+    [edits] = fold(many)
+    assert isinstance(edits, updates.Edits)
+    assert len(edits.edits) == count + 2
+    assert overlaps.calls == count - 1  # one new path in each update after the first
+
+
+def test_folding_leaves_the_updates_as_they_were() -> None:
+    documents: list[Any] = [{"$push": {"a": 1}}, {"$push": {"a": 2}}, {"$push": {"a": 3}}]
+    documents += [{"m": {"x": {"y": 1}}}, {"m": {"x": {"z": 1}}, "n": {"o": {}}}, {"n": {"o": {"p": 1}}}]
+    many = [parse(document) for document in documents]
+    assert fold(many) == parse(
+        [{"$push": {"a": {"$each": [1, 2, 3]}}}, {"m": {"x": {"y": 1, "z": 1}}, "n": {"o": {"p": 1}}}]
+    )
+    assert many == [parse(document) for document in documents]
+
+
+PATHS = [path for length in (1, 2, 3) for path in itertools.product("ab", repeat=length)]
+
+
+@pytest.mark.parametrize("first", PATHS, ids=".".join)
+@pytest.mark.parametrize("second", PATHS, ids=".".join)
+def test_a_set_of_paths_refuses_exactly_those_that_overlap(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+    paths = PathSet()
+    assert paths.add(first)
+    assert paths.overlaps(second) == overlap(first, second)
+    assert paths.add(second) != overlap(first, second)
+    assert not paths.add(first)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "detail"),
+    [
+        ("a.b", "a", "`$inc` at `a`: another operator has a path below it"),
+        ("a", "a.b.c", "`$set` at `a`: another operator has a path below it"),
+        ("a.b", "a.b", "`$inc` at `a.b`: `$set` has the same path"),
+    ],
+)
+def test_paths_that_overlap_are_named(one: str, other: str, detail: str) -> None:
+    with pytest.raises(InvalidOperation) as refused:
+        parse({"$set": {"x.y": 1, one: 1}, "$inc": {"z": 1, other: 1}})
+    assert refused.value.detail == detail
