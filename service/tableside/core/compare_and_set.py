@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from .backoff import exponential_backoff_s
-from .concurrency import gather_bounded
+from .concurrency import Yielder, gather_bounded
 from .errors import Contended, DeadlineExceeded, RecordUnreadable, TableError
 from .operations import Key, Outcome, Write
 from .store import Clock, TableSpec, now_ms
@@ -103,10 +103,14 @@ class CompareAndSet:
         outcomes: list[Outcome | bool] = []
         replacements: dict[int, Replacement] = {}
         current = await self._records.read([write.key for write in writes], until)
-        now = self._clock()
+        now, yielder = self._clock(), Yielder()
         for index, (write, found) in enumerate(zip(writes, current, strict=True)):
+            await yielder.maybe_yield()
             if isinstance(found, TableError):
                 outcomes.append(found)
+                continue
+            if yielder.is_past(until):
+                outcomes.append(DeadlineExceeded("the deadline passed before the write was decided"))
                 continue
             decided = transition(found.stored, write, self._spec, now_ms=now, etag=self._etag())
             outcomes.append(decided.outcome)

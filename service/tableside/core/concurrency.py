@@ -74,6 +74,10 @@ class Yielder:
             await asyncio.sleep(0)
             self._yield_at = self._time() + YIELD_INTERVAL_S
 
+    def is_past(self, deadline: float) -> bool:
+        """Return whether a time of the running loop's clock has passed."""
+        return self._time() >= deadline
+
 
 async def in_pieces(work: Pieces[Result]) -> Result:
     """Run work that yields between its pieces, and let other tasks run every `YIELD_INTERVAL_S`. Return its result."""

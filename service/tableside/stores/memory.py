@@ -1,6 +1,6 @@
 """Records in the memory of this process: the reference implementation of a store.
 
-All records are lost when the process ends. `apply` never awaits, so each call is atomic.
+All records are lost when the process ends. Each operation is atomic, because it never awaits.
 """
 
 import itertools
@@ -15,6 +15,7 @@ from ..core import (
     Capabilities,
     Changed,
     Clock,
+    DeadlineExceeded,
     Get,
     NoOptions,
     Operation,
@@ -25,6 +26,7 @@ from ..core import (
     Scan,
     Stored,
     TableSpec,
+    Yielder,
     live_record,
     now_ms,
     ranges_between,
@@ -101,9 +103,13 @@ class MemoryStore:
         return store
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        """Apply the operations in one atomic step."""
-        now = self._clock()
-        return [self._apply_one(operation, now) for operation in operations]
+        """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
+        now, yielder = self._clock(), Yielder()
+        outcomes: list[Outcome] = []
+        for operation in operations:
+            await yielder.maybe_yield()
+            outcomes.append(self._too_late() if yielder.is_past(until) else self._apply_one(operation, now))
+        return outcomes
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
@@ -142,6 +148,9 @@ class MemoryStore:
             self._set(key, step.stored)
             self._sweep(now)
         return step.outcome
+
+    def _too_late(self) -> DeadlineExceeded:
+        return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over", applied="no")
 
     def _set(self, key: bytes, stored: Stored | None) -> None:
         if stored is None:

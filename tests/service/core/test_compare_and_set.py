@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract import StoreContract, Time, put, same, update
-from tableside.core import compare_and_set, values
+from tableside.core import compare_and_set, concurrency, values
 from tableside.core.compare_and_set import CompareAndSet, Replacement, VersionedRecord, VersionedRecords
 from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Update, Write, Written
@@ -208,3 +208,31 @@ async def test_what_cannot_be_read_is_replaced_by_what_need_not_know_it(
 async def test_locks_of_records_that_nobody_writes_are_forgotten(writes: CompareAndSet) -> None:
     await asyncio.gather(*(writes.apply([increment()], math.inf) for _ in range(10)))
     assert len(writes._locks) == 0
+
+
+async def test_no_write_is_decided_after_the_deadline(dictionary: Dictionary, writes: CompareAndSet) -> None:
+    until = asyncio.get_running_loop().time()
+    outcomes = await writes.apply([put(str(number), {"n": 1}) for number in range(3)], until)
+    assert [(type(outcome), getattr(outcome, "applied", None)) for outcome in outcomes] == [
+        (DeadlineExceeded, "no")
+    ] * 3
+    assert not dictionary.replacements
+    assert not dictionary.records
+
+
+async def test_other_tasks_run_while_many_writes_are_decided(
+    writes: CompareAndSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await writes.apply([put(str(number), {"n": 1}) for number in range(100)], math.inf)
+    task.cancel()
+    assert turns >= 100

@@ -1,10 +1,12 @@
 """The memory store passes the shared suite; tests of its own features."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from contract import StoreContract, Time, pages, put, record, written
+from tableside.core.errors import DeadlineExceeded
 from tableside.core.page_builder import PAGE_SKIPPED_MAX
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.memory import MemoryBackend, MemorySettings
@@ -52,6 +54,13 @@ async def test_it_can_always_be_reached_and_be_closed_twice() -> None:
     await backend.ping()
     await backend.close()
     await backend.close()
+
+
+async def test_nothing_is_written_after_the_deadline() -> None:
+    store = await (await MemoryBackend.open(MemorySettings())).store(TableSpec("t"))
+    outcomes = await store.apply([put("a", {}), put("b", {})], asyncio.get_running_loop().time())
+    assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 2
+    assert (await store.scan(_all())).records == []
 
 
 def _all() -> Scan:
