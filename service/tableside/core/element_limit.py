@@ -19,11 +19,16 @@ _SLICE_BYTES = 2**16
 
 def check_elements(text: bytes | str) -> None:
     """Raise TooLarge if JSON text has more than `ELEMENTS_MAX` elements. Text that is not JSON may pass."""
-    if len(text) <= ELEMENTS_MAX:  # an element has at least one byte
-        return
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if _count(data) > ELEMENTS_MAX and _exceeds_outside_strings(data):
+    if has_too_many_elements(text):
         raise TooLarge(f"a value or an operation may have at most {ELEMENTS_MAX} elements (elements_max)")
+
+
+def has_too_many_elements(text: bytes | str) -> bool:
+    """Return whether JSON text has more than `ELEMENTS_MAX` elements; for text that is not JSON, perhaps not."""
+    if len(text) <= ELEMENTS_MAX:  # an element has at least one byte
+        return False
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return _count(data) > ELEMENTS_MAX and _exceeds_outside_strings(data)
 
 
 def _count(data: bytes) -> int:

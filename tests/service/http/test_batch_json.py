@@ -7,7 +7,7 @@ import pytest
 
 from service.http.asking import ON_EVERY_STORE, Asking, check_problem, check_refused, fresh, statuses
 from support.pieces import finish
-from tableside.core.errors import MalformedRequest
+from tableside.core.errors import MalformedRequest, TableError, TooLarge
 from tableside.core.store import TableSpec
 from tableside.http.wire import json_batch
 
@@ -39,6 +39,17 @@ def test_one_result_per_operation_in_its_order_as_the_single_request_would_answe
 def test_a_batch_of_none_answers_none(asking: Asking) -> None:
     asking.put(T, fresh(), {})
     assert asking.batch(T) == []
+
+
+@pytest.mark.parametrize("padding", [0, json_batch.WHOLE_BYTES_MAX], ids=["small", "large"])
+def test_an_operation_of_too_many_elements_is_refused_alone(padding: int) -> None:
+    operations = ['{"op":"put","key":"a","value":{"n":1}}', '{"op":"put","key":"b","value":{"a":[%s]}}', "%s"]
+    text = ",".join(operations) % (",".join(["[]"] * 50_000), json.dumps({"op": "get", "key": "x" * 1000}))
+    body = b'{"operations":[%b,{"op":"put","key":"c","value":{"s":"%b"}}]}' % (text.encode(), b"," * padding)
+    first, second, third, fourth = finish(json_batch.decode(body, TableSpec("t"), 10)).operations
+    assert isinstance(second, TooLarge)
+    assert "elements_max" in second.detail
+    assert not any(isinstance(other, TableError) for other in (first, third, fourth))
 
 
 @ON_EVERY_STORE

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import orjson
 
-from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, values
+from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, TooLarge, values
 from ...core.concurrency import Pieces
+from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, rfc3339
@@ -33,7 +34,7 @@ class Batch(msgspec.Struct, frozen=True):
 def decode(body: bytes, spec: TableSpec, operations_max: int) -> Pieces[Batch]:
     """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted."""
     decoder = _OperationDecoder(spec)
-    if len(body) > WHOLE_BYTES_MAX:
+    if len(body) > WHOLE_BYTES_MAX or has_too_many_elements(body):
         texts = operation_texts(body, operations_max)
         yield
         yield from decoder.decode_texts(body, texts)
@@ -90,12 +91,14 @@ class _OperationDecoder:
 
     def decode_texts(self, body: bytes, texts: Sequence[bytes | msgspec.Raw]) -> Pieces[None]:
         """Decode operations from their texts, which are parts of the body."""
-        documents: list[values.Json] = []
+        documents: list[values.Json | TooLarge] = []
         piece_bytes = 0
         for index, text in enumerate(texts):
             text = bytes(text)
             try:
                 documents.append(values.parse(text))
+            except TooLarge as error:
+                documents.append(error.with_traceback(None))
             except NotJson as error:
                 raise not_json_body(body, error.reason, index) from None
             piece_bytes += len(text)
@@ -105,15 +108,15 @@ class _OperationDecoder:
                 yield
         self.decode(documents)
 
-    def decode(self, raws: Sequence[values.Json]) -> None:
-        """Decode operations."""
+    def decode(self, raws: Sequence[values.Json | TooLarge]) -> None:
+        """Decode operations; one that was too large to be parsed is its error."""
         from_json = self._spec.key.from_json
         operations, fields = self._operations, self._fields
         for raw in raws:
             only: Fields = None
             try:
                 if type(raw) is not dict:
-                    raise InvalidOperation("an operation must be an object")
+                    raise raw if isinstance(raw, TooLarge) else InvalidOperation("an operation must be an object")
                 if len(raw) == 2 and raw.get("op") == "get" and "key" in raw:
                     operations.append(Get(from_json(raw["key"])))
                 else:
