@@ -93,7 +93,7 @@ CLAIMS = [
     Claim("docs/multicast.md", "python",
           "spark_client/test_kafka_documentation.py::test_the_program_sends_each_alert_where_the_page_says",
           'writeStream.format("kafka")'),
-    Claim("docs/multicast.md", "python", "spark_client/test_partitioned.py::test_the_program_of_the_page",
+    Claim("docs/partitioned-tables.md", "python", "spark_client/test_partitioned.py::test_the_program_of_the_page",
           "alerts_by_region"),
     Claim("docs/writing-a-store.md", "toml", "distribution/test_plug_ins.py::test_the_documentation_shows_the_example_as_it_is"),
     Claim("docs/writing-a-store.md", "python", "distribution/test_plug_ins.py::test_the_documentation_shows_the_example_as_it_is",
@@ -113,7 +113,7 @@ CLAIMS = [
     Claim("docs/configuration.md", "yaml", CONFIGURED),
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/policies*.md", "yaml", CONFIGURED),
-    Claim("docs/multicast.md", "yaml", CONFIGURED),
+    Claim("docs/partitioned-tables.md", "yaml", CONFIGURED),
     Claim("docs/security*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/security/issuers.md", "yaml",
           "service/auth/test_issuers_service.py::test_the_manifests_of_the_documentation_are_some", "apiVersion:",
@@ -165,7 +165,7 @@ CLAIMS = [
     # A request.
     Claim("docs/http.md", "http", "service/http/test_tokens.py::test_the_request_of_the_documentation_is_applied_once"),
     # What is shown, and is nothing to run.
-    Claim("docs/multicast.md", "json", READ),
+    Claim("docs/partitioned-tables.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "core < telemetry"),
     Claim("docs/design.md", "text", NAMED, "tableside_client < partitioning"),
     Claim("docs/concepts.md", "text", DRAWN),

@@ -213,9 +213,14 @@ def test_what_says_no_partition_is_where_the_client_would_put_it(spark: SparkSes
     assert all(record["partition"] == default_partition(record["key"]["who"], PARTITIONS) for record in records)
 
 
+def programs(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
 def test_the_program_of_the_page(spark: SparkSession, service: Service) -> None:
-    page = (ROOT / "docs" / "multicast.md").read_text(encoding="utf-8")
-    partitioner, *_, program = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    partitioner, *_ = programs("multicast.md")
+    [program] = programs("partitioned-tables.md")
     regions = [("EU", "storm"), ("US", "fog"), ("all", "strike"), ("Asia", "heat")]
     alerts = spark.createDataFrame(regions, "key string, value string")
     names: dict[str, Any] = {"__name__": "__main__", "alerts": alerts, "regions": alerts.select("key")}
