@@ -7,8 +7,9 @@ import sys
 HEAD = """\
 # Command line
 
-The arguments and options of every command, as in `tableside VERB --help`; [Quick start](../quick-start.md) has
-examples. The exit code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
+The arguments and options of every command, as in `tableside VERB --help`.
+[From the command line](../command-line.md) has examples.
+The exit code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
 """
@@ -18,8 +19,8 @@ def page() -> str:
     """Return the page."""
     command = [sys.executable, "-m", "typer", "tableside.cli", "utils", "docs", "--name", "tableside"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ours, with no words of others
-    _, _, verbs = text.partition("\n## ")
-    return f"{HEAD}\n## {_without_lists(verbs).strip()}\n"
+    _, _, commands = text.partition("# `tableside`\n")
+    return f"{HEAD}\n## `tableside`\n\n{_without_lists(commands).strip()}\n"
 
 
 def _without_lists(text: str) -> str:

@@ -53,6 +53,7 @@ CLAIMS = [
         Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")
         for page, languages in {
             "quick-start": ("sh", "console", "python", "text"),
+            "command-line": ("sh", "console"),
             "python": ("sh", "python", "text"),
             "samza": ("sh", "console", "python"),
             "migrating-from-dapr": ("sh", "console", "python", "text"),
@@ -60,6 +61,7 @@ CLAIMS = [
         }.items()
         for language in languages
     ),
+    Claim("docs/command-line.md", "sh", "service/cli/test_cli.py::test_completion_is_installed_for_the_current_shell", "completion"),
     Claim("docs/python.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     # Pages whose programs have tests of their own.

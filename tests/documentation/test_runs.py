@@ -51,6 +51,11 @@ def test_the_programs_without_spark_print_what_the_page_says(tmp_path: Path) -> 
         pass
 
 
+def test_the_commands_print_what_the_page_says(tmp_path: Path) -> None:
+    with followed("docs/command-line.md", tmp_path):
+        pass
+
+
 def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
     # Where Spark runs already, names of files are seen from where it was started.
     said = {'json("clicks")': f'json("{tmp_path}/clicks")', 'start("checkpoint"': f'start("{tmp_path}/checkpoint"'}

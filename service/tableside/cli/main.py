@@ -15,6 +15,7 @@ from .. import settings as configuration
 from ..settings import Settings, SettingsError
 from . import records, token
 from .load import load
+from .scan import scan
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -28,7 +29,7 @@ LOCAL_VARIABLE = "TABLESIDE_LOCAL"
 PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # the name, not a password
 # There is no TABLESIDE_PORT: Kubernetes sets it to an address if there is a service named `tableside`.
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 ConfigOption = Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help="The configuration file.")]
 
@@ -38,6 +39,23 @@ GC_THRESHOLD = 50_000
 
 def _option(text: str, **more: Any) -> Any:
     return typer.Option(help=text, **more)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from .. import __version__  # the look-up takes time
+
+        typer.echo(f"tableside {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tableside(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Read and write records of tables, and serve them."""
 
 
 @app.command()
@@ -185,4 +203,5 @@ def _usage_error(message: str) -> NoReturn:
 
 records.install(app)
 token.install(app)
+app.command()(scan)
 app.command()(load)

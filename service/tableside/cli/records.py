@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tableside_client import Client, Record, Table, TableNotFound
+from tableside_client import Client, Table, TableNotFound
 
 from .client_options import client_command
 
@@ -15,7 +15,7 @@ KeyArgument = Annotated[str, typer.Argument(help="The key. A composite key is a 
 
 def install(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (tables, get, put, update, delete, scan):
+    for command in (tables, get, put, update, delete):
         app.command()(command)
 
 
@@ -74,28 +74,6 @@ def delete(client: Client, table: TableArgument, key: KeyArgument) -> None:
     """Delete a record."""
     target = client.table(table)
     target.delete(parse_key(target, key))
-
-
-@client_command()
-def scan(
-    client: Client,
-    table: TableArgument,
-    prefix: Annotated[str | None, typer.Option(help="Only keys that begin with this text.")] = None,
-    partition: Annotated[str | None, typer.Option(help="Only composite keys with this first part.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The maximum number of records.")] = None,
-) -> None:
-    """Print the records of a table, one JSON object per line.
-
-    The records of a partitioned table have the index of their partition.
-    """
-    for record in client.table(table).scan(prefix=prefix, partition=partition, limit=limit):
-        _print_json(_scanned(record))
-
-
-def _scanned(record: Record[dict[str, Any]]) -> dict[str, Any]:
-    """Return the printed members of a scanned record, with the partition if the table is partitioned."""
-    partition = {} if record.partition is None else {"partition": record.partition}
-    return {"key": record.key, **partition, "value": record.value, "etag": record.etag}
 
 
 def parse_key(table: Table[Any], text: str) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.running import Service, running
+from tableside import __version__
 from tableside.cli.main import app
 
 pytestmark = pytest.mark.server
@@ -144,3 +145,29 @@ def test_check_lists_every_fault_with_its_path(tableside: Command, tmp_path: Pat
     assert paths == {"stores.local.path", "stores.other.kind", "tables.a.store", "tables.b.deadline_s", "surprise"}
     (tmp_path / "right.yaml").write_text("stores: {local: {kind: memory}}\ntables: {a: {store: local}}\n")
     assert tableside("check", "right.yaml").exit_code == 0
+
+
+def test_the_version_is_printed(tableside: Command) -> None:
+    done = tableside("--version")
+    assert (done.exit_code, done.stdout) == (0, f"tableside {__version__}\n")
+
+
+def test_commands_and_options_are_completed(tableside: Command) -> None:
+    def completed(words: str) -> list[str]:
+        variables = {"_TABLESIDE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return CliRunner().invoke(app, prog_name="tableside", env=variables).stdout.split()
+
+    assert completed("tableside sc") == ["scan"]
+    assert "--format" in completed("tableside scan --f")
+
+
+def test_completion_is_installed_for_the_current_shell(tmp_path: Path) -> None:
+    environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def bash(script: str) -> str:
+        command = ["bash", "--norc", "-c", f"{script}; exit"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
+
+    assert "bash completion installed" in bash("tableside --install-completion")
+    line = "COMP_WORDS=(tableside sc); COMP_CWORD=1; _tableside_completion tableside; echo ${COMPREPLY[@]}"
+    assert bash(f"source ~/.bashrc; {line}").split() == ["scan"]

@@ -1,0 +1,23 @@
+"""Rows as CSV."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from .record_rows import Row, json_text
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Row], target: TextIO) -> None:
+    """Write a header and the rows. Strings are written as they are, null and absent members as empty fields.
+
+    All other values are JSON.
+    """
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_field(row.get(column)) for column in columns] for row in rows)
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json_text(value)
