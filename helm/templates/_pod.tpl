@@ -119,18 +119,18 @@ volumeMounts:
 {{- define "tableside.arguments" -}}
 - serve
 - --config=/etc/tableside/config.yaml
-- --host={{ .Values.host }}
-- --port={{ .Values.ports.http }}
-- --probes-port={{ .Values.ports.probes }}
-- --workers={{ .Values.workers }}
+- {{ printf "--host=%s" .Values.host | quote }}
+- {{ printf "--port=%d" (int .Values.ports.http) | quote }}
+- {{ printf "--probes-port=%d" (int .Values.ports.probes) | quote }}
+- {{ printf "--workers=%d" (int .Values.workers) | quote }}
 {{- if .Values.insecure }}
 - --insecure
 {{- end }}
 {{- if .Values.tls.enabled }}
-- --ssl-certfile=/etc/tableside-tls/{{ .Values.tls.certKey }}
-- --ssl-keyfile=/etc/tableside-tls/{{ .Values.tls.keyKey }}
+- {{ printf "--ssl-certfile=/etc/tableside-tls/%s" .Values.tls.certKey | quote }}
+- {{ printf "--ssl-keyfile=/etc/tableside-tls/%s" .Values.tls.keyKey | quote }}
 {{- if .Values.tls.clientCa.secretName }}
-- --ssl-ca-certs=/etc/tableside-client-ca/{{ .Values.tls.clientCa.key }}
+- {{ printf "--ssl-ca-certs=/etc/tableside-client-ca/%s" .Values.tls.clientCa.key | quote }}
 {{- end }}
 {{- end }}
 {{- with .Values.extraArgs }}

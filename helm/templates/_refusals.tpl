@@ -4,6 +4,9 @@ Values by themselves are checked by values.schema.json; this is what they have t
 */}}
 {{- define "tableside.refusals" -}}
 {{- include "tableside.refuseConfiguration" . }}
+{{- include "tableside.refuseAddress" . }}
+{{- include "tableside.refuseMounts" . }}
+{{- include "tableside.refusePasswords" . }}
 {{- include "tableside.refuseStores" . }}
 {{- include "tableside.refusePersistence" . }}
 {{- if and .Values.tls.clientCa.secretName (not .Values.tls.enabled) }}
@@ -56,6 +59,9 @@ Values by themselves are checked by values.schema.json; this is what they have t
 {{- $mounts := list .root.Values.persistence.mountPath }}
 {{- range .root.Values.extraVolumeMounts }}
 {{- $mounts = append $mounts .mountPath }}
+{{- end }}
+{{- if regexMatch "(^|/)[.][.](/|$)" .path }}
+{{- fail (printf "config.stores.%s.path has a part ..: give the path without it" .name) }}
 {{- end }}
 {{- $below := contains "${" .path }}
 {{- range $mounts }}

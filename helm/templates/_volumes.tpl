@@ -3,6 +3,18 @@ What is mounted, each as a whole folder: a file that is mounted by itself (subPa
 reads its configuration, tokens and certificates again when they do.
 */}}
 {{- define "tableside.mounts" -}}
+{{ include "tableside.ownMounts" . }}
+{{- if .Values.persistence.enabled }}
+- name: data
+  mountPath: {{ .Values.persistence.mountPath | quote }}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The mounts at paths that the chart chooses. */}}
+{{- define "tableside.ownMounts" -}}
 - name: config
   mountPath: /etc/tableside
   readOnly: true
@@ -27,13 +39,6 @@ reads its configuration, tokens and certificates again when they do.
 - name: kubernetes-issuer
   mountPath: /var/run/secrets/tableside/kubernetes
   readOnly: true
-{{- end }}
-{{- if .Values.persistence.enabled }}
-- name: data
-  mountPath: {{ .Values.persistence.mountPath }}
-{{- end }}
-{{- with .Values.extraVolumeMounts }}
-{{ toYaml . }}
 {{- end }}
 {{- end }}
 

@@ -31,7 +31,7 @@ class Pod:
 def started(values: Values, root: Path) -> Iterator[Pod]:
     """Run what the pod's container would run, with its volumes as folders, on loopback."""
     http, probes, scheme = free_port(), free_port(), "https" if "tls" in values else "http"
-    objects = render(merged(values, {"host": "127.0.0.1", "ports": {"http": http, "probes": probes}}))
+    objects = render(merged(values, {"ports": {"http": http, "probes": probes}}))
     mine = container(objects)
     for mount in mine["volumeMounts"]:
         placed(mount["mountPath"], root).mkdir(parents=True, exist_ok=True)
@@ -39,6 +39,7 @@ def started(values: Values, root: Path) -> Iterator[Pod]:
     if (tokens := placed("/etc/tableside-secrets/tokens", root)).is_dir():
         (tokens / "tokens.yaml").write_text(TOKENS)
     command = [sys.executable, "-m", "tableside", *(moved(argument, root) for argument in mine["args"])]
+    command = [argument.replace("--host=0.0.0.0", "--host=127.0.0.1") for argument in command]
     there = Pod(objects, root, f"{scheme}://127.0.0.1:{http}", f"http://127.0.0.1:{probes}")
     with running_server(Server("pod", command, lambda: probe(there, "startup") == 200), root) as process:
         yield there

@@ -15,10 +15,14 @@ from deploy.chart.restricted import faults
 from deploy.chart.values_table import described
 from documentation.blocks import Block, blocks
 from scripts.bootstrap import ROOT
-from tableside.settings import load
+from tableside.server.slow_readers import UNREAD_BYTES_MAX
+from tableside.settings import LimitSettings, load
+from tableside.stores.rocksdb import RocksdbSettings
 
 PAGES = ("docs/kubernetes.md", "helm/README.md")
 BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+MIB = 2**20
 
 
 def values() -> list[Block]:
@@ -88,4 +92,28 @@ def test_numbers_that_the_page_quotes_are_those_of_the_chart() -> None:
     defaults: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert f"`preStopSleepSeconds` ({defaults['preStopSleepSeconds']})" in page
     assert f"a separate port, {defaults['ports']['probes']}," in page
-    assert defaults["resources"] == {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+    assert defaults["resources"] == {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
+
+
+def test_the_memory_limit_is_the_documented_sum_of_the_default_settings() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = page.split("\n### Memory\n")[1].split("\n#")[0]
+    mebibytes = {
+        name: int(number) for name, number in re.findall(r"^\| ([^|]+) \|.*\| ([0-9]+) \|$", section, re.MULTILINE)
+    }
+    total = mebibytes.pop("sum")
+    assert total == sum(mebibytes.values())
+    limits, database = LimitSettings(), RocksdbSettings(path="x")
+    decoding = 8 * limits.body_bytes_max + 64 * MIB
+    expected = {
+        "RocksDB": database.block_cache_bytes + 2 * database.write_buffer_bytes,
+        "each connection with a request": limits.in_flight_max * 20 * 1024,
+        "request bodies in flight": limits.bytes_in_flight_max + decoding,
+        "each update in progress": decoding,
+        "responses in flight": limits.response_bytes_max + UNREAD_BYTES_MAX,
+    }
+    assert {name: size / MIB for name, size in expected.items()} == {name: mebibytes[name] for name in expected}
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    limit = int(defaults["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
+    assert 0 <= limit - total < 512, "the chart's limit is the sum, rounded up to 512 MiB"
+    assert f"limits a pod to\n{limit // 1024} GiB" in section

@@ -7,7 +7,7 @@ import helm_python
 import jsonschema  # type: ignore[import-untyped]  # it ships none
 import pytest
 
-from deploy.chart.rendering import LOCAL, REMOTE, Values, merged, notes, render, same
+from deploy.chart.rendering import LOCAL, REMOTE, Values, container, merged, notes, render, same
 from deploy.chart.values_table import DEFAULTS, SCHEMA, Path, default, described, table, written
 
 HPA: Values = {"autoscaling": {"enabled": True}}
@@ -195,7 +195,59 @@ def test_every_value_is_described_in_a_sentence() -> None:
     assert {name: text for name, text in descriptions.items() if not re.fullmatch(r"[A-Z`][^|]*\.", text)} == {}
 
 
+def stored(**options: Any) -> Values:
+    """Return values with a second store."""
+    return merged(REMOTE, {"config": {"stores": {"other": options}}})
+
+
+def on_volume(path: str) -> Values:
+    return merged(LOCAL, {"persistence": {"mountPath": path}, "config": {"stores": {"local": {"path": f"{path}/x"}}}})
+
+
+LOOPBACK = ["localhost", "127.0.0.1", "127.9.9.9", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "LocalHost"]
+OCCUPIED = ["/tmp", "/tmp/", "//tmp", "/etc/tableside", "/etc", "/etc/other", "/var", "/usr/data", "/opt", "/proc/x"]
+SECRETS: list[Values] = [
+    stored(kind="postgres", dsn="postgresql://me:secret@db/x"),
+    stored(kind="postgres", dsn="postgresql://me:${NAME}secret@db/x"),
+    stored(kind="postgres", dsn="postgresql://me@db/x?password=secret"),
+    stored(kind="redis", url="rediss://:secret@redis:6379/0"),
+    stored(kind="redis", url="redis://redis", password="secret"),
+    stored(kind="dynamodb", aws_secret_access_key="secret"),
+    stored(kind="dynamodb", accessKey="secret"),
+    stored(kind="dynamodb", endpoint_url="http://me:secret@db:8000"),
+]
+WITHOUT_SECRETS: list[Values] = [
+    stored(kind="postgres", dsn="${DSN}"),
+    stored(kind="postgres", dsn="postgresql://me:${PASSWORD}@db:5432/x?application_name=a@b"),
+    stored(kind="postgres", dsn="postgresql://me@db:5432/x?password=${PASSWORD}"),
+    stored(kind="redis", url="redis://redis:6379/0?x=a@b", password="${PASSWORD}"),
+    stored(kind="plugged", token_file="/etc/tableside-secrets/a/token"),
+]
+
 REFUSED: dict[str, tuple[Values, str]] = {
+    **{f"loopback {host}": (merged(REMOTE, {"host": host}), "is a loopback address") for host in LOOPBACK},
+    "a host in two lines": (merged(REMOTE, {"host": "0.0.0.0\n- --insecure"}), "host"),
+    "a host with a space": (merged(REMOTE, {"host": "0.0.0.0 --insecure"}), "host"),
+    "one port for two": (merged(REMOTE, {"ports": {"http": 9000, "probes": 9000}}), "are equal"),
+    **{f"a volume at {path}": (on_volume(path), "conflicts with") for path in OCCUPIED},
+    "a volume at a path with ..": (on_volume("/data/../tmp"), "has a part . or .."),
+    "a volume at the secrets": (
+        merged(on_volume("/etc/tableside-secrets/a"), {"secrets": {"files": {"a": {"secretName": "a"}}}}),
+        "conflicts with",
+    ),
+    "RocksDB at a path with ..": (
+        merged(LOCAL, {"config": {"stores": {"local": {"path": "/data/../tmp/x"}}}}),
+        "config.stores.local.path has a part ..",
+    ),
+    "another volume at a path of the chart": (
+        merged(REMOTE, {"extraVolumeMounts": [{"name": "more", "mountPath": "/tmp/"}]}),
+        "extraVolumeMounts has /tmp/",
+    ),
+    "another volume at the data": (
+        merged(LOCAL, {"extraVolumeMounts": [{"name": "more", "mountPath": "/data"}]}),
+        "extraVolumeMounts has /data",
+    ),
+    **{f"a secret in the configuration {number}": (one, "put it in a Secret") for number, one in enumerate(SECRETS)},
     "no configuration": ({}, "config.stores"),
     "no stores": ({"config": {"tables": {}}, "insecure": True}, "config.stores"),
     "no auth": ({"config": REMOTE["config"]}, "config.auth is absent"),
@@ -257,6 +309,46 @@ def test_what_would_not_work_is_refused_before_anything_is_installed(case: str) 
     values, why = REFUSED[case]
     with pytest.raises(helm_python.HelmError, match=re.escape(why)):
         render(values)
+
+
+@pytest.mark.parametrize("case", sorted(REFUSED))
+def test_a_refusal_shows_no_secret(case: str) -> None:
+    with pytest.raises(helm_python.HelmError) as refused:
+        render(REFUSED[case][0])
+    assert "secret@" not in str(refused.value)
+    assert ":secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("values", WITHOUT_SECRETS, ids=str)
+def test_names_of_variables_are_no_secrets(values: Values) -> None:
+    assert render(values)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "fd00::1", "::ffff:10.0.0.1", "127x.example"])
+def test_the_host_is_one_argument(host: str) -> None:
+    values = merged(REMOTE, {"host": host})
+    assert container(render(values))["args"][2] == f"--host={host}"
+
+
+def test_every_argument_is_a_text() -> None:
+    arguments = container(render(merged(MUTUAL, REMOTE, {"host": "::"})))["args"]
+    assert {type(argument) for argument in arguments} == {str}
+    assert [argument for argument in arguments if "=" in argument] == [
+        "--config=/etc/tableside/config.yaml",
+        "--host=::",
+        "--port=8080",
+        "--probes-port=8081",
+        "--workers=1",
+        "--ssl-certfile=/etc/tableside-tls/tls.crt",
+        "--ssl-keyfile=/etc/tableside-tls/tls.key",
+        "--ssl-ca-certs=/etc/tableside-client-ca/ca.crt",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/data", "/var/lib/tableside", "/srv/tables/", "/database", "/tmpdata"])
+def test_a_volume_may_be_at_other_paths(path: str) -> None:
+    [mounted] = [mount for mount in container(render(on_volume(path)))["volumeMounts"] if mount["name"] == "data"]
+    assert mounted["mountPath"] == path
 
 
 def test_the_chart_can_be_a_dependency_of_another_with_a_condition() -> None:

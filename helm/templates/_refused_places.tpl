@@ -1,0 +1,51 @@
+{{/* Addresses, mount paths and passwords that are refused before anything is installed; see _refusals.tpl. */}}
+
+{{- define "tableside.refuseAddress" -}}
+{{- if regexMatch "(?i)^(localhost|127[.].*|[0:]*:0*1|[0:]*:ffff:127[.].*)$" .Values.host }}
+{{- fail (printf "host %s is a loopback address, which probes and Services cannot reach: use 0.0.0.0 or ::" .Values.host) }}
+{{- end }}
+{{- if eq (int .Values.ports.http) (int .Values.ports.probes) }}
+{{- fail "ports.http and ports.probes are equal: the service needs two ports" }}
+{{- end }}
+{{- end }}
+
+{{- define "tableside.refuseMounts" -}}
+{{- $ours := list }}
+{{- range (include "tableside.ownMounts" . | fromYamlArray) }}
+{{- $ours = append $ours .mountPath }}
+{{- end }}
+{{- if .Values.persistence.enabled }}
+{{- $path := .Values.persistence.mountPath }}
+{{- if regexMatch "(^|/)[.][.]?(/|$)" $path }}
+{{- fail "persistence.mountPath has a part . or ..: give the path without it" }}
+{{- end }}
+{{- $system := list "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt/tableside" "/proc" "/run" "/sbin" "/sys" "/tmp" "/usr" "/var/run" }}
+{{- range concat $ours $system }}
+{{- $here := printf "%s/" (regexReplaceAll "/+" $path "/" | trimSuffix "/") }}
+{{- $there := printf "%s/" . }}
+{{- if or (hasPrefix $there $here) (hasPrefix $here $there) }}
+{{- fail (printf "persistence.mountPath %s conflicts with %s: choose another path, such as /data" $path .) }}
+{{- end }}
+{{- end }}
+{{- $ours = append $ours (trimSuffix "/" $path) }}
+{{- end }}
+{{- range .Values.extraVolumeMounts }}
+{{- if has (.mountPath | default "" | trimSuffix "/") $ours }}
+{{- fail (printf "extraVolumeMounts has %s, where the chart mounts another volume" .mountPath) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The configuration is a ConfigMap, which more people may read than a Secret. A variable's name is no password. */}}
+{{- define "tableside.refusePasswords" -}}
+{{- range $store, $options := .Values.config.stores }}
+{{- range $name, $value := $options }}
+{{- $text := regexReplaceAll "[$][{][A-Za-z_][A-Za-z0-9_]*[}]" ($value | toString) "" }}
+{{- $secret := and (regexMatch "(?i)(password|secret|token|access_?key|credential)" $name) (not (regexMatch "(?i)(file|path)$" $name)) }}
+{{- $named := and $secret (kindIs "string" $value) (ne $text "") }}
+{{- if or $named (regexMatch "://[^:@/?#]*:[^@/?#]+@|[?&](ssl)?password=[^&]" $text) }}
+{{- fail (printf "config.stores.%s.%s has a password or key, which a ConfigMap would show: put it in a Secret, name that in secrets.env, and write ${NAME} here" $store $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
