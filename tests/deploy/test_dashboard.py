@@ -33,7 +33,6 @@ BUILT_IN = {"$__rate_interval": "5m"}
 
 NAME = re.compile(r"\b((?:tableside|process|python)_[a-z_]+)\b")
 ADDED = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum"), "unknown": ("",)}
-LABELS = re.compile(r"\{([^}]*)\}|\bby \(([^)]*)\)")
 
 
 def panels() -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ The classes are msgspec structs rather than dataclasses because creating them is
 batches of thousands of operations.
 """
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -141,5 +140,3 @@ class PartitionOutcome(msgspec.Struct, frozen=True):
 
 Outcome: TypeAlias = Record | Written | TableError | None
 """The outcome of one operation. None is the outcome of a Get that found no record."""
-
-Operations: TypeAlias = Sequence[Operation]

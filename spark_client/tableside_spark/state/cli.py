@@ -23,7 +23,7 @@ from tableside_spark.state.session_config import BOUNDS, Options, settings
 URL_VARIABLE = "TABLESIDE_URL"
 TOKEN_FILE_VARIABLE = "TABLESIDE_TOKEN_FILE"  # noqa: S105 - the name of a variable, not a secret
 URL = "http://127.0.0.1:8080"
-FAILED, WRONG_USAGE = 1, 2
+FAILED = 1
 FILES = ("token_file", "ca_file", "certificate_file", "key_file")
 
 
