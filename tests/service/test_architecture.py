@@ -56,6 +56,7 @@ STORE_API = {
         "PartType",
         "PartitionOutcome",
         "target_partitions",
+        "check_elements",
         "checked_part",
         "part_from_text",
     ),

@@ -60,13 +60,15 @@ async def steps_by_key(
         of_key = runs.setdefault(operation.key, [])
         if not (of_key and of_key[-1].add(position, operation, key_names, folding=folding)):
             of_key.append(_Run(position, operation))
-        await yielder.maybe_yield()
+        if yielder.due:
+            await yielder.maybe_yield()
     waiting: dict[Key, deque[Step]] = {}
     for key, of_key in runs.items():
         steps = waiting[key] = deque()
         for run in of_key:
             steps.extend(run.steps(operations))
-            await yielder.maybe_yield()
+            if yielder.due:
+                await yielder.maybe_yield()
     return waiting
 
 

@@ -8,6 +8,7 @@ from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
+from .element_limit import check_elements
 from .errors import (
     Applied,
     Contended,
@@ -119,6 +120,7 @@ __all__ = [
     "Write",
     "Written",
     "Yielder",
+    "check_elements",
     "check_port",
     "checked_part",
     "checked_url",

@@ -104,12 +104,15 @@ class CompareAndSet:
         replacements: dict[int, Replacement] = {}
         current = await self._records.read([write.key for write in writes], until)
         now, yielder = self._clock(), Yielder()
+        late = yielder.is_past(until)
         for index, (write, found) in enumerate(zip(writes, current, strict=True)):
-            await yielder.maybe_yield()
+            if yielder.due:
+                await yielder.maybe_yield()
+                late = yielder.is_past(until)
             if isinstance(found, TableError):
                 outcomes.append(found)
                 continue
-            if yielder.is_past(until):
+            if late:
                 outcomes.append(DeadlineExceeded("the deadline passed before the write was decided"))
                 continue
             decided = transition(found.stored, write, self._spec, now_ms=now, etag=self._etag())

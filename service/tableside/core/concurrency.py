@@ -68,9 +68,14 @@ class Yielder:
         self._time = asyncio.get_running_loop().time
         self._yield_at = self._time() + YIELD_INTERVAL_S
 
+    @property
+    def due(self) -> bool:
+        """Whether `YIELD_INTERVAL_S` has passed since the last yield. Testing it first is faster than `maybe_yield`."""
+        return self._time() >= self._yield_at
+
     async def maybe_yield(self) -> None:
         """Let other tasks run if `YIELD_INTERVAL_S` has passed since the last yield; otherwise return at once."""
-        if self._time() >= self._yield_at:
+        if self.due:
             await asyncio.sleep(0)
             self._yield_at = self._time() + YIELD_INTERVAL_S
 

@@ -149,6 +149,8 @@ def _unset_paths(paths: list[Json]) -> list[str]:
 
 def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Return the edits. Raise InvalidOperation if two have the same path, or one has the parent of another's."""
+    if len(edits) == 1:
+        return edits
     paths = PathSet()
     for index, edit in enumerate(edits):
         if not paths.add(edit.path):

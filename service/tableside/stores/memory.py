@@ -104,11 +104,16 @@ class MemoryStore:
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
-        now, yielder = self._clock(), Yielder()
-        outcomes: list[Outcome] = []
+        now = self._clock()
+        if len(operations) == 1:
+            return [self._apply_one(operations[0], now)]
+        yielder = Yielder()
+        outcomes, late = list[Outcome](), yielder.is_past(until)
         for operation in operations:
-            await yielder.maybe_yield()
-            outcomes.append(self._too_late() if yielder.is_past(until) else self._apply_one(operation, now))
+            if yielder.due:
+                await yielder.maybe_yield()
+                late = yielder.is_past(until)
+            outcomes.append(self._too_late() if late else self._apply_one(operation, now))
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:

@@ -37,6 +37,7 @@ from service.test_stateful import Machine
 from support.postgres_tables import database, new_name, psql, settings
 from tableside.core import values
 from tableside.core.backend import Backend
+from tableside.core.concurrency import Yielder
 from tableside.core.errors import (
     InvalidOperation,
     PreconditionFailed,
@@ -51,7 +52,7 @@ from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.postgres import backend as postgres_backend
-from tableside.stores.postgres import pool, scans
+from tableside.stores.postgres import pool, scans, writes
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.schema import quoted
 
@@ -433,3 +434,23 @@ def test_it_does_what_the_naive_table_does(postgres_dsn: str, full: bool) -> Non
         max_examples=12 if full else 4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(PostgresMachine, settings=few)
+
+
+async def test_other_tasks_may_run_between_the_decisions_of_a_transaction(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yields = 0
+
+    class Counting(Yielder):
+        due = True
+
+        async def maybe_yield(self) -> None:
+            nonlocal yields
+            yields += 1
+            await super().maybe_yield()
+
+    monkeypatch.setattr(writes, "Yielder", Counting)
+    store = await backend.store(spec(new_name()))
+    outcomes = await store.apply([update(f"k{number}", {"$inc": {"n": 1}}, {}) for number in range(50)])
+    assert not any(isinstance(outcome, TableError) for outcome in outcomes)
+    assert yields == 50

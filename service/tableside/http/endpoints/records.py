@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from starlette.responses import Response
@@ -17,8 +17,6 @@ from ..wire import json_batch, operation_members, request_headers
 from ..wire.answers import Answer, answer, rfc3339
 from ..wire.partitions import choose_partitions, operation_partitions, parse_query
 from .endpoint import TableRequest, table_route
-
-Decoded = TypeVar("Decoded")
 
 INLINE_BODY_BYTES_MAX = 2**16
 """Maximum size of a body that is decoded on the event loop, which takes at most some 20 ms."""
@@ -71,9 +69,9 @@ async def put_record(request: TableRequest) -> Response:
     """Replace or create one record; the body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
     body = await request.read_body()
-    value = await _decoded(len(body), partial(values.parse, body))
+    value = values.parse(body) if _is_inline(body) else await asyncio.to_thread(values.parse, body)
     members = {"op": "put", "value": value, "if_absent": request_headers.create_only(request)}
-    return await _write(request, members, len(body))
+    return await _write(request, members, inline=_is_inline(body))
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -83,16 +81,16 @@ async def patch_record(request: TableRequest) -> Response:
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     body = await request.read_body()
-    document = await _decoded(len(body), partial(values.parse, body))
+    document = values.parse(body) if _is_inline(body) else await asyncio.to_thread(values.parse, body)
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
     if media == JSON:
-        return await _write(request, {"op": "update", **_update_members(document)}, len(body))
+        return await _write(request, {"op": "update", **_update_members(document)}, inline=_is_inline(body))
     if not isinstance(document, dict):
         raise InvalidOperation("a merge patch must be an object")
     if any(name.startswith("$") for name in document):
         raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
-    return await _write(request, {"op": "update", "update": document}, len(body))
+    return await _write(request, {"op": "update", "update": document}, inline=_is_inline(body))
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -102,18 +100,19 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-async def _decoded(body_bytes: int, decode: Callable[[], Decoded]) -> Decoded:
-    """Decode a body or a part of it, in a thread if the body is so large that it would block the event loop."""
-    return decode() if body_bytes <= INLINE_BODY_BYTES_MAX else await asyncio.to_thread(decode)
+def _is_inline(body: bytes) -> bool:
+    """Return whether a body is decoded on the event loop. A larger one is decoded in a thread."""
+    return len(body) <= INLINE_BODY_BYTES_MAX
 
 
-async def _write(request: TableRequest, members: dict[str, Any], body_bytes: int = 0) -> Response:
+async def _write(request: TableRequest, members: dict[str, Any], *, inline: bool = True) -> Response:
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
-    operation = await _decoded(body_bytes, partial(operation_members.build, spec, members["op"], key, members))
+    build = partial(operation_members.build, spec, members["op"], key, members)
+    operation = build() if inline else await asyncio.to_thread(build)
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if members.get("return") and len(partitions) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")

@@ -9,7 +9,7 @@ import re
 
 import orjson
 
-from ...core import InvalidOperation, Json, RecordUnreadable, values
+from ...core import InvalidOperation, Json, RecordUnreadable, TooLarge, check_elements, values
 
 LINE_SEPARATOR = b"\n"
 """The separator between the texts of a result; it never occurs within a text, because JSON escapes it."""
@@ -37,7 +37,10 @@ def canonical(text: bytes) -> bytes:
     if text[:1] == b"{" and not needs_parsing(text, 1):
         return text
     try:
+        check_elements(text)
         return values.encode(_integers_in_range(orjson.loads(text)))
+    except TooLarge as error:
+        raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
     except (orjson.JSONDecodeError, InvalidOperation):
         raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
 

@@ -30,6 +30,7 @@ from ...core import (
     Transition,
     Write,
     Written,
+    Yielder,
     transition,
     with_etag,
 )
@@ -139,7 +140,7 @@ class RecordWriter:
             side = await self._lock_side_rows(connection, keys) if self._statements.side_lock else None
             locked = await connection.fetch(self._statements.lock, *self._key_arrays(keys))
             found = {row_key(row, self._parts): stored_record(row, self._parts) for row in locked}
-            plan = self._make_plan(writes, found, side)
+            plan = await self._make_plan(writes, found, side)
             await self._execute(connection, plan, progress)
             if side is not None:
                 await self._update_side_rows(connection, plan, found)
@@ -159,7 +160,7 @@ class RecordWriter:
 
     # Deciding
 
-    def _make_plan(
+    async def _make_plan(
         self,
         writes: Sequence[Write],
         found: Mapping[Key, Stored | RecordUnreadable],
@@ -168,7 +169,10 @@ class RecordWriter:
         now, plan = self._clock(), _TransactionPlan(len(writes))
         if side is not None:
             plan.created_keys = [key for key, side_row in side.items() if side_row == SideRow()]
+        yielder = Yielder()  # The transaction ends at the deadline while other tasks run.
         for index, write in enumerate(writes):
+            if yielder.due:
+                await yielder.maybe_yield()
             stored: Stored | RecordUnreadable | None = found.get(write.key)
             if side is not None:
                 stored = with_side_row(stored, side[write.key])

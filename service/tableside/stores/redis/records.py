@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, encode, parse
+from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
 
 Writers = tuple[tuple[str, int], ...]
 
@@ -93,6 +93,8 @@ def _value(raw: bytes) -> bytes:
         return raw[:-_SUFFIX_LENGTH]
     try:
         return encode(parse(raw))
+    except TooLarge as error:
+        raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
     except TableError:
         raise RecordUnreadable(_NOT_AN_OBJECT) from None
 

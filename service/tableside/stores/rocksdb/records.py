@@ -13,7 +13,7 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 import hashlib
 from collections.abc import Sequence
 
-from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, encode, parse
+from ...core import Outcome, Record, RecordUnreadable, Stored, TableError, TooLarge, encode, parse
 
 _FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE = 1, 2, 4
@@ -85,6 +85,8 @@ def _from_format(raw: bytes) -> Stored:
 def _from_json(raw: bytes) -> Stored:
     try:
         return Stored(encode(parse(raw)), hashlib.blake2b(raw, digest_size=8).hexdigest())
+    except TooLarge as error:
+        raise RecordUnreadable(f"another tool wrote the record: {error.detail}") from None
     except TableError:
         raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
 
