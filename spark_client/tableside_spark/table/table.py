@@ -1,17 +1,11 @@
 """`Table`, the main class of the package. It imports Spark only when a method is called."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from tableside_client.address import service_url
-from tableside_client.connection import Connection
-from tableside_client.credential import Credential
-from tableside_client.retries import DEFAULT_RETRIES, Retries
-from tableside_client.tls import Tls
-from tableside_spark.executor.chunks import ChunkSize
-from tableside_spark.plan.table_schema import fetch_table_schema
-from tableside_spark.write.summary import WriteStats, WriteTotals
+from tableside_spark.table.settings import TableSettings
+from tableside_spark.write.summary import WriteStats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,7 +14,6 @@ if TYPE_CHECKING:
     from tableside_spark.executor.mismatch import OnMismatch
     from tableside_spark.partitioning.partitioner import PartitionFunction, StreamPartitioner
     from tableside_spark.write.failures import OnError
-    from tableside_spark.write.request import WriteRequest
     from tableside_spark.write.tokens import TokenArgument
 
 WriteResult: TypeAlias = Any
@@ -28,7 +21,7 @@ WriteResult: TypeAlias = Any
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(TableSettings):
     """A table of a service, for DataFrames of classic PySpark and of Spark Connect.
 
     Executors read the token and TLS files themselves; a job contains only their paths. A `token` given as a text is
@@ -61,25 +54,6 @@ class Table:
         users.enrich(events, on="user_id", schema="name string, country string")
         ```
     """
-
-    name: str
-    url: str = ""
-    token: str | None = field(default=None, repr=False)
-    token_file: str | None = None
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    in_flight_max: int = 32
-    chunk: ChunkSize = field(default_factory=ChunkSize)
-    timeout_s: float = 30.0
-    retries: Retries = DEFAULT_RETRIES
-    _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "url", service_url(self.url))
-        self._tls().require_https(self.url)
-        if self.in_flight_max < 1:
-            raise ValueError(f"in_flight_max is at least 1, not {self.in_flight_max}")
 
     def enrich(
         self,
@@ -187,7 +161,9 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        request = self._write_request(
+            "put", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error
+        )
         options = operations.WriteOptions(
             request.keys,
             nulls,
@@ -262,7 +238,9 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        request = self._write_request(
+            "update", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error
+        )
         options = operations.WriteOptions(
             request.keys,
             nulls,
@@ -290,7 +268,9 @@ class Table:
         """
         from tableside_spark.plan import rows as operations
 
-        request = self._request("delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error)
+        request = self._write_request(
+            "delete", frame, key, partitions, token, at_least_once=at_least_once, on_error=on_error
+        )
         return request.result(
             operations.deletes(
                 request.rows(), operations.WriteOptions(request.keys, partition_columns=request.partition_columns)
@@ -305,43 +285,3 @@ class Table:
         They include batches, and streaming queries of classic PySpark, but not streaming queries of Spark Connect.
         """
         return self._totals.stats
-
-    def _connection(self) -> Connection:
-        credential = Credential(self.token, self.token_file)
-        return Connection(self.url, credential, self.timeout_s, self.retries, self._tls())
-
-    def _tls(self) -> Tls:
-        return Tls(self.ca_file, self.certificate_file, self.key_file)
-
-    def _request(
-        self,
-        op: str,
-        frame: "DataFrame",
-        key: str | Sequence[str],
-        partitions: Any,
-        token: "TokenArgument",
-        *,
-        at_least_once: bool,
-        on_error: "OnError",
-    ) -> "WriteRequest":
-        from tableside_spark.plan.frames import check_key_columns
-        from tableside_spark.write.request import WriteRequest
-
-        connection = self._connection()
-        facts = fetch_table_schema(connection, self.name)
-        keys = check_key_columns(frame, key)
-        return WriteRequest(
-            connection=connection,
-            table=self.name,
-            table_schema=facts,
-            op=op,
-            frame=frame,
-            keys=keys,
-            partitions=partitions,
-            token=token,
-            at_least_once=at_least_once,
-            on_error=on_error,
-            in_flight_max=self.in_flight_max,
-            chunk=self.chunk,
-            totals=self._totals,
-        )
