@@ -12,7 +12,9 @@ def expand_variables(data: object, environment: Mapping[str, str], path: str, fa
     """Return the data with `${NAME}` replaced in every string. Add a fault for each variable that is not set."""
     if isinstance(data, dict):
         below = f"{path}." if path else ""
-        return {name: expand_variables(value, environment, f"{below}{name}", faults) for name, value in data.items()}
+        return {
+            str(name): expand_variables(value, environment, f"{below}{name}", faults) for name, value in data.items()
+        }
     if isinstance(data, list):
         return [expand_variables(value, environment, f"{path}.{index}", faults) for index, value in enumerate(data)]
     if not isinstance(data, str) or "${" not in data:
