@@ -13,6 +13,7 @@ from .stack import StackMetrics
 from .start_log import log_start
 from .table import Table
 from .table_metrics import BUCKETS_S
+from .value_room import ValueRoom
 
 __all__ = [
     "BUCKETS_S",
@@ -26,6 +27,7 @@ __all__ = [
     "Reservation",
     "StackMetrics",
     "Table",
+    "ValueRoom",
     "load_for_joining_process",
     "log_start",
     "save_accepted",

@@ -27,6 +27,7 @@ from ..core import (
     touched_members,
 )
 from ..core.operations import size_bytes
+from ..core.read_limit import NOT_READ
 from ..core.update_folding import fold
 from ..core.updates import apply
 
@@ -201,7 +202,12 @@ def set_outcomes(
 
 
 def _unresolved(error: TableError) -> TableError | None:
-    """Return the error if it is retriable or may have been applied; of several partitions, the first such error."""
+    """Return the error if it is retriable or may have been applied; of several partitions, the first such error.
+
+    A get whose value does not fit into the response is no such error: the store is able to apply later operations.
+    """
+    if error is NOT_READ:
+        return None
     parts = [part.outcome for part in error.partitions or () if isinstance(part.outcome, TableError)] or [error]
     return next((part for part in parts if part.retriable or part.applied == "unknown"), None)
 

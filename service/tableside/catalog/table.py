@@ -1,6 +1,7 @@
 """A table as callers use it: runs single operations, batches and scans within a deadline."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -19,11 +20,13 @@ from ..core import (
     TooLarge,
     run_until,
 )
-from ..core.directions import applied_if_unanswered
+from ..core.directions import all_succeeded, applied_if_unanswered
+from ..core.read_limit import NOT_READ, not_read
 from .admission import InFlightLimit
-from .combining import set_outcomes, steps_by_key
+from .combining import Step, set_outcomes, steps_by_key
 from .store_in_flight import StoreInFlight
 from .table_metrics import TableMetrics
+from .value_room import ValueRoom
 
 Result = TypeVar("Result")
 
@@ -68,7 +71,10 @@ class Table:
         count = _partition_count(operation) if self.spec.partitions else 1
         self._enter(count, body_bytes)
         try:
-            [outcome] = await self._apply([operation], self._until(deadline_s))
+            until = self._until(deadline_s)
+            [outcome] = await self._apply([operation], until)
+            if outcome is NOT_READ:
+                [outcome] = await self._apply_all([operation], until, ValueRoom(math.inf))
         finally:
             self._leave(count, body_bytes)
         if self._metrics is not None:
@@ -76,12 +82,17 @@ class Table:
         return outcome
 
     async def batch(
-        self, operations: Sequence[Operation], deadline_s: float | None = None, body_bytes: int = 0
+        self,
+        operations: Sequence[Operation],
+        deadline_s: float | None = None,
+        body_bytes: int = 0,
+        room: ValueRoom | None = None,
     ) -> list[Outcome]:
         """Do many operations and return their outcomes in the same order.
 
         Operations on one key take effect in their order; operations on different keys are independent. `deadline_s`
-        can only shorten the table's own deadline. Operations not finished by then end as DeadlineExceeded.
+        can only shorten the table's own deadline. Operations not finished by then end as DeadlineExceeded. If
+        `room` is full, gets may end as TooLarge and writes may return no value.
         """
         if not operations:
             return []
@@ -90,8 +101,8 @@ class Table:
         self._enter(count, body_bytes)
         try:
             keys_differ = len({operation.key for operation in operations}) == len(operations)
-            apply = self._apply if keys_differ else self._apply_in_rounds
-            outcomes = await apply(operations, self._until(deadline_s))
+            apply = self._apply_all if keys_differ else self._apply_in_rounds
+            outcomes = await apply(operations, self._until(deadline_s), room or ValueRoom(math.inf))
         finally:
             self._leave(count, body_bytes)
         if self._metrics is not None:
@@ -171,18 +182,45 @@ class Table:
         except TimeoutError:
             raise self._deadline_exceeded("no") from None
 
-    async def _apply_in_rounds(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
+    async def _apply_all(
+        self, operations: Sequence[Operation], until: float, room: ValueRoom, *, last: bool = True
+    ) -> list[Outcome]:
+        """Apply operations on distinct keys. Send those again that the store has not read, while there is room.
+
+        `last`: no operation of the batch follows, so that the values need not be counted if all were read.
+        """
+        outcomes = await self._apply(operations, until)
+        if all_succeeded(outcomes) or not (waiting := not_read(outcomes)):
+            return outcomes if last else room.keep(outcomes)
+        outcomes = room.keep(outcomes)
+        while sent := [position for position in waiting if room.fits(operations[position])]:
+            answers = await self._apply([room.reduced(operations[position]) for position in sent], until)
+            for position, answer in zip(sent, room.keep(answers), strict=True):
+                outcomes[position] = answer
+            waiting = [sent[index] for index in not_read(answers)]
+        return outcomes
+
+    async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
         """Send the first step of every key, then the second step of every key that has one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
         waiting = await steps_by_key(operations, self.spec.key.names, folding=self.capabilities.any_value)
         while waiting:
             keys = list(waiting)
             steps = [waiting[key].popleft() for key in keys]
-            answers = await self._apply([step.operation for step in steps], until)
-            for key, step, answer in zip(keys, steps, answers, strict=True):
+            for key, step, answer in zip(keys, steps, await self._apply_round(steps, until, room), strict=True):
                 set_outcomes(waiting[key], step, answer, operations, outcomes)
                 if not waiting[key]:
                     del waiting[key]
+        return outcomes
+
+    async def _apply_round(self, steps: Sequence[Step], until: float, room: ValueRoom) -> list[Outcome]:
+        """Apply one step of each key, but no gets whose values do not fit."""
+        outcomes: list[Outcome] = [NOT_READ] * len(steps)
+        fitting = [index for index, step in enumerate(steps) if room.fits(step.operation)]
+        operations = [room.reduced(steps[index].operation) for index in fitting]
+        answers = await self._apply_all(operations, until, room, last=False) if operations else []
+        for index, answer in zip(fitting, answers, strict=True):
+            outcomes[index] = answer
         return outcomes
 
     async def _apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:

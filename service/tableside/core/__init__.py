@@ -45,6 +45,7 @@ from .page_builder import PAGE_SEARCH_S, PAGE_SKIPPED_MAX, PageBuilder
 from .partitioner import target_partitions
 from .path_set import Path
 from .quoting import quoted_list
+from .read_limit import NOT_READ, READ_BYTES_MAX, value_bytes
 from .store import Capabilities, Clock, Page, Scan, Store, TableSpec, now_ms
 from .transitions import (
     EXPIRY_MS_MAX,
@@ -64,9 +65,11 @@ __all__ = [
     "EXPIRY_MS_MAX",
     "INTEGER_MAX",
     "INTEGER_MIN",
+    "NOT_READ",
     "NO_EXPIRY",
     "PAGE_SEARCH_S",
     "PAGE_SKIPPED_MAX",
+    "READ_BYTES_MAX",
     "Applied",
     "Backend",
     "BackendType",
@@ -145,5 +148,6 @@ __all__ = [
     "touched_members",
     "transition",
     "url_place",
+    "value_bytes",
     "with_etag",
 ]

@@ -9,6 +9,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from contract import StoreContract, Time, etag, one, put, record, refused, scanned, update, value, written
+from tableside.core import NOT_READ, READ_BYTES_MAX, value_bytes
 from tableside.core.errors import InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.key_ranges import Range
 from tableside.core.operations import Delete, Get, Operation, Outcome, Token, Written
@@ -321,3 +322,17 @@ async def test_an_answer_about_a_sync_that_failed_says_that_nobody_knows(
 )
 def test_packing_keeps_everything(stored: Stored) -> None:
     assert unpack(pack(stored)) == stored
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+async def test_a_call_stops_reading_when_its_values_are_large_together(tmp_path: Path, writes: int) -> None:
+    mib = 2**20
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        for index in range(60):
+            await written(store, put(str(index), {"text": "x" * mib}))
+        gets: list[Operation] = [Get(str(index)) for index in range(60)]
+        outcomes = await store.apply([put("other"), *gets] if writes else gets)
+        found = [outcome for outcome in outcomes if outcome is not NOT_READ]
+        assert READ_BYTES_MAX < value_bytes(found) <= READ_BYTES_MAX + 9 * (mib + 100)
+        assert outcomes == found + [NOT_READ] * (60 + writes - len(found))

@@ -7,13 +7,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...auth import with_refusals
-from ...catalog import Table
+from ...catalog import Table, ValueRoom
 from ...core import Get, InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
 from ...core.concurrency import in_pieces
 from ..request_context import caller_of
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
-from ..wire.projections import project_outcomes
+from ..wire.projections import common_projection, project_outcomes
 from .endpoint import TableRequest, check_any, table_route
 
 JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
@@ -45,10 +45,11 @@ async def apply_batch(request: TableRequest) -> Response:
     if isinstance(table, TableSpec):
         table = await _created(request)
     until = started_at + (table.deadline_s if wait_s is None else min(wait_s, table.deadline_s))
-    outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body))
+    bytes_max = request.limits.response_bytes_max
+    room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
+    outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body), room)
     if len(operations) != len(permitted):
         outcomes = merge_rejected(permitted, outcomes)
-    bytes_max = request.limits.response_bytes_max
     partitioned = bool(spec.partitions)
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))

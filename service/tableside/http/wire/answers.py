@@ -15,11 +15,11 @@ from ...core import (
     Put,
     Record,
     TableError,
-    TooLarge,
     Update,
     Written,
 )
 from ...core.errors import RecordNotFound
+from ...core.read_limit import NOT_READ
 from .problems import status
 from .projections import Fields, project_value
 
@@ -58,8 +58,6 @@ class Answer(msgspec.Struct, frozen=True):
 RECORD_NOT_FOUND = RecordNotFound("there is no such record")
 
 _OPERATIONS = frozenset({Get, Put, Update, Delete})
-
-_TOO_LARGE = TooLarge("the response exceeds its size limit: request this record again", retriable=True)
 
 
 def answer(outcome: Outcome, fields: Fields = None) -> Answer:
@@ -114,7 +112,7 @@ def _limit_values(found: list[Answer], operations: Sequence[object], bytes_max: 
         if not size_bytes or total <= bytes_max:
             bounded.append(one)
         elif isinstance(operation, Get):
-            bounded.append(Answer(413, error=_TOO_LARGE))
+            bounded.append(Answer(413, error=NOT_READ))
         else:
             bounded.append(_without_values(one))
     return bounded

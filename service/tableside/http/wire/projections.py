@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 
 from msgspec.structs import replace
 
@@ -38,6 +38,12 @@ _TOO_MUCH = TooLarge(
 def project_value(value: bytes, fields: frozenset[str]) -> bytes:
     """Reduce the text of a single value to the given top-level members."""
     return projection(fields, VALUES_MIN if len(value) >= LARGE_BYTES else 1)(value)
+
+
+def common_projection(fields: Sequence[Fields]) -> Callable[[], Callable[[bytes], bytes]] | None:
+    """Return what makes a function that reduces values, or None if the operations request different fields."""
+    common = fields[0] if fields and fields.count(fields[0]) == len(fields) else None
+    return None if common is None else partial(projection, common, VALUES_MIN)
 
 
 def project_outcomes(

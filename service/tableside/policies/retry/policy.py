@@ -10,6 +10,7 @@ import msgspec
 from ...core import DeadlineExceeded, Get, Operation, Outcome, Store, StoreUnavailable, TableError
 from ...core.directions import DIRECTIONS, Direction, all_succeeded, apply_by_direction, count_reads, direction
 from ...core.errors import Overloaded
+from ...core.read_limit import NotRead
 from ...core.store import Policy
 from ...telemetry import Traces, wait_span
 from .backoff import RetrySchedule
@@ -168,7 +169,7 @@ def _repeatable(operation: Operation, outcome: Outcome) -> bool:
     """Return whether a retry may succeed and cannot apply a write twice."""
     if not isinstance(outcome, TableError) or not outcome.retriable:
         return False
-    if isinstance(outcome, DeadlineExceeded | Overloaded):
+    if isinstance(outcome, DeadlineExceeded | Overloaded | NotRead):
         return False
     return isinstance(operation, Get) or outcome.applied == "no" or operation.token is not None
 

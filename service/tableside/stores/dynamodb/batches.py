@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from ...core import (
+    NOT_READ,
+    READ_BYTES_MAX,
     DeadlineExceeded,
     InvalidOperation,
     TableError,
@@ -57,7 +59,8 @@ class BatchCalls:
             names = dict.fromkeys([*self._key_names, *only])
             options["ExpressionAttributeNames"] = {f"#{at}": name for at, name in enumerate(names)}
             options["ProjectionExpression"] = ", ".join(options["ExpressionAttributeNames"])
-        calls = [self._get(chunk, options, until) for chunk in chunks_of(keys, GET_KEYS_MAX)]
+        budget = _ReadBudget()
+        calls = [self._get(chunk, options, until, budget) for chunk in chunks_of(keys, GET_KEYS_MAX)]
         return [item for items in await gather_bounded(calls, CALLS_CONCURRENCY) for item in items]
 
     async def write(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
@@ -68,7 +71,7 @@ class BatchCalls:
         return [error for errors in await gather_bounded(calls, CALLS_CONCURRENCY) for error in errors]
 
     async def _get(
-        self, keys: Sequence[Item], options: Mapping[str, Any], until: float
+        self, keys: Sequence[Item], options: Mapping[str, Any], until: float, budget: "_ReadBudget"
     ) -> list[Item | TableError | None]:
         order = [self._identity(key) for key in keys]
         waiting = dict(zip(order, keys, strict=True))
@@ -76,6 +79,9 @@ class BatchCalls:
         failed: TableError | None = None
         backoff = _Backoff(until, self._jitter)
         while waiting and failed is None:
+            if budget.spent_bytes > READ_BYTES_MAX:
+                failed = NOT_READ
+                continue
             request = {"RequestItems": {self._table: {**options, "Keys": list(waiting.values())}}}
             try:
                 response = await self._client.call("batch_get_item", request, until)
@@ -89,6 +95,7 @@ class BatchCalls:
             except TableError as error:
                 failed = error
                 continue
+            budget.spend(response)
             items = response.get("Responses", {}).get(self._table, [])
             found.update((self._identity(item), item) for item in items)
             unprocessed = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
@@ -143,6 +150,18 @@ class BatchCalls:
         return self._identity(
             request["PutRequest"]["Item"] if "PutRequest" in request else request["DeleteRequest"]["Key"]
         )
+
+
+class _ReadBudget:
+    """Counts the bytes that the calls for one batch have read. Up to `CALLS_CONCURRENCY` calls run already then."""
+
+    def __init__(self) -> None:
+        self.spent_bytes = 0
+
+    def spend(self, response: Mapping[str, Any]) -> None:
+        """Count a response."""
+        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        self.spent_bytes += int(headers.get("content-length", 0))
 
 
 class _Backoff:

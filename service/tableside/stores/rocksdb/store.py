@@ -10,6 +10,8 @@ from typing import TypeVar
 from rocksdict import WriteBatch
 
 from ...core import (
+    NOT_READ,
+    READ_BYTES_MAX,
     Applied,
     Capabilities,
     Changed,
@@ -27,6 +29,7 @@ from ...core import (
     Write,
     chunks_of,
     transition,
+    value_bytes,
 )
 from .database import Database, first_line
 from .group_commit import Turn
@@ -39,6 +42,9 @@ Result = TypeVar("Result")
 
 INLINE_KEYS_MAX = 16
 """Reads of up to this many keys run on the event loop: they take less time than switching to a thread and back."""
+
+KEYS_PER_GET_MAX = 8
+"""How many records are read at once. The values of a call are counted after each of these reads."""
 
 KEYS_PER_READ_MAX = 32
 """How many records a write reads at once: a turn of the writer thread may end after any of them."""
@@ -65,6 +71,8 @@ class RocksdbStore:
             while len(outcomes) < len(operations):
                 if outcomes and asyncio.get_running_loop().time() >= until:
                     return outcomes + [self._deadline_exceeded()] * (len(operations) - len(outcomes))
+                if value_bytes(outcomes) > READ_BYTES_MAX:
+                    return outcomes + [NOT_READ] * (len(operations) - len(outcomes))
                 outcomes += await self._database.run_write(partial(self._write, operations[len(outcomes) :]))
         except Exception as error:
             log.exception("RocksDB failed")
@@ -96,9 +104,18 @@ class RocksdbStore:
         return await self._database.run_read(partial(self._get, operations))
 
     def _get(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Read records, a few at a time until their values are too large together."""
         now, prefix, encode = self._database.now_ms(), self._prefix, self._encode
-        raws = self._database.get([prefix + encode(operation.key) for operation in operations])
-        return read_all(raws, now)
+        keys = [prefix + encode(operation.key) for operation in operations]
+        raws: list[bytes | None] = []
+        read_bytes = 0
+        for some in chunks_of(keys, KEYS_PER_GET_MAX):
+            found = self._database.get([*some])
+            read_bytes += sum([len(raw) for raw in found if raw is not None])
+            raws += found
+            if read_bytes > READ_BYTES_MAX:
+                break
+        return read_all(raws, now) + [NOT_READ] * (len(keys) - len(raws))
 
     def _write(self, operations: Sequence[Operation], turn: Turn) -> list[Outcome]:
         """Execute the first operations, as many as the turn allows, and return their outcomes."""

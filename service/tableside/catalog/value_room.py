@@ -1,0 +1,51 @@
+"""The room that the response of a batch has for values."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from ..core import Get, Operation, Outcome, Put, Record, Update, value_bytes
+
+Reduce: TypeAlias = Callable[[bytes], bytes]
+"""Reduces the text of a value to the requested members."""
+
+
+class ValueRoom:
+    """Counts the values of a batch's outcomes. The value that exceeds `bytes_max` is the last.
+
+    `reduction` returns how to reduce the values of records before they are counted; None counts them as they are.
+    """
+
+    def __init__(self, bytes_max: float, reduction: Callable[[], Reduce] | None = None) -> None:
+        self._left = bytes_max
+        self._reduction = reduction
+        self._reduce: Reduce | None = None
+
+    def keep(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Count the values of some outcomes, and return what to keep of the outcomes."""
+        kept = [*map(self._reduced_record, outcomes)] if self._reduction is not None else [*outcomes]
+        self._left -= value_bytes(kept)
+        return kept
+
+    def _reduced_record(self, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Record) or self._reduction is None:
+            return outcome
+        if self._reduce is None:
+            self._reduce = self._reduction()
+        return Record(self._reduce(outcome.value), outcome.etag, outcome.expires_ms, outcome.age_s)
+
+    @property
+    def full(self) -> bool:
+        """Whether no other value fits."""
+        return self._left < 0
+
+    def fits(self, operation: Operation) -> bool:
+        """Return whether to send an operation: a get only if its value may fit."""
+        return not (self.full and isinstance(operation, Get))
+
+    def reduced(self, operation: Operation) -> Operation:
+        """Return the operation, a write without the request for its value if the value would not fit."""
+        if self.full and isinstance(operation, Put | Update) and operation.returning:
+            return replace(operation, returning=False)
+        return operation

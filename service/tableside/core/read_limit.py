@@ -1,0 +1,38 @@
+"""The limit on the values that one call of a store returns, so that memory does not depend on the size of records."""
+
+from collections.abc import Iterable
+
+from .errors import TooLarge
+from .operations import Outcome, Record, Written
+
+READ_BYTES_MAX = 2**24
+"""After so many bytes of values, a call of a store reads no more records. At least one is read."""
+
+
+class NotRead(TooLarge):
+    """An operation that a store has not attempted, because it had already returned `READ_BYTES_MAX`.
+
+    `Table` sends the operation again while the response has room for another value.
+    """
+
+
+NOT_READ = NotRead("the response exceeds its size limit: request this record again", retriable=True)
+
+
+def value_bytes(outcomes: Iterable[object]) -> int:
+    """Return the size of the values of outcomes."""
+    return sum(map(_value_bytes, outcomes))
+
+
+def _value_bytes(outcome: object) -> int:
+    if isinstance(outcome, Record):
+        return len(outcome.value)
+    if not isinstance(outcome, Written):
+        return 0
+    parts = value_bytes(part.outcome for part in outcome.partitions or ())
+    return parts + len(outcome.value or b"")
+
+
+def not_read(outcomes: Iterable[Outcome]) -> list[int]:
+    """Return the positions of operations that were not attempted."""
+    return [position for position, outcome in enumerate(outcomes) if outcome is NOT_READ]
