@@ -66,6 +66,7 @@ STORE_API = {
     *("EXPIRY_MS_MAX", "Changed", "Stored", "Transition", "live_record", "transition", "is_unconditional", "with_etag"),
     *("Changes", "Edits", "MergePatch", "Path", "touched_members", "CompareAndSet", "VersionedRecord", "Replacement"),
     *("PAGE_SEARCH_S", "PAGE_SKIPPED_MAX", "PageBuilder"),
+    *("WriteHealth", "WritesRejected"),
     *("Page", "Range", "Scan", "prefix_end", "quoted_list", "ranges_between", "scan_range"),
     *(
         "INTEGER_MAX",

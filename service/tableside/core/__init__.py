@@ -23,6 +23,7 @@ from .errors import (
     Throttled,
     TooLarge,
     Unsupported,
+    WritesRejected,
 )
 from .key_ranges import Range, ranges_between, scan_range
 from .keys import KeyField, KeySchema, PartType, checked_part, part_from_text, prefix_end
@@ -60,6 +61,7 @@ from .transitions import (
 from .updates import Changes, Edits, MergePatch, touched_members
 from .urls import check_port, checked_url, url_place
 from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
+from .write_health import WriteHealth
 
 __all__ = [
     "EXPIRY_MS_MAX",
@@ -121,6 +123,8 @@ __all__ = [
     "Update",
     "VersionedRecord",
     "Write",
+    "WriteHealth",
+    "WritesRejected",
     "Written",
     "Yielder",
     "check_elements",

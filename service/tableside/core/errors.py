@@ -13,6 +13,7 @@
     ├── Overloaded              shed, or draining; retriable
     ├── Throttled               a rate limit of the service or of the store; retriable
     ├── StoreUnavailable        the store could not be reached, or did not respond; retriable
+    │   └── WritesRejected      the store accepts no writes; retriable
     ├── DeadlineExceeded        retriable
     └── Internal                a bug in the service
 
@@ -140,6 +141,10 @@ class StoreUnavailable(TableError):
     code = "store_unavailable"
     retriable = True
     retry_after_default_s = 1.0
+
+
+class WritesRejected(StoreUnavailable):
+    """The store accepts no writes now: its disk is full, or it is read-only."""
 
 
 class DeadlineExceeded(TableError):

@@ -23,6 +23,7 @@ from support.redis_tables import connected, own
 from tableside.core.errors import DeadlineExceeded, InvalidOperation, RecordUnreadable, StoreUnavailable, TableError
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
+from tableside.core.write_health import WriteHealth
 from tableside.stores.redis.backend import RedisBackend, RedisSettings, RedisTableOptions, create_servers
 from tableside.stores.redis.cluster import Cluster
 from tableside.stores.redis.connection import Node
@@ -309,7 +310,7 @@ async def test_nobody_waits_beyond_his_deadline_for_who_serves_which_slots(redis
     async with FaultProxy(parts.hostname, parts.port) as proxy:
         proxy.hang()
         servers = create_servers(RedisSettings.model_validate({"url": f"redis://{HOST}:{proxy.port}", "cluster": True}))
-        store = RedisStore(servers, TableSpec("t"), KeyNames("t:", STRINGS), None, never_evicts=True)
+        store = RedisStore(servers, TableSpec("t"), KeyNames("t:", STRINGS), None, WriteHealth(), never_evicts=True)
         started = asyncio.get_running_loop().time()
 
         async def answered(patience_s: float) -> TableError:

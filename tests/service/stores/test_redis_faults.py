@@ -20,6 +20,7 @@ from tableside.catalog.table import Table
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record, Token, Written
 from tableside.core.store import Scan, TableSpec
+from tableside.core.write_health import WriteHealth
 from tableside.stores.redis.backend import RedisSettings, create_servers
 from tableside.stores.redis.keys import KeyNames
 from tableside.stores.redis.store import RedisStore
@@ -192,7 +193,9 @@ async def test_a_long_write_that_nobody_reads_leaves_no_connection() -> None:
     with socket.create_server((HOST, 0)) as unused:
         port = unused.getsockname()[1]
         settings = RedisSettings.model_validate({"url": f"redis://{HOST}:{port}/0"})
-        store = RedisStore(create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), None, never_evicts=True)
+        store = RedisStore(
+            create_servers(settings), TableSpec("t"), KeyNames("t:", STRINGS), None, WriteHealth(), never_evicts=True
+        )
         outcomes = await apply_in_time(store, [put(f"{index}", {"long": "x" * 9_000_000}) for index in range(6)])
         assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
         assert "unknown" in {outcome.applied for outcome in outcomes if isinstance(outcome, TableError)}

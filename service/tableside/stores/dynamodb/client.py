@@ -184,7 +184,8 @@ class Client:
                 try:
                     self._client = await self._new()
                 except _MISCONFIGURED as error:
-                    raise InvalidOperation(f"DynamoDB is misconfigured: {error}") from error
+                    log.error("DynamoDB is misconfigured: %s", error)  # one line is enough
+                    raise InvalidOperation(f"DynamoDB is misconfigured: {_error_name(error)}") from error
                 except exceptions.BotoCoreError as error:
                     raise StoreUnavailable(f"DynamoDB: {_error_name(error)}") from error
             return self._client

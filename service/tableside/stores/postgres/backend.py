@@ -22,6 +22,7 @@ from ...core import (
     TableError,
     TableNotFound,
     TableSpec,
+    WriteHealth,
     check_port,
     now_ms,
     url_place,
@@ -102,6 +103,7 @@ class PostgresBackend:
     def __init__(self, settings: PostgresSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
+        self._health = WriteHealth()
         self._pool = Pool(self._connect, settings.connections_max, settings.connections_min)
         self._stores: dict[tuple[str, str], PostgresStore] = {}
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
@@ -133,7 +135,7 @@ class PostgresBackend:
         except DRIVER_ERRORS as error:
             raise translate_error(error, spec.name, applied="no") from error
         spec = msgspec.structs.replace(spec, key=key_schema(table, spec))
-        store = PostgresStore(self._pool, spec, table, layout, self._clock)
+        store = PostgresStore(self._pool, spec, table, layout, self._health, self._clock)
         self._stores[table.schema, table.name] = store
         return store
 
@@ -149,7 +151,7 @@ class PostgresBackend:
         return [row["name"] for row in rows]
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if the database does not respond."""
+        """Raise StoreUnavailable if the database does not respond, or rejected the last writes."""
         try:
             async with self._pool.connection() as connection:
                 await connection.execute("SELECT 1")
@@ -158,6 +160,7 @@ class PostgresBackend:
             raise failed if isinstance(failed, StoreUnavailable) else StoreUnavailable(failed.detail) from error
         except TableError as error:
             raise StoreUnavailable(error.detail) from error
+        self._health.check()
 
     def connections(self) -> Connections:
         """Return the current connection counts."""

@@ -8,7 +8,8 @@ SQLSTATE        meaning                                  translation
 53300           too many connections                     Throttled
 55P03           lock not available                       Contended
 57014           statement cancelled by a server limit    StoreUnavailable
-others          shutdown, startup, read-only, disk …     StoreUnavailable
+25006, 53100    read-only transaction, disk full         WritesRejected
+others          shutdown, startup, …                     StoreUnavailable
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from ...core import (
     Throttled,
     TooLarge,
     Unsupported,
+    WritesRejected,
 )
 
 DRIVER_ERRORS = (
@@ -92,6 +94,10 @@ def translate_error(error: BaseException, table: str, *, applied: Applied) -> Ta
             return Throttled(f"{prefix}PostgreSQL has too many connections")
         case "55P03":
             return Contended(f"{prefix}another transaction held the record's lock for longer than lock_timeout")
+        case "25006":
+            return WritesRejected(f"{prefix}PostgreSQL is read-only")
+        case "53100":
+            return WritesRejected(f"{prefix}the disk of PostgreSQL is full")
         case "57014":
             return StoreUnavailable(f"{prefix}PostgreSQL cancelled the statement")
     detail = f"{prefix}PostgreSQL cannot execute the statement now (SQLSTATE {code})"

@@ -27,6 +27,7 @@ from ...core import (
     TableSpec,
     Unsupported,
     Write,
+    WriteHealth,
     chunks_of,
     is_unconditional,
 )
@@ -60,11 +61,20 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class PostgresStore:
     """Stores the records of one table."""
 
-    def __init__(self, pool: Pool, spec: TableSpec, table: TableDefinition, layout: ValueLayout, clock: Clock) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        spec: TableSpec,
+        table: TableDefinition,
+        layout: ValueLayout,
+        health: WriteHealth,
+        clock: Clock,
+    ) -> None:
         builder = StatementBuilder(table, layout.sql)
         self.spec = spec
         self.capabilities = _capabilities(table, layout)
         self._table = table
+        self._health = health
         self._layout = layout
         self._clock = clock
         self._statements = builder.statements()
@@ -89,6 +99,7 @@ class PostgresStore:
             chosen = [operations[index] for index in indices]
             for index, outcome in zip(indices, await do(chosen, until), strict=True):
                 outcomes[index] = outcome
+        self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:

@@ -21,6 +21,7 @@ from ...core import (
     TableError,
     TableSpec,
     Unsupported,
+    WriteHealth,
     check_port,
     gather_bounded,
     now_ms,
@@ -120,6 +121,7 @@ class RedisBackend:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
+        self._health = WriteHealth()
 
     @classmethod
     async def open(cls, settings: RedisSettings, clock: Clock = now_ms) -> "RedisBackend":
@@ -147,7 +149,7 @@ class RedisBackend:
         if spec.create:
             await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
         never_evicts = all(info.get("maxmemory_policy") == NO_EVICTION for info in infos)
-        return RedisStore(self._servers, spec, names, index, never_evicts=never_evicts)
+        return RedisStore(self._servers, spec, names, index, self._health, never_evicts=never_evicts)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that were opened with `create`."""
@@ -155,13 +157,14 @@ class RedisBackend:
         return sorted(member.decode() for member in members)
 
     async def ping(self) -> None:
-        """Raise a TableError unless the server, or any node of a cluster that serves slots, responds."""
+        """Raise a TableError unless the server, or any node of a cluster, responds and has not just rejected writes."""
         until = asyncio.get_running_loop().time() + PING_TIMEOUT_S
         nodes = await self._servers.nodes(until)
         pings = [node.run([Command(("PING",))], until, writes=False) for node, _ in nodes]
         replies = [reply for [reply] in await gather_bounded(pings, NODES_CONCURRENCY_MAX)] if pings else []
         if not any(reply == b"PONG" for reply in replies):
             raise from_unexpected_reply(replies[0] if replies else None)
+        self._health.check()
 
     def connections(self) -> Connections:
         """Return the current number of connections, to all nodes of a cluster."""

@@ -8,7 +8,7 @@ import logging
 
 from redis import exceptions
 
-from ...core import Applied, Internal, StoreUnavailable, TableError, Throttled
+from ...core import Applied, Internal, StoreUnavailable, TableError, Throttled, WritesRejected
 from .records import wrong_type
 
 log = logging.getLogger(__name__)
@@ -18,17 +18,20 @@ _ACCESS = (exceptions.AuthenticationError, exceptions.AuthorizationError, except
 _BY_CLASS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
     (_ACCESS, "Redis refused the authentication, or does not permit this user to run the command"),
     (exceptions.BusyLoadingError, "Redis is loading its data"),
-    (exceptions.ReadOnlyError, "Redis is a read-only replica"),
     (exceptions.MasterDownError, "Redis is a replica that has lost its primary"),
     (exceptions.ClusterDownError, "the Redis Cluster is down, or no node serves the key's slot"),
     (exceptions.TryAgainError, "the key's slot is migrating to another node of the Redis Cluster"),
     (exceptions.AskError, "the key's slot is served by another node of the Redis Cluster"),
 ]
 
-_BY_WORD = {
-    "BUSY": "Redis is busy running a script",
+_REJECTS_WRITES = {
+    "READONLY": "Redis is a read-only replica",
     "MISCONF": "Redis rejects writes because it cannot save its data",
     "NOREPLICAS": "Redis rejects writes because it has too few replicas",
+}
+
+_BY_WORD = {
+    "BUSY": "Redis is busy running a script",
     "CROSSSLOT": "Redis is a cluster: its `stores` entry needs `cluster: true`",
     "max": "Redis has too many connections",
     "UNBLOCKED": "Redis is changing its role",
@@ -39,12 +42,16 @@ def from_error_reply(error: Exception) -> TableError:
     """Return the error for an error reply: the command was not applied."""
     if isinstance(error, exceptions.OutOfMemoryError):
         return Throttled("Redis is out of memory for writes")
+    if isinstance(error, exceptions.ReadOnlyError):
+        return WritesRejected(_REJECTS_WRITES["READONLY"])
     for kind, detail in _BY_CLASS:
         if isinstance(error, kind):
             return StoreUnavailable(detail)
     word = str(error).partition(" ")[0]
     if word == "WRONGTYPE":
         return wrong_type()
+    if word in _REJECTS_WRITES:
+        return WritesRejected(_REJECTS_WRITES[word])
     if word in _BY_WORD:
         return StoreUnavailable(_BY_WORD[word])
     log.error("Redis refused a command: %s", word)

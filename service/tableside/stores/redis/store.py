@@ -17,6 +17,7 @@ from ...core import (
     Scan,
     TableSpec,
     Unsupported,
+    WriteHealth,
     gather_bounded,
     is_unconditional,
 )
@@ -35,12 +36,20 @@ class RedisStore:
     """The records of one table. `never_evicts`: Redis keeps what tokens and the indexes of partitions need."""
 
     def __init__(
-        self, servers: Servers, spec: TableSpec, names: KeyNames, index: PartitionIndex | None, *, never_evicts: bool
+        self,
+        servers: Servers,
+        spec: TableSpec,
+        names: KeyNames,
+        index: PartitionIndex | None,
+        health: WriteHealth,
+        *,
+        never_evicts: bool,
     ) -> None:
         exclusive = index is not None and index.exclusive and never_evicts
         self.spec = spec
         self.capabilities = Capabilities(tokens=never_evicts, sorted_scan=False, partition_scan=exclusive)
         self._servers = servers
+        self._health = health
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(index)
         self._writes = RecordWriter(servers, names, scripts, spec)
@@ -67,6 +76,7 @@ class RedisStore:
         for indexes, results in zip(kinds.values(), await gather_bounded(calls, len(calls)), strict=True):
             for index, outcome in zip(indexes, results, strict=True):
                 outcomes[index] = outcome
+        self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:

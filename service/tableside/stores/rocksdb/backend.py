@@ -1,16 +1,22 @@
 """The RocksDB backend: settings, opening and closing the database, and its tables."""
 
 import asyncio
+import logging
 import os
+import shutil
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, Field, field_validator
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
-from ...core import Clock, InvalidOperation, NoOptions, StoreUnavailable, TableSpec, now_ms
+from ...core import Clock, InvalidOperation, NoOptions, StoreUnavailable, TableSpec, WriteHealth, now_ms
 from .database import Database, first_line
 from .expiry_sweeper import ExpirySweeper
+from .handle import Handle
 from .store import RocksdbStore
+
+log = logging.getLogger(__name__)
 
 
 class RocksdbSettings(BaseModel, frozen=True, extra="forbid"):
@@ -48,6 +54,7 @@ class RocksdbBackend:
 
     def __init__(self, database: Database, sweeper: ExpirySweeper) -> None:
         self._database = database
+        self._health = WriteHealth()
         self._sweeper = sweeper
         self._closed = False
 
@@ -63,26 +70,26 @@ class RocksdbBackend:
             reason = error.strerror or str(error)
             raise InvalidOperation(f"the RocksDB directory {settings.path} cannot be created: {reason}") from error
         try:
-            handle = await asyncio.to_thread(
-                Rdict, settings.path, _options(settings), access_type=AccessType.read_write()
-            )
+            handle = await asyncio.to_thread(Handle, partial(_open, settings), partial(_has_room, settings))
         except Exception as error:
-            raise StoreUnavailable(f"the RocksDB database cannot be opened: {first_line(error)}") from error
+            log.error("the RocksDB database cannot be opened: %s", first_line(error))  # one line is enough
+            raise StoreUnavailable("the RocksDB database cannot be opened; another process may have it open") from error
         database = Database(handle, clock)
         return cls(database, ExpirySweeper(database, settings.sweep_every_s))
 
     async def store(self, spec: TableSpec) -> RocksdbStore:
         """Return the store of one table."""
-        return RocksdbStore(self._database, spec)
+        return RocksdbStore(self._database, spec, self._health)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that contain records."""
         return await self._database.run_scan(self._database.table_names)
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if the database is closed."""
+        """Raise StoreUnavailable if the database is closed, or the last writes failed."""
         if self._closed:
             raise StoreUnavailable("the RocksDB database is closed")
+        self._health.check()
 
     async def close(self) -> None:
         """Finish the accepted writes and release the database's lock."""
@@ -91,6 +98,15 @@ class RocksdbBackend:
         self._closed = True
         await self._sweeper.close()
         await self._database.close()
+
+
+def _open(settings: RocksdbSettings) -> Rdict:
+    return Rdict(settings.path, _options(settings), access_type=AccessType.read_write())
+
+
+def _has_room(settings: RocksdbSettings) -> bool:
+    """Return whether the disk has room for the files that opening the database writes: both write buffers."""
+    return shutil.disk_usage(settings.path).free > 2 * settings.write_buffer_bytes
 
 
 def _options(settings: RocksdbSettings) -> Options:

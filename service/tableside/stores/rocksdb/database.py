@@ -6,16 +6,20 @@ is closed. A write is durable when the write-ahead log is on disk.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from rocksdict import Rdict, WriteBatch, WriteOptions
+from rocksdict import WriteBatch
 
-from ...core import Clock, Outcome, Range, StoreUnavailable, Written
-from .group_commit import GroupCommit, Work
+from ...core import Clock, Outcome, Range, WritesRejected, Written
+from .group_commit import GroupCommit, Turn, Work
+from .handle import Handle
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -23,13 +27,13 @@ Result = TypeVar("Result")
 class Database:
     """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer."""
 
-    def __init__(self, handle: Rdict, clock: Clock) -> None:
+    def __init__(self, handle: Handle, clock: Clock) -> None:
         self._handle = handle
         self._clock = clock
         self._versions = _versions()
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
-        self._writes: GroupCommit[list[Outcome]] = GroupCommit(partial(handle.flush_wal, True), _sync_failed)
+        self._writes: GroupCommit[list[Outcome]] = GroupCommit(handle.sync, _sync_failed)
 
     def now_ms(self) -> int:
         """Return the wall-clock time in Unix milliseconds."""
@@ -41,19 +45,19 @@ class Database:
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Read many keys in one call; safe on any thread."""
-        return cast("list[bytes | None]", self._handle.get(cast("list[Any]", keys)))
+        return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
     def items(self, key_range: Range) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over a range in the order of keys."""
         # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
-        for key, value in cast("Iterator[tuple[bytes, bytes]]", self._handle.items(from_key=key_range.low)):
+        for key, value in cast("Iterator[tuple[bytes, bytes]]", self._handle.current.items(from_key=key_range.low)):
             if key_range.high is not None and key >= key_range.high:
                 return
             yield key, value
 
     def write(self, batch: WriteBatch) -> None:
         """Write without syncing; call it only in work passed to `run_write`, which syncs."""
-        self._handle.write(batch, _UNSYNCED)
+        self._handle.write(batch)
 
     async def run_read(self, work: Callable[[], Result]) -> Result:
         """Run a large read on a reader thread."""
@@ -69,7 +73,11 @@ class Database:
 
         No other write runs between the reads and writes of one turn.
         """
-        return await self._writes.run(work)
+        return await self._writes.run(partial(self._run_write, work))
+
+    def _run_write(self, work: Work[list[Outcome]], turn: Turn) -> list[Outcome]:
+        self._handle.recover()
+        return work(turn)
 
     def first_key(self, key_range: Range) -> bytes | None:
         """Return the first key of a range; None if the range is empty."""
@@ -77,7 +85,7 @@ class Database:
 
     def last_key(self, key_range: Range) -> bytes | None:
         """Return the last key of a range; None if the range is empty."""
-        cursor = self._handle.iter()
+        cursor = self._handle.current.iter()
         if key_range.high is None:
             cursor.seek_to_last()
         else:
@@ -109,9 +117,6 @@ def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:200]
 
 
-_UNSYNCED = WriteOptions()
-
-
 def _versions() -> Iterator[int]:
     """Count up from the time in nanoseconds, so that versions of earlier runs do not repeat."""
     version = 0
@@ -121,5 +126,6 @@ def _versions() -> Iterator[int]:
 
 
 def _sync_failed(error: Exception, outcomes: list[Outcome]) -> list[Outcome]:
-    unknown = StoreUnavailable(f"RocksDB could not sync: {first_line(error)}", applied="unknown")
+    log.error("RocksDB could not sync", exc_info=error)
+    unknown = WritesRejected("RocksDB could not sync", applied="unknown")
     return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]

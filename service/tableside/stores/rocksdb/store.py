@@ -12,7 +12,6 @@ from rocksdict import WriteBatch
 from ...core import (
     NOT_READ,
     READ_BYTES_MAX,
-    Applied,
     Capabilities,
     Changed,
     DeadlineExceeded,
@@ -27,11 +26,13 @@ from ...core import (
     TableError,
     TableSpec,
     Write,
+    WriteHealth,
+    WritesRejected,
     chunks_of,
     transition,
     value_bytes,
 )
-from .database import Database, first_line
+from .database import Database
 from .group_commit import Turn
 from .records import pack, read, read_all, unpack
 from .scans import Scanner
@@ -55,8 +56,9 @@ class RocksdbStore:
 
     capabilities = Capabilities()
 
-    def __init__(self, database: Database, spec: TableSpec) -> None:
+    def __init__(self, database: Database, spec: TableSpec, health: WriteHealth) -> None:
         self._database = database
+        self._health = health
         self.spec = spec
         self._encode = spec.key.encode
         self._prefix = spec.name_in_store.encode() + b"\0"
@@ -76,7 +78,8 @@ class RocksdbStore:
                 outcomes += await self._database.run_write(partial(self._write, operations[len(outcomes) :]))
         except Exception as error:
             log.exception("RocksDB failed")
-            outcomes += [_unavailable(error, operation) for operation in operations[len(outcomes) :]]
+            outcomes += [self._unavailable(error, operation) for operation in operations[len(outcomes) :]]
+        self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
@@ -94,7 +97,15 @@ class RocksdbStore:
             raise
         except Exception as error:
             log.exception("RocksDB failed")
-            raise _unavailable(error) from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception, operation: Operation | None = None) -> TableError:
+        """Return the outcome for an error of the driver, whose text may contain paths: only the log has it."""
+        if isinstance(error, TableError):
+            return error
+        if operation is None or isinstance(operation, Get):
+            return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not read")
+        return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
 
     # Operations
 
@@ -160,8 +171,3 @@ def _add_record(batch: WriteBatch, key: bytes, stored: Stored | None) -> None:
         batch.delete(key)
     else:
         batch.put(key, pack(stored))
-
-
-def _unavailable(error: Exception, operation: Operation | None = None) -> StoreUnavailable:
-    applied: Applied = "no" if operation is None or isinstance(operation, Get) else "unknown"
-    return StoreUnavailable(f"RocksDB failed: {first_line(error)}", applied=applied)
