@@ -261,7 +261,9 @@ async def test_what_a_put_does_not_name_becomes_null(typed: Typed) -> None:
         ("at", "now"), ("at", "2026-11-20 25:00:00"), ("instant", "2026-11-20T10:00:00"), ("hour", "24:61"),
         ("span", "long"), ("address", "10.0.0.300"), ("other", "x"), ("raw", "%"), ("raw", 1), ("mood", "bad"),
         ("amount", 0), ("wholes", 1), ("wholes", [2**31]), ("wholes", ["x"]), ("matrix", [[1], [2, 3]]),
-        ("words", [1]), ("range", "1"), ("unknown", 1), ("number", 7), ("twice", 7), ("needed", None),
+        ("short", "abc "), ("fixed", "abcd "), ("at", "2026-11-20T12:34:56.1234567"), ("hour", "23:59:59.1234567"),
+        ("instant", "2026-11-20T12:34:56.1234567Z"), ("words", [1]), ("range", "1"),
+        ("unknown", 1), ("number", 7), ("twice", 7), ("needed", None),
     ],
     ids=str,
 )  # fmt: skip

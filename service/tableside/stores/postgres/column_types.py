@@ -24,10 +24,10 @@ NON_FINITE_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 JSON_TYPES = {"json", "jsonb"}
 TIME_PATTERNS = {
     "date": r"-?\d{4,}-\d\d-\d\d|-?infinity",
-    "timestamp": r"-?\d{4,}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?|-?infinity",
-    "timestamptz": r"-?\d{4,}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)|-?infinity",
-    "time": r"\d\d:\d\d(:\d\d(\.\d+)?)?",
-    "timetz": r"\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)",
+    "timestamp": r"-?\d{4,}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?)?|-?infinity",
+    "timestamptz": r"-?\d{4,}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)|-?infinity",
+    "time": r"\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?",
+    "timetz": r"\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)",
 }
 UNCHANGED = "="
 """Sent instead of the text of a member that an update leaves unchanged.
@@ -74,7 +74,7 @@ def _scalar_text(column: Column, type_name: str, member: Json) -> str:
     text = _converter(type_name)(member)
     if text is None:
         raise InvalidOperation(f"column {column.name!r} cannot store the member: its type is {column.full_type}")
-    if column.length is not None and len(text.rstrip(" ")) > column.length:
+    if column.length is not None and len(text) > column.length:
         raise InvalidOperation(f"column {column.name!r} stores at most {column.length} characters")
     return text
 
