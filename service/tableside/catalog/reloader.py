@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter
 
-from ..settings import Fault, Settings, SettingsError, load, load_text, read_text
+from ..settings import Fault, Settings, SettingsError, load, load_text, read_text, tokens_file_of
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class Reloader:
         self._apply = apply
         self._poll_interval_s = poll_interval_s
         self._requested = asyncio.Event()
+        self._refused_tokens_file: str | None = None
         self._seen = self._versions()
         self._reloads = Counter(
             "tableside_settings_reloads",
@@ -114,6 +115,7 @@ class Reloader:
 
     async def reload(self) -> bool:
         """Read the file and apply it; return whether it was applied."""
+        text = ""
         try:
             text = await asyncio.to_thread(read_text, self._file)
             settings = await asyncio.to_thread(load_text, text)
@@ -126,12 +128,13 @@ class Reloader:
             if (more := len(error.faults) - FAULTS_LOGGED_MAX) > 0:
                 log.error("%s is not applied: %d more faults", self._file, more)
             self._reloads.labels("refused").inc()
+            self._refused_tokens_file = await asyncio.to_thread(tokens_file_of, text)
             return False
         except Exception:  # an unexpected error must not end the watch
             log.exception("%s is not applied", self._file)
             self._reloads.labels("refused").inc()
             return False
-        self._settings = settings
+        self._settings, self._refused_tokens_file = settings, None
         self._reloads.labels("applied").inc()
         log.info("%s is applied", self._file)
         await self._save_accepted(text)
@@ -161,21 +164,23 @@ class Reloader:
         except TimeoutError:
             pass
         versions = await asyncio.to_thread(self._versions)
-        changed = self._requested.is_set() or (None not in versions and versions != self._seen)
+        changed = self._requested.is_set() or not versions.items() <= self._seen.items()
         self._requested.clear()
-        self._seen = self._seen if None in versions else versions
+        self._seen = versions
         return changed
 
-    def _versions(self) -> list[Version | None]:
+    def _versions(self) -> dict[str | Path, Version]:
+        """Return the versions of the files that exist. The absence of one must not hide the change of another."""
         auth = self._settings.auth
-        tokens_file = auth.tokens_file if auth is not None else None
-        return [_version(self._file), *([_version(tokens_file)] if tokens_file is not None else [])]
+        tokens_files = (auth.tokens_file if auth is not None else None, self._refused_tokens_file)
+        versions = {file: _version(file) for file in (self._file, *tokens_files) if file is not None}
+        return {file: version for file, version in versions.items() if version is not None}
 
 
 def _version(file: str | Path) -> Version | None:
     """Return values that change with the file's version, also when a mounted file is replaced by switching a link."""
     try:
         found = os.stat(file)
-    except OSError:
+    except (OSError, ValueError):  # a ValueError for a path with U+0000
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

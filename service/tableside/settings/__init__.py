@@ -6,7 +6,7 @@ The settings of stores, authentication, logs and traces are in their own package
 
 from .faults import NAME, Fault, SettingsError
 from .limits import ConsoleSettings, LimitSettings, RetryBudgetSettings
-from .loader import default_settings, load, load_text, validate
+from .loader import default_settings, load, load_text, tokens_file_of, validate
 from .settings import Settings, StoreSettings
 from .tables import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableLocation, TableSettings
 from .yaml_file import read_text
@@ -30,5 +30,6 @@ __all__ = [
     "load",
     "load_text",
     "read_text",
+    "tokens_file_of",
     "validate",
 ]

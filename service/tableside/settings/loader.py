@@ -44,6 +44,17 @@ def load_text(text: str, environment: Mapping[str, str] | None = None) -> Settin
     return validate(data, os.environ if environment is None else environment, faults)
 
 
+def tokens_file_of(text: str) -> str | None:
+    """Return the `auth.tokens_file` of a configuration that may have faults, None if it cannot be found."""
+    try:
+        data = expand_variables(parse_yaml(text, "", []), os.environ, "", [])
+    except SettingsError:
+        return None
+    auth = data.get("auth") if isinstance(data, dict) else None
+    file = auth.get("tokens_file") if isinstance(auth, dict) else None
+    return file if isinstance(file, str) else None
+
+
 def validate(data: object, environment: Mapping[str, str] | None = None, faults: Sequence[Fault] = ()) -> Settings:
     """Return the settings for the data of a configuration file. Raise SettingsError with every fault.
 

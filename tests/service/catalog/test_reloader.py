@@ -423,6 +423,53 @@ async def test_a_file_of_tokens_is_looked_at_too(tmp_path: Path) -> None:
     assert [one.name for one in applied[0].auth.tokens] == ["second"]
 
 
+def tokens_of(*names: str) -> str:
+    return yaml.safe_dump([{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names])
+
+
+@pytest.mark.parametrize("before", [None, "- {name: faulty}", "- ["])
+async def test_a_file_of_tokens_that_a_refused_configuration_names_is_looked_at(
+    tmp_path: Path, before: str | None
+) -> None:
+    file, first, second = tmp_path / "tableside.yaml", tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(tokens_of("a", "b"))
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(first)}}))
+    applied, registry = list[Settings](), CollectorRegistry()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, registry, 0.01).run())
+    if before is not None:
+        second.write_text(before)
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(second)}}))
+    await until(lambda: value(registry, "refused") >= 1)
+    second.write_text(tokens_of("a"))
+    await until(lambda: len(applied) >= 1)
+    task.cancel()
+    assert applied[0].auth is not None
+    assert [token.name for token in applied[0].auth.tokens] == ["a"]
+
+
+async def test_a_file_of_tokens_that_is_gone_does_not_hide_a_change_of_the_configuration(tmp_path: Path) -> None:
+    file, tokens = tmp_path / "tableside.yaml", tmp_path / "tokens.yaml"
+    tokens.write_text(tokens_of("a", "b"))
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(tokens)}}))
+    applied = list[Settings]()
+
+    async def apply(changed: Settings) -> None:
+        applied.append(changed)
+
+    task = asyncio.create_task(Reloader(file, load(file), apply, CollectorRegistry(), 0.01).run())
+    await asyncio.sleep(0.05)
+    tokens.unlink()
+    file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens": yaml.safe_load(tokens_of("a"))}}))
+    await until(lambda: len(applied) >= 1)
+    task.cancel()
+    assert applied[0].auth is not None
+    assert [token.name for token in applied[0].auth.tokens] == ["a"]
+
+
 def value(registry: CollectorRegistry, outcome: str) -> float:
     return registry.get_sample_value("tableside_settings_reloads_total", {"outcome": outcome}) or 0
 
