@@ -13,6 +13,17 @@ PART_ROWS_MAX = 2_048
 PART_BYTES_MAX = 2**20
 """The size of the JSON texts of a part's rows, above which the next row begins another part."""
 
+ELEMENT_BYTES = 21
+"""The size that an element of a row's JSON text has at least.
+
+A part has at most 100,000 elements then, which is the service's limit (`elements_max`), even if its first row begins in
+the part before. Commas and brackets within strings count as well, which only makes parts smaller.
+"""
+
+_ELEMENT = r"[,\[{]"
+_COUNTED_BYTES_MIN = 64
+"""Elements of shorter texts are not counted: `PART_ROWS_MAX` of them have fewer than the limit."""
+
 _WEIGHT = internal("weight")
 
 
@@ -33,7 +44,9 @@ def add_later_parts(
         counted: The condition for rows that are part of the update. Other rows have no size.
     """
     least = PART_BYTES_MAX // PART_ROWS_MAX
-    size = F.least(F.greatest(F.octet_length(text), F.lit(least)), F.lit(PART_BYTES_MAX))
+    elements = F.when(F.octet_length(text) >= _COUNTED_BYTES_MIN, F.regexp_count(text, F.lit(_ELEMENT))).otherwise(0)
+    size = F.greatest(F.octet_length(text), elements * ELEMENT_BYTES, F.lit(least))
+    size = F.least(size, F.lit(PART_BYTES_MAX))
     weight = F.when(counted, size).otherwise(0).cast("long").alias(_WEIGHT)
     of_key = Window.partitionBy(*map(quoted, keys)).orderBy(*order, F.desc(text))
     so_far = F.sum(_WEIGHT).over(of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow))
