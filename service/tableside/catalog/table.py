@@ -18,6 +18,7 @@ from ..core import (
     TableError,
     TableSpec,
     TooLarge,
+    Yielder,
     run_until,
 )
 from ..core.directions import all_succeeded, applied_if_unanswered
@@ -204,7 +205,9 @@ class Table:
         """Send the first step of every key, then the second step of every key that has one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
         waiting = await steps_by_key(operations, self.spec.key.names, folding=self.capabilities.any_value)
+        yielder = Yielder()
         while waiting:
+            await yielder.maybe_yield()
             keys = list(waiting)
             steps = [waiting[key].popleft() for key in keys]
             for key, step, answer in zip(keys, steps, await self._apply_round(steps, until, room), strict=True):

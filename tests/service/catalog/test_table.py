@@ -541,3 +541,19 @@ async def test_cancellation_passes_through(table: Table, store: RecordingStore) 
 async def test_a_table_shows_what_its_store_can_do(table: Table, store: RecordingStore) -> None:
     assert table.capabilities is store.capabilities
     assert isinstance(await table.one(Put("a", b"{}")), Written)
+
+
+async def test_other_tasks_run_between_the_rounds_of_one_key(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await table.batch([Delete("a", if_match=("x",))] * 50)
+    counting.cancel()
+    assert turns >= 49

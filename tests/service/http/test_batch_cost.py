@@ -8,13 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.http.asking import ARROW, Asking, check_refused, fresh, stream
+from service.http.asking import ARROW, Asking, check_refused, fresh, read, stream
 from support.pieces import counted, finish
 from tableside.core import (
     DeadlineExceeded,
     Get,
     InvalidOperation,
+    Key,
     MalformedRequest,
+    Page,
     PartitionOutcome,
     Put,
     Record,
@@ -26,7 +28,16 @@ from tableside.core import (
 )
 from tableside.core.json_errors import NotJson
 from tableside.core.projection import projection
-from tableside.http.wire import arrow_batch, arrow_limits, arrow_stream, json_batch, operation_texts, projections
+from tableside.http.wire import (
+    arrow_answers,
+    arrow_batch,
+    arrow_limits,
+    arrow_stream,
+    json_batch,
+    operation_texts,
+    pages,
+    projections,
+)
 from tableside.http.wire.answers import PIECE_BYTES, PIECE_OPERATIONS, answer
 
 T = "costs"
@@ -298,3 +309,18 @@ def test_fields_of_a_large_record_are_extracted_without_decoding_the_others(aski
     assert asking.get(T, key, params={"fields": "n"}).json() == {"n": 1}
     value = json.dumps({"n": 1, "numbers": [0.5] * 100_000}).encode()
     assert peak_bytes(lambda: projections.project_value(value, N)) < len(value) / 10
+
+
+def test_the_fields_of_a_page_are_extracted_in_pieces() -> None:
+    records: list[tuple[Key, Record]] = [(str(n), Record(bytes(bytearray(LARGE)), "e")) for n in range(8)]
+    page, turns = counted(pages.project_page(Page(records, b"position"), N))
+    assert page == Page([(key, Record(b'{"n":1}', "e")) for key, _ in records], b"position")
+    assert turns == 8
+
+
+@pytest.mark.parametrize("size", [10, 2 * MIB])
+def test_a_large_arrow_answer_is_not_copied_to_be_sent(size: int) -> None:
+    encoded = finish(arrow_answers.encode_records([Record(b"x" * size, "e")]))
+    assert isinstance(encoded, memoryview if size > arrow_answers.COPIED_BYTES_MAX else bytes)
+    assert finish(arrow_answers.encode([answer(Record(b"x" * size, "e"))])) == encoded
+    assert read(bytes(encoded)).column("value").to_pylist() == [b"x" * size]

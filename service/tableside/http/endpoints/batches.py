@@ -54,12 +54,13 @@ async def apply_batch(request: TableRequest) -> Response:
     if batch.fields is not None:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
     if media == ARROW and (records := _all_found(outcomes, bytes_max)):
-        return Response(arrow_answers.encode_records(records, partitioned=partitioned), media_type=ARROW)
+        encoded = await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned))
+        return Response(encoded, media_type=ARROW)
     found = answers(outcomes, bytes_max=bytes_max, operations=batch.operations)
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
         return Response(await in_pieces(json_batch.encode(found)), media_type=JSON)
-    return Response(arrow_answers.encode(found, partitioned=partitioned), media_type=ARROW)
+    return Response(await in_pieces(arrow_answers.encode(found, partitioned=partitioned)), media_type=ARROW)
 
 
 def _default_media(request: TableRequest) -> str | None:

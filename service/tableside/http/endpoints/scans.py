@@ -6,6 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...core import InvalidOperation, Part, Scan, TableSpec, part_from_text
+from ...core.concurrency import in_pieces
 from ..responses import json_response
 from ..wire import arrow_batch, json_batch, pages, request_headers
 from ..wire.cursors import open_sealed, seal
@@ -41,11 +42,12 @@ async def scan_page(request: TableRequest) -> Response:
         scope = (*scope, query["partitions"])
     page = await table.scan(_scan(table.spec, query, scope), request_headers.preferences(request).wait_s)
     cursor = None if page.position is None else seal(page.position, "scan", *scope)
-    fields = request_headers.fields(query.get("fields"))
+    if (fields := request_headers.fields(query.get("fields"))) is not None:
+        page = await in_pieces(pages.project_page(page, fields))
     extra_headers = {"Vary": "Accept"} if cursor is None else {"Vary": "Accept", "Tableside-Cursor": cursor}
     if media == JSON:
-        return Response(pages.encode_json(page, cursor, fields), headers=extra_headers, media_type=JSON)
-    return Response(pages.encode_arrow(page, cursor, table.spec, fields), headers=extra_headers, media_type=ARROW)
+        return Response(pages.encode_json(page, cursor), headers=extra_headers, media_type=JSON)
+    return Response(pages.encode_arrow(page, cursor, table.spec), headers=extra_headers, media_type=ARROW)
 
 
 async def list_splits(request: TableRequest) -> Response:

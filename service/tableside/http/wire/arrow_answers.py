@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from ...core import Record, TableError
+from ...core.concurrency import Pieces
 from .answers import Answer, rfc3339
 
 _COLUMNS = [
@@ -21,15 +23,21 @@ _COLUMNS = [
 EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """The column after the others, if any record has an expiry."""
 
+Encoded: TypeAlias = bytes | memoryview
+
+COPIED_BYTES_MAX = 2**20
+"""Longer streams are sent from PyArrow's memory, without a copy."""
+
 _PARTITION_FIELDS = [pa.field("partition", pa.int32()), *_COLUMNS]
 _PARTITIONS = pa.list_(pa.struct(_PARTITION_FIELDS))
 _DROPPED = pa.field("dropped", pa.bool_())
 """The last column of a partitioned table, after `partitions`."""
 
 
-def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> bytes:
+def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> Pieces[Encoded]:
     """Encode the answers, one row each."""
     columns, fields = _columns(answers), [*_COLUMNS]
+    yield
     if any(answer.expires_ms for answer in answers):
         columns.append(expiry_column([answer.expires_ms for answer in answers]))
         fields.append(EXPIRES_AT)
@@ -40,7 +48,7 @@ def encode(answers: Sequence[Answer], *, partitioned: bool = False) -> bytes:
     return encode_stream(pa.record_batch(columns, schema=pa.schema(fields)))
 
 
-def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> bytes:
+def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> Pieces[Encoded]:
     """Encode the answers to gets that all found a record, column by column; the result is that of `encode`."""
     count = len(records)
     nothing, no_flag = pa.nulls(count, pa.utf8()), pa.nulls(count, pa.bool_())
@@ -55,6 +63,7 @@ def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> b
         nothing,
         false,
     ]
+    yield
     if not partitioned:
         return encode_stream(pa.record_batch(columns, schema=pa.schema(_COLUMNS)))
     columns += [pa.nulls(count, _PARTITIONS), false]
@@ -68,12 +77,13 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
     return pa.array([rfc3339(time) if time else None for time in expires_ms], pa.utf8())
 
 
-def encode_stream(batch: pa.RecordBatch) -> bytes:
+def encode_stream(batch: pa.RecordBatch) -> Encoded:
     """Encode one record batch as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    return bytes(sink.getvalue())
+    buffer = sink.getvalue()
+    return memoryview(buffer) if buffer.size > COPIED_BYTES_MAX else buffer.to_pybytes()
 
 
 def _columns(answers: Sequence[Answer]) -> list[pa.Array]:

@@ -2,34 +2,42 @@
 
 import orjson
 import pyarrow as pa
+from msgspec.structs import replace
 
 from ...core import Key, Page, Record, TableSpec
-from ...core.projection import projection
+from ...core.concurrency import Pieces
 from . import arrow_answers
 from .answers import rfc3339
-from .projections import Fields
+from .projections import project_outcomes
 
 
-def encode_json(page: Page, cursor: str | None, fields: Fields) -> bytes:
+def project_page(page: Page, fields: frozenset[str]) -> Pieces[Page]:
+    """Reduce the values of a page to the given top-level members."""
+    records = [record for _, record in page.records]
+    reduced = yield from project_outcomes(records, [fields] * len(records), lambda: False)
+    pairs = zip(page.records, reduced, strict=True)
+    return replace(page, records=[(key, record) for (key, _), record in pairs if isinstance(record, Record)])
+
+
+def encode_json(page: Page, cursor: str | None) -> bytes:
     """Encode a page as an object with the members `records` and `cursor`."""
-    values = _projected(page, fields)
     if page.partitions is None:
-        encoded = [_encoded(key, record, value) for (key, record), value in zip(page.records, values, strict=True)]
+        encoded = [_encoded(*record) for record in page.records]
     else:
-        placed = zip(page.records, values, page.partitions, strict=True)
-        encoded = [_encoded(*record, value, b',"partition":%d' % index) for record, value, index in placed]
+        placed = zip(page.records, page.partitions, strict=True)
+        encoded = [_encoded(*record, b',"partition":%d' % index) for record, index in placed]
     records = b",".join(encoded)
     return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
 
 
-def encode_arrow(page: Page, cursor: str | None, spec: TableSpec, fields: Fields) -> bytes:
+def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> arrow_answers.Encoded:
     """Encode a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
     columns = [
         pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec)),
-        pa.array(_projected(page, fields), pa.binary()),
+        pa.array([record.value for _, record in page.records], pa.binary()),
         pa.array([record.etag for _, record in page.records], pa.utf8()),
     ]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
@@ -59,12 +67,7 @@ def _part_name(spec: TableSpec, index: int) -> str:
     return spec.key.fields[index].name or str(index)
 
 
-def _encoded(key: Key, record: Record, value: bytes, partition: bytes = b"") -> bytes:
-    head = b'{"key":' + orjson.dumps(key) + b',"value":' + value
+def _encoded(key: Key, record: Record, partition: bytes = b"") -> bytes:
+    head = b'{"key":' + orjson.dumps(key) + b',"value":' + record.value
     expiry = b',"expires_at":"' + rfc3339(record.expires_ms).encode() + b'"' if record.expires_ms else b""
     return head + b',"etag":"' + record.etag.encode() + b'"' + expiry + partition + b"}"
-
-
-def _projected(page: Page, fields: Fields) -> list[bytes]:
-    values = [record.value for _, record in page.records]
-    return values if fields is None else list(map(projection(fields, len(values)), values))
