@@ -5,9 +5,10 @@ table's definition when it opens the table's store.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -49,7 +50,7 @@ from .value_columns import ColumnsLayout, DocumentLayout, ValueLayout
 log = logging.getLogger(__name__)
 
 POOL_MAINTENANCE_EVERY_S = 10.0
-"""How often the pool opens connections up to the minimum and uses them."""
+"""How often the pool closes idle connections and opens connections up to the minimum."""
 
 APPLICATION_NAME = "tableside"
 
@@ -111,9 +112,7 @@ class PostgresBackend:
     @classmethod
     async def open(cls, settings: PostgresSettings, clock: Clock = now_ms) -> "PostgresBackend":
         """Return a backend. It connects to the database when it is first used."""
-        backend = cls(settings, clock)
-        await backend._pool.open()
-        return backend
+        return cls(settings, clock)
 
     @classmethod
     def table_faults(cls, settings: PostgresSettings, spec: TableSpec) -> Iterable[TableError]:
@@ -179,16 +178,16 @@ class PostgresBackend:
             raise TableNotFound("PostgreSQL's search_path contains no existing schema: set the store's `schema`")
         return found
 
-    async def _connect(self, _dsn: str | None = None, **options: Any) -> asyncpg.Connection:
-        """Open a connection with these options of the driver. Raise a TableError if that fails."""
+    async def _connect(self) -> Connection:
+        """Open a connection. Raise a TableError if that fails."""
         timeout_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                connection: asyncpg.Connection = await asyncpg.connect(
+                connection = await asyncpg.connect(
                     self._settings.dsn.get_secret_value(),
                     timeout=timeout_s,
+                    loop=frame_checking_loop(),
                     server_settings={"application_name": APPLICATION_NAME},
-                    **{**options, "loop": frame_checking_loop()},
                 )
                 await _configure_session(connection)
                 return connection
@@ -199,7 +198,8 @@ class PostgresBackend:
 
     async def _maintain_pool_forever(self) -> None:
         while True:
-            await self._pool.maintain()
+            with contextlib.suppress(TableError, *DRIVER_ERRORS):
+                await self._pool.maintain()
             await asyncio.sleep(POOL_MAINTENANCE_EVERY_S)
 
     async def _sweep_forever(self) -> None:
@@ -228,7 +228,7 @@ def _table_options(spec: TableSpec) -> PostgresTableOptions:
     return spec.options if isinstance(spec.options, PostgresTableOptions) else PostgresTableOptions()
 
 
-async def _configure_session(connection: asyncpg.Connection) -> None:
+async def _configure_session(connection: Connection) -> None:
     """Set the session parameters that the statements rely on; all others keep the defaults of role and database."""
     try:
         await connection.execute(_SESSION)
