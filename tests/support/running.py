@@ -37,6 +37,7 @@ def running(
     config: Path | None = None,
     *,
     python: str | Path = sys.executable,
+    module: str = "tableside",
     workers: int = 1,
     environment: Mapping[str, str] | None = None,
     ready: bool = True,
@@ -46,12 +47,14 @@ def running(
 ) -> Iterator[Service]:
     """Run `tableside serve` in a directory; without a configuration, its records are in RocksDB there.
 
+    `module` is the Python module that runs as the command.
+
     The service is yielded when it is ready, or with `ready=False` as soon as it responds. `options` that enable TLS
     must set a probe port, which then receives the readiness checks.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port, log = port or free_port(), directory / "service.log"
-    command = [str(python), "-m", "tableside", "serve", "--port", str(port), "--workers", str(workers), *options]
+    command = [str(python), "-m", module, "serve", "--port", str(port), "--workers", str(workers), *options]
     if probes_port is not None:
         command += ["--probes-port", str(probes_port)]
     if config is not None:

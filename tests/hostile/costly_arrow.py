@@ -1,0 +1,198 @@
+"""The largest Arrow batches of each shape within the limits, for one table."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from hostile import shapes
+from hostile.bounds import Bounds
+from hostile.costly import JSON, MANY, Input
+from hostile.costs import Sent
+
+ARROW = {**JSON, "Content-Type": "application/vnd.apache.arrow.stream"}
+
+
+def stream(batches: Sequence[pa.RecordBatch], compression: str | None = None, **metadata: str) -> bytes:
+    """Return record batches of one schema as a stream."""
+    sink = pa.BufferOutputStream()
+    schema = batches[0].schema.with_metadata(metadata or None)
+    options = pa.ipc.IpcWriteOptions(compression=compression, emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch.replace_schema_metadata(metadata or None))
+    return bytes(sink.getvalue())
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    """Return a record batch."""
+    return pa.record_batch(columns)
+
+
+def arrow(bounds: Bounds) -> Iterator[Input]:
+    """Return every input of batches as Arrow."""
+    path = f"/v1/tables/{bounds.table}/batch"
+    for query, shaped in (("op=get", _gets), ("op=put", _puts), ("op=update", _updates), ("op=put", _others)):
+        for name, make in shaped(bounds):
+            yield Input(f"Arrow {query} {name}", partial(_sent, f"{path}?{query}", make))
+    for key in ("large-#", "text", "members"):
+        keys = [key.replace("#", str(number)) for number in range(MANY if "#" in key else 1)]
+        for fields in ("", "&fields=1"):
+            rows = pa.array([keys[number % len(keys)] for number in range(bounds.operations)])
+            yield Input(
+                f"Arrow op=get {key}{fields}",
+                partial(_sent, f"{path}?op=get{fields}", partial(stream, [batch(key=rows)])),
+                tuple(keys),
+            )
+
+
+def _sent(path: str, make: Callable[[], bytes]) -> Sent:
+    return Sent("POST", path, make(), ARROW)
+
+
+def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    count, shared = bounds.operations, "k" * (bounds.body_bytes // 20)
+    indexes = pa.array([0] * count, pa.int32())
+    one = pa.array([shared])
+    yield "one key", lambda: stream([batch(key=pa.array(["a"] * count))])
+    yield "keys", lambda: stream([batch(key=pa.array([f"a{n}" for n in range(count)]))])
+    yield "long keys", lambda: stream([batch(key=pa.array([f"{n:01023d}" for n in range(count)]))])
+    yield (
+        "a dictionary of one long text",
+        lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, one))], "zstd"),
+    )
+    struct = pa.StructArray.from_arrays([one], ["a"])
+    yield (
+        "a dictionary of structs",
+        lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, struct))], "zstd"),
+    )
+    inner = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), one)
+    yield (
+        "structs of dictionaries",
+        lambda: stream(
+            [batch(key=pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(indexes, one)], ["a"]))], "zstd"
+        ),
+    )
+    yield (
+        "a dictionary of structs of dictionaries",
+        lambda: stream(
+            [batch(key=pa.DictionaryArray.from_arrays(indexes, pa.StructArray.from_arrays([inner], ["a"])))], "zstd"
+        ),
+    )
+    lists = pa.array([["k"] * 100_000])
+    yield "a dictionary of lists", lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, lists))], "zstd")
+    ends = pa.array([count], pa.int32())
+    yield "runs of one long text", lambda: stream([batch(key=pa.RunEndEncodedArray.from_arrays(ends, one))])
+    yield "views of one long text", lambda: stream([batch(key=one.cast(pa.string_view()).take(indexes))])
+    yield "empty batches", lambda: _empty(bounds, batch(key=pa.array([], pa.utf8())))
+    yield "empty batches, struct", lambda: _empty(bounds, batch(key=pa.array([], pa.struct([("a", pa.utf8())]))))
+    yield "batches of one row", lambda: stream([batch(key=pa.array([f"a{n}"])) for n in range(count)])
+    yield "too many rows", lambda: stream([batch(key=pa.nulls(bounds.body_bytes // 8, pa.utf8()))])
+    yield "too many rows of nothing", lambda: stream([batch(key=pa.nulls(2**30, pa.null()))])
+    yield "zeros, zstd", lambda: stream([batch(key=pa.array(["\x00" * (bounds.body_bytes - 1024)]))], "zstd")
+    yield "too much, zstd", lambda: stream([batch(key=pa.array(["\x00" * (bounds.body_bytes * 16)]))], "zstd")
+
+
+def _empty(bounds: Bounds, none: pa.RecordBatch) -> bytes:
+    one, two = stream([none]), stream([none, none])
+    head, message = len(one) - 8 - (len(two) - len(one)), two[len(one) - 8 : len(two) - 8]
+    count = (bounds.body_bytes - len(one)) // len(message)
+    return one[:head] + message * count + one[-8:]
+
+
+def _puts(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    count, room_bytes = bounds.operations, bounds.body_bytes // bounds.operations - 100
+    keys = pa.array([f"a{number}" for number in range(count)])
+    for name, shape in shapes.VALUES.items():
+
+        def one(shape: shapes.Shape = shape) -> bytes:
+            return stream([batch(key=pa.array(["a"]), value=pa.array([shape(bounds.value_bytes - 4096)]))])
+
+        def many(shape: shapes.Shape = shape, compression: str | None = None) -> bytes:
+            return stream([batch(key=keys, value=pa.array([shape(room_bytes)] * count))], compression)
+
+        yield f"one, {name}", one
+        yield f"many, {name}", many
+        yield f"many, {name}, zstd", partial(many, compression="zstd")
+    value = pa.array([shapes.VALUES["[1.0, ...]"](bounds.body_bytes // 2)])
+    few = bounds.operations
+    indexes = pa.array([0] * few, pa.int32())
+    yield (
+        "a dictionary of one large value",
+        lambda: stream([batch(key=keys, value=pa.DictionaryArray.from_arrays(indexes, value))]),
+    )
+    yield (
+        "a dictionary of one value",
+        lambda: stream(
+            [
+                batch(
+                    key=keys,
+                    value=pa.DictionaryArray.from_arrays(indexes, pa.array([shapes.VALUES["[1.0, ...]"](room_bytes)])),
+                )
+            ]
+        ),
+    )
+    yield "one key", lambda: stream([batch(key=pa.array(["a"] * count), value=pa.array(['{"a":1.0}'] * count))])
+    yield "no values", lambda: stream([batch(key=keys, value=pa.nulls(count, pa.binary()))])
+    yield "faulty values", lambda: stream([batch(key=keys, value=pa.array([b"[" * room_bytes] * count))])
+
+
+def _updates(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    count, room_bytes = bounds.operations, bounds.body_bytes // bounds.operations - 100
+    for where, keys in (("one key", ["u"] * count), ("keys", [f"u{number}" for number in range(count)])):
+        for name, shape in shapes.updates(count).items():
+            if "$each" in name and name not in ("$addToSet, $each integers", "$push, $each 1"):
+                continue
+
+            def make(shape: shapes.Shape = shape, keys: list[str] = keys) -> bytes:
+                update, default = pa.array([shape(room_bytes)] * count), pa.array(["{}"] * count)
+                return stream([batch(key=pa.array(keys), update=update, default=default)])
+
+            yield f"{where}, {name}", make
+
+
+def _others(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    count, size = bounds.operations, bounds.body_bytes
+    key = pa.array(["a"])
+    yield "many columns", lambda: stream([batch(key=key, **{f"c{n}": key for n in range(20_000)})])
+    yield "long names", lambda: stream([batch(key=key, **{"n" * (size // 4): key})])
+    yield "long metadata", lambda: stream([batch(key=key)], a="m" * (size // 2))
+    yield "deep types", lambda: stream([batch(key=_deep(60))])
+    yield (
+        "wide struct",
+        lambda: stream([batch(key=pa.StructArray.from_arrays([key] * 20_000, [f"p{n}" for n in range(20_000)]))]),
+    )
+    integers = pa.array([0] * (size // 2), pa.int8())
+    offsets = pa.array([0, len(integers)], pa.int32())
+    yield (
+        "long partitions, zstd",
+        lambda: stream(
+            [batch(key=key, value=pa.array(["{}"]), partitions=pa.ListArray.from_arrays(offsets, integers))], "zstd"
+        ),
+    )
+    yield (
+        "long etags",
+        lambda: stream(
+            [
+                batch(
+                    key=pa.array(["a"] * count), value=pa.array(["{}"] * count), if_match=pa.array(["e" * 1500] * count)
+                )
+            ]
+        ),
+    )
+    yield (
+        "many batches of a dictionary",
+        lambda: stream(
+            [batch(key=pa.array([f"a{n}"]).dictionary_encode(), value=pa.array(["{}"])) for n in range(count)]
+        ),
+    )
+    yield "no stream", lambda: b"\xff\xff\xff\xff" + b"a" * (size - 4)
+    yield "blanks", lambda: bytes(size)
+
+
+def _deep(depth: int) -> pa.Array:
+    column: pa.Array = pa.array(["a"])
+    for _ in range(depth):
+        column = pa.StructArray.from_arrays([column], ["a"])
+    return column

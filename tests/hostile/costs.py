@@ -1,0 +1,235 @@
+"""Sends one request at a time to a service, and measures what it costs the other callers, in time and memory."""
+
+import contextlib
+import http.client
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from hostile.watched import FILE_VARIABLE, TRIM, Turns
+from support.running import Service, running
+from support.waiting import until
+
+PROBE_S = 0.005
+AFTERWARDS_S = 0.3
+"""How long the service is watched after a deadline: it should not go on working then."""
+
+TIMEOUT_S = 120.0
+LOOP_S_MAX = 0.15
+"""The rule has 50 ms. On a busy machine a core does up to a third of the work in the same CPU time."""
+
+OVERRUN_S_MAX = 1.0
+MEMORY_MARGIN_BYTES = 32 * 2**20
+"""What the allocator and the store keep, apart from the request."""
+
+TIMES_MAX = 8
+"""The memory that a request may take, as a multiple of its own size and of the records that it touches."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request: all of it but what every request has."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the body, and of what of the head matters."""
+        head = len(self.path) + sum(len(name) + len(text) for name, text in self.headers.items())
+        return head + len(self.body)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer: `codes` counts the error codes of the whole or of its operations. Status 0: the connection ended."""
+
+    status: int
+    codes: Mapping[str, int]
+    size_bytes: int
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a request cost.
+
+    `loop_s` is the CPU time of the event loop's thread in its longest turn, `process_s` that of all threads, and
+    `turn_s` the longest turn by the clock; `gap_s` is the longest wait for the answer to a probe. `memory_bytes` is
+    what the process took in addition, and `allowed_bytes` what it may take.
+    """
+
+    answered: Answered
+    seconds: float
+    cpu_s: float
+    afterwards_s: float
+    loop_s: float
+    process_s: float
+    turn_s: float
+    gap_s: float
+    memory_bytes: int
+    request_bytes: int
+    allowed_bytes: int
+
+    @property
+    def times(self) -> float:
+        """The memory as a multiple of the request."""
+        return self.memory_bytes / max(1, self.request_bytes)
+
+    def faults(self, wait_s: float) -> list[str]:
+        """Return which parts of the rule the request broke, with some margin; `wait_s` was its deadline."""
+        overrun_s = min(self.seconds, self.cpu_s) - wait_s
+        extra = self.memory_bytes - self.allowed_bytes
+        found = {
+            f"blocked the loop for {self.loop_s * 1e3:.0f} ms": self.loop_s > LOOP_S_MAX,
+            f"computed {overrun_s:.1f} s beyond its deadline": overrun_s > OVERRUN_S_MAX,
+            f"computed {self.afterwards_s:.1f} s after its answer": self.afterwards_s > AFTERWARDS_S / 2,
+            f"took {extra / 2**20:.0f} MiB more memory than it may": extra > MEMORY_MARGIN_BYTES,
+            f"ended with status {self.answered.status}": self.answered.status in (0, 500, 502),
+        }
+        return [text for text, broken in found.items() if broken]
+
+    def least(self, other: Self) -> Self:
+        """Return the lower of the two for each measure: what disturbs a measurement makes it larger."""
+        lower = ("seconds", "cpu_s", "afterwards_s", "loop_s", "process_s", "turn_s", "gap_s", "memory_bytes")
+        return type(self)(
+            **{
+                name: min(getattr(self, name), getattr(other, name)) if name in lower else getattr(self, name)
+                for name in self.__dataclass_fields__
+            }
+        )
+
+
+class Watched:
+    """A service that is watched."""
+
+    def __init__(self, service: Service, turns: Turns) -> None:
+        self.service = service
+        self._turns = turns
+        parts = urlsplit(service.url)
+        self._address = parts.hostname or "127.0.0.1", parts.port or 80
+
+    def send(self, sent: Sent) -> Answered:
+        """Send a request and return its answer."""
+        connection = http.client.HTTPConnection(*self._address, timeout=TIMEOUT_S)
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before all of it was sent
+                connection.request(sent.method, sent.path, sent.body or None, dict(sent.headers))
+            response = connection.getresponse()
+            return _answered(response.status, response.read())
+        except (ConnectionError, http.client.HTTPException):
+            return Answered(0, {}, 0)
+        finally:
+            connection.close()
+
+    def get_json(self, path: str) -> Any:
+        """Return a document of the service."""
+        return httpx.get(self.service.url + path).raise_for_status().json()
+
+    def cost(self, sent: Sent, touched_bytes: int, response_bytes: int) -> Cost:
+        """Send a request, and return what it cost.
+
+        `touched_bytes` is the size of the stored records that it needs, and `response_bytes` the limit on a response.
+        """
+        self._trim()
+        before_bytes = self._status("VmRSS")
+        Path(f"/proc/{self.service.pid}/clear_refs").write_text("5")
+        self._turns.reset()
+        with Probes(self._address) as probes:
+            started_s, cpu_s = time.monotonic(), self._cpu_s()
+            answered = self.send(sent)
+            seconds, cpu_s = time.monotonic() - started_s, self._cpu_s() - cpu_s
+            afterwards_s = self._afterwards_s() if "deadline_exceeded" in answered.codes else 0.0
+        loop_s, process_s, turn_s = self._longest_turn()
+        allowed_bytes = TIMES_MAX * (sent.size_bytes + touched_bytes) + response_bytes
+        memory_bytes = self._status("VmHWM") - before_bytes
+        return Cost(
+            *(answered, seconds, cpu_s, afterwards_s, loop_s, process_s, turn_s, probes.gap_s),
+            *(memory_bytes, sent.size_bytes, allowed_bytes),
+        )
+
+    def _longest_turn(self) -> tuple[float, float, float]:
+        """Return the longest turn, once the one that sent the answer has ended."""
+        before = self._turns.count
+        until(lambda: self._turns.count > before + 1)
+        return self._turns.longest
+
+    def _trim(self) -> None:
+        before = self._turns.trims
+        os.kill(self.service.pid, TRIM)
+        until(lambda: self._turns.trims > before)
+
+    def _afterwards_s(self) -> float:
+        before_s = self._cpu_s()
+        time.sleep(AFTERWARDS_S)
+        return self._cpu_s() - before_s
+
+    def _cpu_s(self) -> float:
+        """Return the CPU time of the process; its clock's number follows from its id, see clock_getcpuclockid(3)."""
+        return time.clock_gettime((~self.service.pid << 3) | 2)
+
+    def _status(self, name: str) -> int:
+        text = Path(f"/proc/{self.service.pid}/status").read_text(encoding="ascii", errors="replace")
+        found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+        assert found is not None, text
+        return int(found[1]) * 1024
+
+
+class Probes:
+    """Probes a service over a connection of its own, and measures the longest wait for an answer."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.gap_s = 0.0
+        self._connection = http.client.HTTPConnection(*address, timeout=TIMEOUT_S)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._probe, name="probes")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _probe(self) -> None:
+        while not self._over.wait(PROBE_S):
+            started_s = time.monotonic()
+            self._connection.request("GET", "/livez")
+            self._connection.getresponse().read()
+            self.gap_s = max(self.gap_s, time.monotonic() - started_s)
+
+
+@contextlib.contextmanager
+def watched(directory: Path, config: str, environment: Mapping[str, str] | None = None) -> Iterator[Watched]:
+    """Run a service that is watched."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file, turns = directory / "tableside.yaml", directory / "turns"
+    file.write_text(config)
+    shared = Turns(turns)
+    variables = {**(environment or {}), FILE_VARIABLE: str(turns)}
+    with running(directory, file, module="hostile.watched", environment=variables) as service:
+        yield Watched(service, shared)
+
+
+_CODE = re.compile(rb'"code":"(\w+)"')
+
+
+def _answered(status: int, body: bytes) -> Answered:
+    codes: dict[str, int] = {}
+    for code in _CODE.findall(body) if body[:1] == b"{" else ():
+        codes[code.decode()] = codes.get(code.decode(), 0) + 1
+    detail = str(orjson.loads(body).get("detail", "")) if status >= 400 and body[:1] == b"{" else ""
+    return Answered(status, codes, len(body), detail[:120])

@@ -1,0 +1,123 @@
+"""Runs `tableside` as its command line does, and records how long its event loop was blocked.
+
+The record is a file that both processes map into memory. A timer on the loop fires every `TURN_S` seconds; what the
+loop's thread computed between two of its calls is the time in which no other request was served. CPU time is a better
+measure of it than the clock: on a busy machine, other processes delay a turn as well.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import mmap
+import os
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from tableside.cli.main import app
+from tableside.server.server import Server
+
+FILE_VARIABLE = "TABLESIDE_TURNS_FILE"
+TURN_S = 0.002
+TRIM = signal.SIGUSR2
+"""The service returns unused memory to the operating system after this signal."""
+
+_FIELDS = struct.Struct("=5d")
+
+
+class Turns:
+    """The longest turn of an event loop, in a file: CPU seconds of its thread, of its process, and by the clock.
+
+    `count` counts the turns, and `trims` the signals that were handled.
+    """
+
+    def __init__(self, file: Path) -> None:
+        if not file.exists():
+            file.write_bytes(bytes(_FIELDS.size))
+        with file.open("r+b") as opened:
+            self._memory = mmap.mmap(opened.fileno(), _FIELDS.size)
+
+    @property
+    def longest(self) -> tuple[float, float, float]:
+        """The longest turn since `reset`; each of its measures is the maximum of that measure."""
+        return self._fields[:3]
+
+    @property
+    def count(self) -> float:
+        """The number of turns."""
+        return self._fields[3]
+
+    @property
+    def trims(self) -> float:
+        """The number of times that memory was returned."""
+        return self._fields[4]
+
+    def reset(self) -> None:
+        """Forget the longest turn."""
+        _FIELDS.pack_into(self._memory, 0, 0.0, 0.0, 0.0, self.count, self.trims)
+
+    def add(self, turn: tuple[float, float, float]) -> None:
+        """Record a turn."""
+        _FIELDS.pack_into(self._memory, 0, *map(max, turn, self.longest), self.count + 1, self.trims)
+
+    def count_trim(self) -> None:
+        """Record that memory was returned."""
+        _FIELDS.pack_into(self._memory, 0, *self.longest, self.count, self.trims + 1)
+
+    @property
+    def _fields(self) -> tuple[float, float, float, float, float]:
+        return _FIELDS.unpack_from(self._memory)
+
+
+class Watch:
+    """Records the turns of the running loop."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+        self._before = _clocks()
+        self._loop.add_signal_handler(TRIM, self._trim)
+        self._turn()
+
+    def _turn(self) -> None:
+        now = _clocks()
+        loop_s, process_s, clock_s = (after - before for after, before in zip(now, self._before, strict=True))
+        self._turns.add((loop_s, process_s, clock_s))
+        self._before = now
+        self._loop.call_later(TURN_S, self._turn)
+
+    def _trim(self) -> None:
+        gc.collect()
+        pa.default_memory_pool().release_unused()
+        with contextlib.suppress(AttributeError):  # Only glibc has it.
+            ctypes.CDLL(None).malloc_trim(0)
+        self._turns.count_trim()
+
+
+def _clocks() -> tuple[float, float, float]:
+    return time.thread_time(), time.process_time(), time.monotonic()
+
+
+@contextlib.contextmanager
+def watching(turns: Turns) -> Iterator[None]:
+    """Have every server that starts within the context record its turns."""
+    start = Server.startup
+    watches: list[Watch] = []
+
+    async def startup(server: Server, sockets: list[object] | None = None) -> None:
+        await start(server, sockets)  # type: ignore[arg-type]  # passed on as it came
+        watches.append(Watch(turns))
+
+    with patch.object(Server, "startup", startup):
+        yield
+
+
+if __name__ == "__main__":
+    with watching(Turns(Path(os.environ[FILE_VARIABLE]))):
+        app(prog_name="tableside")
