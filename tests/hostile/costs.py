@@ -87,6 +87,15 @@ class Cost:
         """The memory as a multiple of the request."""
         return self.memory_bytes / max(1, self.request_bytes)
 
+    @property
+    def summary(self) -> str:
+        """The figures in one line."""
+        codes = "".join(f" {count} {code}" for code, count in self.answered.codes.items())
+        return (
+            f"{self.answered.status}{codes}, {self.seconds:.2f} s, longest turn {self.loop_s * 1e3:.0f} ms of CPU, "
+            f"{self.memory_bytes / 2**20:.0f} MiB for {self.request_bytes / 2**20:.2f} MiB"
+        )
+
     def faults(self, wait_s: float) -> list[str]:
         """Return which parts of the rule the request broke, with some margin; `wait_s` was its deadline."""
         overrun_s = min(self.seconds, self.cpu_s) - wait_s

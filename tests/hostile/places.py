@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from hostile.bounds import Bounds, bounds_of
 from hostile.costly import JSON, Input, records
 from hostile.costs import Cost, Sent, Watched, watched
+from hostile.inputs import every
 from support.kinds import AWS
 
 EMBEDDED = ("memory", "rocksdb")
@@ -63,6 +64,13 @@ class Places:
     watched: Watched
     bounds: Mapping[str, Bounds]
     _made: dict[tuple[str, str], int] = field(default_factory=dict)
+    _inputs: dict[str, dict[str, Input]] = field(default_factory=dict)
+
+    def input(self, table: str, name: str) -> Input:
+        """Return an input for a table by its name."""
+        if table not in self._inputs:
+            self._inputs[table] = {one.name: one for one in every(self.bounds[table])}
+        return self._inputs[table][name]
 
     def cost(self, table: str, one: Input) -> Cost:
         """Make the records that an input needs, send it, and return its cost."""
@@ -103,5 +111,3 @@ class Places:
 
 
 _PATIENT = {**JSON, "Prefer": "wait=100"}
-
-Report = Callable[[str, Input, Cost], None]

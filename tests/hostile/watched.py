@@ -83,14 +83,19 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._before = _clocks()
         self._loop.add_signal_handler(TRIM, self._trim)
-        self._turn()
+        self._timer: asyncio.Handle = self._loop.call_soon(self._turn)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+        self._loop.remove_signal_handler(TRIM)
 
     def _turn(self) -> None:
         now = _clocks()
         loop_s, process_s, clock_s = (after - before for after, before in zip(now, self._before, strict=True))
         self._turns.add((loop_s, process_s, clock_s))
         self._before = now
-        self._loop.call_later(TURN_S, self._turn)
+        self._timer = self._loop.call_later(TURN_S, self._turn)
 
     def _trim(self) -> None:
         gc.collect()

@@ -1,0 +1,79 @@
+"""No request blocks others for long, works beyond its deadline, or takes more memory than it may.
+
+A full run sends every input to every kind of store, and prints what each cost. The usual run sends the worst of each
+kind. A measurement that breaks the rule is repeated, because other processes disturb it only in one direction.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hostile.costly import WAIT_S
+from hostile.inputs import every, of_store
+from hostile.places import EMBEDDED, REMOTE, Places, service
+from servers.shared import Connected, Servers
+
+pytestmark = pytest.mark.server
+
+USUAL = (
+    *("PUT [1.0, ...]", "PUT [[[]], ...]", "PUT too deep at the end", "PUT no end", "PUT [1.0, ...], returned"),
+    *("PATCH $set, many deep paths apart", "PATCH $addToSet, $each integers", "PATCH array of $addToSet"),
+    *("PATCH $set, one path of many names", "PATCH merge [1.0, ...]", "PATCH default [[[]], ...]"),
+    *("PATCH 10000 $addToSet and $set of integers", "PATCH $set of members", "GET members, fields"),
+    *("batch put, keys, [1.0, ...]", "batch get, fields", "batch update, one key, $set, many deep paths apart"),
+    *("batch update, one key, $addToSet, $each integers", "batch of too many: {}", "batch a key of many arrays"),
+    *("batch get, large records, one field", "batch get, one large record", "batch update, one large record, returned"),
+    *("Arrow op=get a dictionary of structs", "Arrow op=get empty batches", "Arrow op=get zeros, zstd"),
+    *("Arrow op=put many, [1.0, ...]", "Arrow op=put a dictionary of one large value", "Arrow op=get long keys"),
+    *("Arrow op=get large-#&fields=1", "Arrow op=put many columns", "Arrow op=put long partitions, zstd"),
+    *("scan large records, one field", "scan expired", "console, members", "GET, long query a&", "GET, long Accept, q"),
+)
+"""Inputs of the usual run, for a table in memory."""
+
+USUAL_OF_STORES = (
+    *("PUT [1.0, ...]", "PATCH 10000 $addToSet and $set of integers", "batch put, keys, [1.0, ...]"),
+    *("batch get, large records", "batch get, large records, one field", "scan expired", "scan no match"),
+)
+"""Inputs of the usual run for the other stores."""
+
+USUAL_STORES = ("rocksdb", "redis", "postgres")
+TRIES = 3
+
+
+@pytest.fixture(scope="module")
+def places(
+    tmp_path_factory: pytest.TempPathFactory, shared_servers: Servers | Connected, full: bool
+) -> Iterator[Places]:
+    """A service with a table in each kind of store; DynamoDB only in a full run."""
+    remote = [name for name in REMOTE if full or name in USUAL_STORES]
+    addresses = {name: str(shared_servers.address(name)) for name in remote}
+    with service(tmp_path_factory.mktemp("costs"), addresses) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [*(("memory", name) for name in USUAL), *((table, name) for table in USUAL_STORES for name in USUAL_OF_STORES)],
+)
+def test_a_costly_request_leaves_time_and_memory_to_others(places: Places, table: str, name: str) -> None:
+    assert not faults(places, table, name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("table", [*EMBEDDED, *REMOTE])
+def test_no_request_takes_more_than_it_may(places: Places, table: str) -> None:
+    inputs = every if table == EMBEDDED[0] else of_store
+    found = {one.name: faults(places, table, one.name) for one in inputs(places.bounds[table])}
+    broken = {name: texts for name, texts in found.items() if texts}
+    assert not broken, "\n".join(f"{name}: {'; '.join(texts)}" for name, texts in broken.items())
+
+
+def faults(places: Places, table: str, name: str) -> list[str]:
+    """Return which parts of the rule an input breaks in each of several measurements."""
+    cost = places.cost(table, places.input(table, name))
+    for _ in range(TRIES - 1):
+        if not cost.faults(WAIT_S):
+            break
+        cost = cost.least(places.cost(table, places.input(table, name)))
+    print(f"{table}: {name}: {cost.summary}")
+    return cost.faults(WAIT_S)
