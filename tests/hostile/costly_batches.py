@@ -59,10 +59,10 @@ def _operations(bounds: Bounds) -> Mapping[str, Callable[[], Iterator[bytes]]]:
         "put, one key, tokens": each(b'{"op":"put","key":"b","value":{},"token":{"writer":"w#","sequence":#}}'),
         "update, one key, small": each(b'{"op":"update","key":"b","update":{"$set":{"a":#}},"default":{}}'),
         "update, one key, paths": each(b'{"op":"update","key":"b","update":{"$set":{"a#":#}},"default":{}}'),
-        "update, one key, $addToSet": each(b'{"op":"update","key":"b","update":{"$addToSet":{"a":#}},"default":{}}'),
-        "update, one key, $push": each(b'{"op":"update","key":"b","update":{"$push":{"a":#}},"default":{}}'),
+        "update, one key, $addToSet": each(b'{"op":"update","key":"add","update":{"$addToSet":{"a":#}},"default":{}}'),
+        "update, one key, $push": each(b'{"op":"update","key":"pushed","update":{"$push":{"a":#}},"default":{}}'),
         "update, one key, returned": each(
-            b'{"op":"update","key":"b","update":{"$push":{"a":#}},"default":{},"return":true}'
+            b'{"op":"update","key":"returned","update":{"$push":{"a":#}},"default":{},"return":true}'
         ),
         "update, one key, if_match": each(b'{"op":"update","key":"b","update":{"a":#},"if_match":"x"}'),
         **{
