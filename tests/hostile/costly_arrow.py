@@ -1,10 +1,12 @@
 """The largest Arrow batches of each shape within the limits, for one table."""
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hostile import shapes
 from hostile.bounds import Bounds
@@ -35,7 +37,7 @@ def arrow(bounds: Bounds) -> Iterator[Input]:
     path = f"/v1/tables/{bounds.table}/batch"
     for query, shaped in (("op=get", _gets), ("op=put", _puts), ("op=update", _updates), ("op=put", _others)):
         for name, make in shaped(bounds):
-            yield Input(f"Arrow {query} {name}", partial(_sent, f"{path}?{query}", make))
+            yield Input(f"Arrow {query} {name}", partial(_sent, f"{path}?{query}", make, bounds.body_bytes))
     for key in ("large-#", "text", "members"):
         keys = [key.replace("#", str(number)) for number in range(MANY if "#" in key else 1)]
         for fields in ("", "&fields=1"):
@@ -47,8 +49,28 @@ def arrow(bounds: Bounds) -> Iterator[Input]:
             )
 
 
-def _sent(path: str, make: Callable[[], bytes]) -> Sent:
-    return Sent("POST", path, make(), ARROW)
+def _sent(path: str, make: Callable[[], bytes], expanded_bytes_max: int = 0) -> Sent:
+    body = make()
+    return Sent("POST", path, body, ARROW, min(expanded_bytes_max, _expanded_bytes(body)))
+
+
+def _expanded_bytes(body: bytes) -> int:
+    """Return the size of a stream after decompression, with the texts of a dictionary counted for each row."""
+    try:
+        table = pa.ipc.open_stream(body).read_all()
+    except pa.ArrowException:
+        return 0
+    return int(table.nbytes) + sum(_dictionary_bytes(chunk) for column in table.columns for chunk in column.chunks)
+
+
+def _dictionary_bytes(chunk: pa.Array) -> int:
+    if not pa.types.is_dictionary(chunk.type) or not _has_lengths(chunk.type.value_type):
+        return 0
+    return pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+
+
+def _has_lengths(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -62,10 +84,10 @@ def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
         "a dictionary of one long text",
         lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, one))], "zstd"),
     )
-    struct = pa.StructArray.from_arrays([one], ["a"])
+    structs = pa.StructArray.from_arrays([one], ["a"])
     yield (
         "a dictionary of structs",
-        lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, struct))], "zstd"),
+        lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, structs))], "zstd"),
     )
     inner = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), one)
     yield (
@@ -84,7 +106,7 @@ def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "a dictionary of lists", lambda: stream([batch(key=pa.DictionaryArray.from_arrays(indexes, lists))], "zstd")
     ends = pa.array([count], pa.int32())
     yield "runs of one long text", lambda: stream([batch(key=pa.RunEndEncodedArray.from_arrays(ends, one))])
-    yield "views of one long text", lambda: stream([batch(key=one.cast(pa.string_view()).take(indexes))])
+    yield "views of one long text", lambda: stream([batch(key=_views(shared, count))])
     yield "empty batches", lambda: _empty(bounds, batch(key=pa.array([], pa.utf8())))
     yield "empty batches, struct", lambda: _empty(bounds, batch(key=pa.array([], pa.struct([("a", pa.utf8())]))))
     yield "batches of one row", lambda: stream([batch(key=pa.array([f"a{n}"])) for n in range(count)])
@@ -92,6 +114,13 @@ def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "too many rows of nothing", lambda: stream([batch(key=pa.nulls(2**30, pa.null()))])
     yield "zeros, zstd", lambda: stream([batch(key=pa.array(["\x00" * (bounds.body_bytes - 1024)]))], "zstd")
     yield "too much, zstd", lambda: stream([batch(key=pa.array(["\x00" * (bounds.body_bytes * 16)]))], "zstd")
+
+
+def _views(text: str, count: int) -> pa.Array:
+    """Return an array of views of one text, which is there once."""
+    data = pa.py_buffer(text.encode())
+    view = struct.pack("<i4sii", len(text), text[:4].encode(), 0, 0)
+    return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(view * count), data])
 
 
 def _empty(bounds: Bounds, none: pa.RecordBatch) -> bytes:

@@ -37,18 +37,19 @@ TIMES_MAX = 8
 
 @dataclass(frozen=True)
 class Sent:
-    """A request: all of it but what every request has."""
+    """A request. `expanded_bytes` is the size of its body after decompression, if it is compressed."""
 
     method: str
     path: str
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    expanded_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
-        """The size of the body, and of what of the head matters."""
+        """The size of the head and of the body, after decompression."""
         head = len(self.path) + sum(len(name) + len(text) for name, text in self.headers.items())
-        return head + len(self.body)
+        return head + max(len(self.body), self.expanded_bytes)
 
 
 @dataclass(frozen=True)
