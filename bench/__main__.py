@@ -15,6 +15,7 @@ from . import (
     batch_get,
     coalesce,
     folding,
+    hostile,
     in_flight,
     overload,
     policies,
@@ -44,6 +45,7 @@ NAMES = (
     "refusals",
     "slow",
     "state",
+    "hostile",
     "stores",
 )
 OVERLOAD_TIMES = 12
@@ -62,6 +64,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the number of measurements of each variant")
     parser.add_argument("--rows", type=int, default=1_000_000, help="the maximum number of rows that Spark sends")
     _add_state(parser.add_argument_group("state"))
+    given = parser.add_argument_group("hostile")
+    given.add_argument("--tables", nargs="+", choices=hostile.TABLES, default=["memory", "rocksdb"], help="the stores")
+    given.add_argument("--matching", default="", help="only the inputs whose names contain this text")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), help="the file for the results")
     arguments = parser.parse_args()
     results: list[Result] = []
@@ -124,6 +129,8 @@ def _run(name: str, arguments: argparse.Namespace) -> list[Result]:
             return refusals.run(arguments.seconds, arguments.rounds)
         case "slow":
             return slow.run(arguments.seconds, arguments.rounds)
+        case "hostile":
+            return hostile.run(arguments.tables, arguments.matching, arguments.seconds, arguments.rounds)
         case "state":
             return state.run(_plan(arguments), arguments.rounds)
     return stores.run(name, arguments.seconds * STORES_SHARE, arguments.rounds)

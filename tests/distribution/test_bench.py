@@ -46,6 +46,17 @@ def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> 
     assert "an absolute t above 4.5 is a difference" in printed
 
 
+@pytest.mark.server
+def test_hostile_requests_are_listed_with_their_cost(tmp_path: Path) -> None:
+    arguments = ("--tables", "memory", "--matching", "GET /", "--seconds", "0.5", "--rounds", "1")
+    results, printed = _measured(tmp_path, "hostile", *arguments)
+    alone = [result for result in results if result["group"] == "hostile, memory"]
+    assert {"GET /livez", "GET /metrics", "GET /docs"} < {result["way"] for result in alone}
+    assert all(result["counts"]["request_bytes"] > 0 and result["per_second"] > 0 for result in alone)
+    assert "others next to hostile requests" in {result["way"] for result in results}
+    assert "The worst inputs" in printed
+
+
 def test_times_that_differ_are_told_from_those_that_do_not() -> None:
     chance = random.Random(1)
     times = [[chance.gauss(mean, 1.0) for _ in range(2000)] for mean in (10.0, 10.0, 10.3)]

@@ -1,0 +1,207 @@
+"""What hostile requests cost other callers: each alone, then many together next to a normal caller.
+
+The table lists the inputs of `tests/hostile`, the largest of each shape within the limits, worst first. The rule is
+that a request blocks the event loop for at most 50 ms at a time, and takes at most 8 times its size and the limit on
+responses in memory. The longest turn of the loop counts in CPU time, which other processes do not change much.
+
+The mixed load then sends such requests over several connections, while another process sends single gets at a fixed
+rate. Rounds with and without the load alternate, so that disturbances affect both.
+"""
+
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from hostile.costly import WAIT_S
+from hostile.costs import Cost, Sent, Watched
+from hostile.inputs import every, of_store
+from hostile.places import EMBEDDED, REMOTE, Places, service
+from servers.shared import servers
+
+from .open_loop import Seen, offer, quantile
+from .overload import CLIENT_CORE
+from .report import WIDTH, Result, group
+
+TABLES = (*EMBEDDED, *REMOTE)
+RULE_S = 0.05
+TRIES = 3
+SHOWN = 40
+"""The number of inputs in the printed table."""
+
+COLUMNS = (
+    *("store", "input", "status", "s", "turn, CPU ms", "with all threads", "gap, ms", "MiB", "of request"),
+    "breaks the rule",
+)
+
+CONNECTIONS = 4
+DEALT = 24
+"""The number of connections of the mixed load, and of the inputs that they send."""
+
+RATE_PER_S = 200.0
+RECORDS = 1000
+WITHOUT, WITH = "others alone", "others next to hostile requests"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One input with its cost."""
+
+    table: str
+    name: str
+    cost: Cost
+
+    @property
+    def badness(self) -> float:
+        """How much worse than the rule the input is, in its worst respect."""
+        return max(
+            self.cost.blocked_s / RULE_S, self.cost.memory_bytes / self.cost.allowed_bytes, self.cost.seconds / 10
+        )
+
+
+def run(tables: Sequence[str], matching: str, seconds: float, rounds: int = 3) -> list[Result]:
+    """Send every input whose name contains `matching` to the tables, then the mixed load to the first of them."""
+    with ExitStack() as stack:
+        folder, shared = Path(stack.enter_context(tempfile.TemporaryDirectory())), stack.enter_context(servers())
+        addresses = {name: str(shared.address(name)) for name in tables if name in REMOTE}
+        places = stack.enter_context(service(folder, addresses))
+        lines = [line for table in tables for line in _lines(places, table, matching)]
+        lines.sort(key=lambda line: line.badness, reverse=True)
+        _show(lines[:SHOWN])
+        return [*map(_result, lines), *_mixed(places, tables[0], seconds, rounds)]
+
+
+def _lines(places: Places, table: str, matching: str) -> Iterator[Line]:
+    inputs = every if table == EMBEDDED[0] else of_store
+    for one in inputs(places.bounds[table]):
+        if matching not in one.name:
+            continue
+        cost = places.cost(table, one)
+        for _ in range(TRIES - 1):
+            if not cost.faults(WAIT_S):
+                break
+            cost = cost.least(places.cost(table, one))
+        yield Line(table, one.name, cost)
+
+
+def _show(lines: Sequence[Line]) -> None:
+    names = (
+        "store",
+        "input",
+        "status",
+        "s",
+        "turn, CPU ms",
+        "all threads",
+        "gap, ms",
+        "MiB",
+        "of request",
+        "breaks the rule",
+    )
+    shown = Table(*names, title="The worst inputs", title_justify="left")
+    for line in lines:
+        cost = line.cost
+        status = " ".join((str(cost.answered.status), *cost.answered.codes))
+        times = (f"{value * 1e3:.0f}" for value in (cost.loop_s, cost.process_s, cost.gap_s))
+        sizes = f"{cost.memory_bytes / 2**20:.0f}", f"{cost.times:.1f}" if cost.request_bytes > 2**20 else ""
+        faults = "; ".join(cost.faults(WAIT_S))
+        shown.add_row(line.table, line.name, status, f"{cost.seconds:.2f}", *times, *sizes, faults)
+    Console(width=WIDTH + 60).print(shown)
+
+
+def _result(line: Line) -> Result:
+    cost = line.cost
+    counts = {
+        "turn_us": round(cost.blocked_s * 1e6),
+        "gap_us": round(cost.gap_s * 1e6),
+        "memory_bytes": cost.memory_bytes,
+        "request_bytes": cost.request_bytes,
+    }
+    rate = 1 / max(cost.seconds, 1e-6)
+    return Result(
+        f"hostile, {line.table}", line.name, rate, "requests", RULE_S / max(cost.blocked_s, 1e-6), counts=counts
+    )
+
+
+def _mixed(places: Places, table: str, seconds: float, rounds: int) -> list[Result]:
+    """Measure a normal caller in turn without and with hostile requests; return 1 / p99 of its gets."""
+    watched, seen = places.watched, dict[str, list[Seen]]({WITHOUT: [], WITH: []})
+    path = f"/v1/tables/{table}/records/normal"
+    watched.send(Sent("PUT", path, b'{"n":1}', {"Content-Type": "application/json"}))
+    dealt = random.Random(1).sample([one for one in every(places.bounds[table]) if not one.needs], DEALT)
+    requests = [one.make() for one in dealt]
+    for _ in range(rounds):
+        seen[WITHOUT].append(_gets(watched, path, seconds))
+        with _load(watched, requests) as load:
+            seen[WITH].append(_gets(watched, path, seconds))
+        print(f"  hostile requests: {dict(load.statuses)}, resident MB {load.sizes_mb}", flush=True)
+    for way, each in seen.items():
+        times = ", ".join(f"p{share * 100:g} {_median_s(each, share) * 1e3:.2f} ms" for share in (0.5, 0.9, 0.99))
+        print(f"  {way}: {times}; {dict(sum((one.statuses for one in each), Counter()))}", flush=True)
+    rates = [(way, _rate(_median_s(each, 0.99))) for way, each in seen.items()]
+    return group("hostile requests, p99 of single gets", "gets, each after the last", rates, {})
+
+
+def _gets(watched: Watched, path: str, seconds: float) -> Seen:
+    get = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
+    url = watched.service.url
+    return offer(url, [get] * RECORDS, connections=8, seconds=seconds, core=CLIENT_CORE, rate=RATE_PER_S)
+
+
+def _rate(p99_s: float) -> float:
+    """Return 1 / p99, or 0 if no get was answered."""
+    return 1 / p99_s if p99_s else 0.0
+
+
+def _median_s(each: Sequence[Seen], share: float) -> float:
+    return median(quantile(one.accepted_s, share) for one in each)
+
+
+class _Load:
+    """Hostile requests over several connections, until it is stopped; also samples the memory of the service."""
+
+    def __init__(self, watched: Watched, requests: Sequence[Sent]) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.sizes_mb: list[int] = []
+        self._watched = watched
+        self._requests = requests
+        self._over = threading.Event()
+        senders = [threading.Thread(target=self._send, args=(number,)) for number in range(CONNECTIONS)]
+        self._threads = [*senders, threading.Thread(target=self._sample)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait for the requests that were sent."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self, seed: int) -> None:
+        chance = random.Random(seed)
+        while not self._over.is_set():
+            self.statuses[self._watched.send(chance.choice(self._requests)).status] += 1
+
+    def _sample(self) -> None:
+        process = psutil.Process(self._watched.service.pid)
+        while not self._over.wait(1.0):
+            self.sizes_mb.append(round(process.memory_info().rss / 1e6))
+
+
+@contextmanager
+def _load(watched: Watched, requests: Sequence[Sent]) -> Iterator[_Load]:
+    load = _Load(watched, requests)
+    try:
+        time.sleep(1.0)
+        yield load
+    finally:
+        load.stop()
