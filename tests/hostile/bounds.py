@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.core.updates import CHANGES_MAX
 from tableside.http.endpoints.scans import PAGE_RECORDS_MAX, SPLITS_MAX
 from tableside.http.wire.operation_members import FIELDS_MAX
@@ -26,6 +27,7 @@ class Bounds:
     value_bytes: int
     head_bytes: int = HEAD_BYTES_MAX - HEAD_ROOM_BYTES
     headers: int = HEADERS_MAX - 16
+    elements: int = ELEMENTS_MAX
     changes: int = CHANGES_MAX
     fields: int = FIELDS_MAX
     page_records: int = PAGE_RECORDS_MAX

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import quote
 
 from hostile import shapes
 from hostile.bounds import Bounds
 from hostile.costs import Sent
-from hostile.shapes import Shape, filled, names_as_text
+from hostile.shapes import Shape, filled, names_as_text, within
 
 WAIT_S = 2
 """The deadline of every request."""
@@ -34,14 +35,16 @@ class Input:
 
 def records(bounds: Bounds) -> Mapping[str, Shape]:
     """Return the large records that inputs need, by key."""
-    return {
+    named: dict[str, Shape] = {
         "integers": lambda size: filled(b'{"a":[', names_as_text(), b"]}", size),
         "members": shapes.VALUES['{"0":1, "1":1, ...}'],
         "strings": shapes.VALUES['["a", ...]'],
+        "long strings": shapes.VALUES["[strings of 1 KB, ...]"],
         "arrays": shapes.VALUES["[[], ...]"],
         "text": shapes.VALUES["one string"],
         **{f"large-{number}": _sixteenth for number in range(MANY)},
     }
+    return {key: partial(within, shape, bounds.elements // 2) for key, shape in named.items()}
 
 
 def _sixteenth(size_bytes: int) -> bytes:
@@ -72,25 +75,30 @@ def sized(
 def _puts(bounds: Bounds) -> Iterator[Input]:
     put = partial(sized, f"/v1/tables/{bounds.table}/records/put", size_bytes=bounds.value_bytes, method="PUT")
     for name, shape in {**shapes.VALUES, **shapes.FAULTY}.items():
-        yield Input(f"PUT {name}", partial(put, shape))
+        yield Input(f"PUT {name}", partial(put, partial(within, shape, bounds.elements)))
+        yield Input(f"PUT too many {name}", partial(put, shape))
     for name in _COSTLY_VALUES:
-        yield Input(f"PUT {name}, returned", partial(put, shapes.VALUES[name], headers=RETURNED))
+        shape = partial(within, shapes.VALUES[name], bounds.elements)
+        yield Input(f"PUT {name}, returned", partial(put, shape, headers=RETURNED))
 
 
 def _patches(bounds: Bounds) -> Iterator[Input]:
     patch = partial(sized, f"/v1/tables/{bounds.table}/records/patched", size_bytes=bounds.body_bytes, method="PATCH")
     for name, shape in shapes.updates(bounds.changes).items():
-        yield Input(f"PATCH {name}", partial(patch, shape, around=b'{"update":#,"default":' + _DEFAULT + b"}"))
+        around = b'{"update":#,"default":' + _DEFAULT + b"}"
+        yield Input(f"PATCH {name}", partial(patch, partial(within, shape, bounds.elements - 10), around=around))
+        yield Input(f"PATCH too many {name}", partial(patch, shape, around=around))
     for name in _COSTLY_VALUES:
-        default = partial(patch, shapes.VALUES[name], around=b'{"update":{"$inc":{"n":1}},"default":#}')
+        shape = partial(within, shapes.VALUES[name], bounds.elements - 10)
+        default = partial(patch, shape, around=b'{"update":{"$inc":{"n":1}},"default":#}')
         yield Input(f"PATCH default {name}", default)
-        yield Input(f"PATCH merge {name}", partial(patch, shapes.VALUES[name], headers=MERGE))
+        yield Input(f"PATCH merge {name}", partial(patch, shape, headers=MERGE))
 
 
 def _small_patches(bounds: Bounds) -> Iterator[Input]:
-    for key in ("integers", "members", "strings", "arrays"):
+    for key in ("integers", "members", "strings", "long strings", "arrays"):
         for name, update in shapes.small_updates(bounds.changes).items():
-            path = f"/v1/tables/{bounds.table}/records/{key}"
+            path = f"/v1/tables/{bounds.table}/records/{quote(key)}"
             yield Input(f"PATCH {name} of {key}", partial(Sent, "PATCH", path, b'{"update":%b}' % update, JSON), (key,))
 
 

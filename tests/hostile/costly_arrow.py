@@ -12,6 +12,7 @@ from hostile import shapes
 from hostile.bounds import Bounds
 from hostile.costly import JSON, MANY, Input
 from hostile.costs import Sent
+from hostile.shapes import within
 
 ARROW = {**JSON, "Content-Type": "application/vnd.apache.arrow.stream"}
 
@@ -135,18 +136,19 @@ def _puts(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
     keys = pa.array([f"a{number}" for number in range(count)])
     for name, shape in shapes.VALUES.items():
 
-        def one(shape: shapes.Shape = shape) -> bytes:
-            return stream([batch(key=pa.array(["a"]), value=pa.array([shape(bounds.value_bytes - 4096)]))])
+        def few(shape: shapes.Shape = shape) -> bytes:
+            value = within(shape, bounds.elements, bounds.value_bytes - 4096)
+            rows = max(1, (bounds.body_bytes - 4096) // (len(value) + 100))
+            return stream([batch(key=pa.array(["a"] * rows), value=pa.array([value] * rows))])
 
         def many(shape: shapes.Shape = shape, compression: str | None = None) -> bytes:
             return stream([batch(key=keys, value=pa.array([shape(room_bytes)] * count))], compression)
 
-        yield f"one, {name}", one
+        yield f"few, {name}", few
         yield f"many, {name}", many
         yield f"many, {name}, zstd", partial(many, compression="zstd")
     value = pa.array([shapes.VALUES["[1.0, ...]"](bounds.body_bytes // 2)])
-    few = bounds.operations
-    indexes = pa.array([0] * few, pa.int32())
+    indexes = pa.array([0] * count, pa.int32())
     yield (
         "a dictionary of one large value",
         lambda: stream([batch(key=keys, value=pa.DictionaryArray.from_arrays(indexes, value))]),

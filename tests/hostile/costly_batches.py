@@ -7,13 +7,15 @@ from hostile import shapes
 from hostile.bounds import Bounds
 from hostile.costly import JSON, MANY, Input, sized
 from hostile.costs import Sent
-from hostile.shapes import Shape, filled, names, repeated
+from hostile.shapes import Shape, filled, names, repeated, within
 
 
 def batches(bounds: Bounds) -> Iterator[Input]:
     """Return every input of batches as JSON."""
     for name, operations in _operations(bounds).items():
         yield Input(f"batch {name}", partial(_batch, bounds, operations))
+    for name in ("[1.0, ...]", "[[[]], ...]", '{"0":1, "1":1, ...}', "[strings of 1 KB, ...]", "one string"):
+        yield Input(f"batch put, few, {name}", partial(_few, bounds, shapes.VALUES[name]))
     for name, key, operation in _of_large(bounds):
         keys = [key.replace("#", str(number)) for number in range(MANY if "#" in key else 1)]
         texts = [operation.replace(b"KEY", each.encode()) for each in keys]
@@ -26,6 +28,14 @@ def batches(bounds: Bounds) -> Iterator[Input]:
 def _batch(bounds: Bounds, operations: Callable[[], Iterable[bytes]]) -> Sent:
     body = filled(b'{"operations":[', operations(), b"]}", bounds.body_bytes)
     return Sent("POST", _path(bounds), body, JSON)
+
+
+def _few(bounds: Bounds, shape: Shape) -> Sent:
+    """Return as many of the largest puts as fit."""
+    value = within(shape, bounds.elements - 10, bounds.value_bytes // 4)
+    return _batch(
+        bounds, lambda: (b'{"op":"put","key":"few%d","value":%b}' % (n, value) for n in range(bounds.operations))
+    )
 
 
 def _path(bounds: Bounds) -> str:

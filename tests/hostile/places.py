@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hostile.bounds import Bounds, bounds_of
 from hostile.costly import JSON, Input, records
@@ -91,7 +92,7 @@ class Places:
             time.sleep(GONE_TTL_S)
             return size_bytes
         text = records(bounds)[key](bounds.record_bytes)
-        done = self.watched.send(Sent("PUT", f"/v1/tables/{bounds.table}/records/{key}", text, _PATIENT))
+        done = self.watched.send(Sent("PUT", f"/v1/tables/{bounds.table}/records/{quote(key)}", text, _PATIENT))
         if done.status != 204:
             raise RuntimeError(f"the record {key} cannot be made in {bounds.table}: {done}")
         return len(text)

@@ -20,6 +20,14 @@ def filled(head: bytes, pieces: Iterable[bytes], tail: bytes, size_bytes: int) -
     return head + b",".join(taken) + tail
 
 
+def within(shape: Shape, elements_max: int, size_bytes: int) -> bytes:
+    """Return the text of a shape of at most this size with at most so many elements: commas and opening brackets."""
+    text = shape(size_bytes)
+    while (count := sum(map(text.count, (b",", b"[", b"{")))) > elements_max:
+        text = shape(int(len(text) * elements_max / count) - 16)
+    return text
+
+
 def repeated(piece: bytes, size_bytes: int, head: bytes = b'{"a":[', tail: bytes = b"]}") -> bytes:
     """Return one piece as often as it fits."""
     count = (size_bytes - len(head) - len(tail) + 1) // (len(piece) + 1)
