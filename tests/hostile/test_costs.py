@@ -16,16 +16,19 @@ from servers.shared import Connected, Servers
 pytestmark = pytest.mark.server
 
 USUAL = (
-    *("PUT [1.0, ...]", "PUT [[[]], ...]", "PUT too deep at the end", "PUT no end", "PUT [1.0, ...], returned"),
+    *("PUT [1.0, ...]", "PUT too many [[[]], ...]", "PUT [doubles of 17 digits, ...]", "PUT one string, escapes"),
+    *("PUT too deep at the end", "PUT too many no end", "PUT [{}, ...], returned", "PUT one string with an emoji"),
     *("PATCH $set, many deep paths apart", "PATCH $addToSet, $each integers", "PATCH array of $addToSet"),
     *("PATCH $set, one path of many names", "PATCH merge [1.0, ...]", "PATCH default [[[]], ...]"),
     *("PATCH 10000 $addToSet and $set of integers", "PATCH $set of members", "GET members, fields"),
-    *("batch put, keys, [1.0, ...]", "batch get, fields", "batch update, one key, $set, many deep paths apart"),
-    *("batch update, one key, $addToSet, $each integers", "batch of too many: {}", "batch a key of many arrays"),
+    *("batch put, keys, [[[]], ...]", "batch put, few, [1.0, ...]", "batch get, fields", "batch of too many: {}"),
+    *("batch update, one key, $set, many deep paths apart", "batch update, one key, $addToSet, $each integers"),
+    *("batch update, one key, returned", "batch a key of many arrays", "batch an operation inside"),
     *("batch get, large records, one field", "batch get, one large record", "batch update, one large record, returned"),
     *("Arrow op=get a dictionary of structs", "Arrow op=get empty batches", "Arrow op=get zeros, zstd"),
-    *("Arrow op=put many, [1.0, ...]", "Arrow op=put a dictionary of one large value", "Arrow op=get long keys"),
-    *("Arrow op=get large-#&fields=1", "Arrow op=put many columns", "Arrow op=put long partitions, zstd"),
+    *("Arrow op=get views of one long text", "Arrow op=get large-#", "Arrow op=get members&fields=1"),
+    *("Arrow op=put many, [1.0, ...]", "Arrow op=put a dictionary of one value", "Arrow op=put few, [[[]], ...]"),
+    *("Arrow op=put many columns", "Arrow op=put long partitions, zstd", "Arrow op=update one key, array of $push"),
     *("scan large records, one field", "scan expired", "console, members", "GET, long query a&", "GET, long Accept, q"),
 )
 """Inputs of the usual run, for a table in memory."""
