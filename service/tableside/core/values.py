@@ -16,6 +16,7 @@ import orjson
 from .element_limit import check_elements
 from .errors import InvalidOperation
 from .json_errors import NotJson, not_json
+from .slow_numbers import finite_double, has_slow_numbers
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
@@ -39,6 +40,8 @@ _SLICE_BYTES = 2**18
 _OVERLAP_BYTES = 32
 _BUFFER_BYTES = 2**12
 
+_SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=finite_double)
+
 
 def parse(text: bytes | str) -> Json:
     """Parse the JSON text of a value or of an operation.
@@ -54,7 +57,7 @@ def parse(text: bytes | str) -> Json:
 def parse_unlimited(text: bytes | str) -> Json:
     """Parse JSON text like `parse`, with any number of elements: for texts whose parts are limited."""
     try:
-        value: Json = msgspec.json.decode(text)
+        value: Json = (_SLOW_NUMBERS.decode if has_slow_numbers(text) else msgspec.json.decode)(text)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
         raise not_json(text) from None
     except RecursionError:
