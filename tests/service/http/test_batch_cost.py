@@ -92,6 +92,15 @@ def test_a_key_of_an_unlisted_type_is_refused(column: pa.Array) -> None:
         finish(arrow_stream.read(stream({"key": column}), BYTES_MAX, OPERATIONS_MAX))
 
 
+def test_views_of_one_text_are_counted_before_they_are_read() -> None:
+    text = pa.array([b"s" * 10_000 + b"\xff"], pa.binary_view())
+    _, views, characters = text.buffers()
+    buffers = [None, pa.py_buffer(views.to_pybytes()[:16] * 2000), characters]
+    column = pa.Array.from_buffers(pa.string_view(), 2000, buffers)  # Its text is not UTF-8, which only reading finds.
+    with pytest.raises(TooLarge, match="bytes once it is decompressed"):
+        finish(arrow_stream.read(stream({"key": column}), BYTES_MAX, OPERATIONS_MAX))
+
+
 def test_a_stream_has_a_limited_number_of_messages() -> None:
     schema = pa.schema([("key", pa.utf8())])
     within = batches(schema, arrow_limits.MESSAGES_MAX - 2)

@@ -51,7 +51,7 @@ def _lengths(column: pa.Array) -> pa.Array:
         return pa.array([], pa.int64())  # An empty column may lack the buffer.
     first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
     views = memoryview(column.buffers()[1])[first:last].cast("i")  # The bytes after the last view may be incomplete.
-    return pa.array(views[::VIEW_INTS].tolist(), pa.int64())
+    return pc.max_element_wise(pa.array(views[::VIEW_INTS].tolist(), pa.int64()), 0)  # Views may be invalid.
 
 
 def _is_view(kind: pa.DataType) -> bool:

@@ -34,11 +34,12 @@ def _bounded(
         rows += batch.num_rows
         if rows > operations_max:
             raise TooLarge(f"a batch may have at most {operations_max} operations")
-        batch.validate(full=True)
+        batch.validate()
         total_bytes += size_bytes(batch)
-        items += list_items(batch)
         if total_bytes > bytes_max:
             raise _too_many_bytes(bytes_max)
+        batch.validate(full=True)  # This reads the bytes of each view, also if views share them.
+        items += list_items(batch)
         if items > LIST_ITEMS_MAX:
             raise TooLarge(f"the rows of a batch may list at most {LIST_ITEMS_MAX} partitions")
         batches.append(batch)
