@@ -19,7 +19,7 @@ EMBEDDED = ("memory", "rocksdb")
 REMOTE = ("redis", "postgres", "dynamodb")
 
 CROWD = {"memory": 50_000, "rocksdb": 50_000, "redis": 50_000, "postgres": 50_000, "dynamodb": 2_000}
-GONE = {"memory": 50_000, "rocksdb": 200_000, "redis": 20_000, "postgres": 200_000, "dynamodb": 2_000}
+GONE = {"memory": 50_000, "rocksdb": 50_000, "redis": 10_000, "postgres": 20_000, "dynamodb": 2_000}
 """The number of small records, and of expired ones, by the kind of store."""
 
 GONE_TTL_S = 1.0

@@ -26,10 +26,10 @@ def test_the_inputs_of_the_usual_run_are_known() -> None:
     assert known.total() == len(known)
 
 
-@pytest.mark.parametrize("name", [one.name for one in every(SMALL) if "row" not in one.name and "zstd" not in one.name])
-def test_an_input_keeps_the_limits(name: str) -> None:
-    [one] = [one for one in every(SMALL) if one.name == name]
-    assert len(one.make().body) <= SMALL.body_bytes or "large" in name
+def test_inputs_keep_the_limit_on_bodies() -> None:
+    # An Arrow stream may be longer, because its schema alone is.
+    longer = {one.name for one in every(SMALL) if len(one.make().body) > SMALL.body_bytes}
+    assert all("Arrow" in name for name in longer), longer
 
 
 @pytest.mark.parametrize("name", shapes.VALUES)

@@ -15,7 +15,7 @@ _ZEROS = b"0" * 256
 
 
 def has_slow_numbers(text: bytes | str) -> bool:
-    """Return whether JSON text may have more than `SLOW_NUMBERS_MAX` doubles that take long; strings may look like them.
+    """Return whether JSON text may have more than `SLOW_NUMBERS_MAX` doubles that take long. Strings count too.
 
     Such a double has an exponent of three digits or many zeros.
     """
