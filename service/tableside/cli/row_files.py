@@ -51,9 +51,17 @@ def _csv_parts(file: Path, kinds: Mapping[str, str]) -> Iterator[Part]:
             parse_options=pyarrow.csv.ParseOptions(delimiter="\t" if file.suffix.lower() == ".tsv" else ","),
             convert_options=pyarrow.csv.ConvertOptions(column_types=types),
         )
+        fraction = 0.0
         for batch in reader:
-            for start in range(0, batch.num_rows, ROWS_PER_PART):
-                yield Part(batch.slice(start, ROWS_PER_PART).to_pylist(), _fraction(source))
+            yield from _batch_parts(batch, fraction, _fraction(source))
+            fraction = _fraction(source)
+
+
+def _batch_parts(batch: pa.RecordBatch, before: float, after: float) -> Iterator[Part]:
+    """Divide a batch. Its rows take the progress from `before` to `after`."""
+    for start in range(0, batch.num_rows, ROWS_PER_PART):
+        rows = batch.slice(start, ROWS_PER_PART).to_pylist()
+        yield Part(rows, before + (after - before) * (start + len(rows)) / batch.num_rows)
 
 
 def _json_parts(file: Path) -> Iterator[Part]:

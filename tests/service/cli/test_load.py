@@ -23,7 +23,7 @@ from tableside.cli import load as load_module
 from tableside.cli.load import ERRORS_SHOWN_MAX, Loader
 from tableside.cli.load_progress import LINE_INTERVAL_S, Bar, Lines, open_progress
 from tableside.cli.main import app
-from tableside.cli.row_files import ROWS_PER_PART, Part
+from tableside.cli.row_files import ROWS_PER_PART, Part, read_parts
 from tableside_client import Client, Retries
 
 
@@ -119,6 +119,12 @@ def test_a_load_stops_at_a_failure_that_outlasts_the_retries(capsys: pytest.Capt
         loader.load([Part([{"id": "a"}, {"id": "b"}], 0.5), Part([{"id": "c"}], 1.0)], Lines("rows.jsonl"))
     assert (loader.stored, loader.failed) == (0, 2)
     assert "rows after 2 were not sent" in capsys.readouterr().err
+
+
+def test_the_progress_of_a_csv_file_follows_its_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("id\n" + "a\n" * 4 * ROWS_PER_PART)
+    assert [part.fraction for part in read_parts(file, {"id": "string"})] == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_without_a_terminal_progress_is_a_line_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
