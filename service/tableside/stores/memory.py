@@ -110,7 +110,7 @@ class MemoryStore:
         yielder = Yielder()
         outcomes, late = list[Outcome](), yielder.is_past(until)
         for operation in operations:
-            if yielder.due:
+            if type(operation) is not Get and yielder.due:  # Reading the clock would take as long as a get.
                 await yielder.maybe_yield()
                 late = yielder.is_past(until)
             outcomes.append(self._too_late() if late else self._apply_one(operation, now))
