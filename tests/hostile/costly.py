@@ -42,13 +42,13 @@ def records(bounds: Bounds) -> Mapping[str, Shape]:
         "long strings": shapes.VALUES["[strings of 1 KB, ...]"],
         "arrays": shapes.VALUES["[[], ...]"],
         "text": shapes.VALUES["one string"],
-        **{f"large-{number}": _sixteenth for number in range(MANY)},
     }
-    return {key: partial(within, shape, bounds.elements // 2) for key, shape in named.items()}
+    found = {key: partial(within, shape, bounds.elements // 2) for key, shape in named.items()}
+    return {**found, **{f"large-{number}": partial(_part, found["members"]) for number in range(MANY)}}
 
 
-def _sixteenth(size_bytes: int) -> bytes:
-    return shapes.VALUES['{"0":{"a":1}, ...}'](size_bytes // MANY)
+def _part(shape: Shape, size_bytes: int) -> bytes:
+    return shape(size_bytes // MANY)
 
 
 def singles(bounds: Bounds) -> Iterator[Input]:
