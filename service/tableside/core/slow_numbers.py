@@ -6,26 +6,24 @@ msgspec takes 6 microseconds for a double near the ends of the range, such as `4
 
 import math
 
-SLOW_NUMBERS_MAX = 2000
-"""Number of such doubles that msgspec decodes: 12 ms."""
+SLOW_NUMBERS_MAX = 7000
+"""Number of such doubles that msgspec decodes: 42 ms."""
 
 _SLOW_NUMBER_BYTES_MIN = 6  # with the comma after it: 1e-310 without its digits
-_EXPONENTS = tuple(letter + sign for letter in (b"e", b"E") for sign in (b"+", b"-", b"0", b"2", b"3"))
+_CLASSES = bytes.maketrans(b"123456789E", b"000000000e")
+_EXPONENT = b"0e"
 _ZEROS = b"0" * 256
 
 
 def has_slow_numbers(text: bytes | str) -> bool:
     """Return whether JSON text may have more than `SLOW_NUMBERS_MAX` doubles that take long. Strings count too.
 
-    Such a double has an exponent of three digits or many zeros.
+    Such a double has an exponent or many zeros.
     """
     if len(text) <= SLOW_NUMBERS_MAX * _SLOW_NUMBER_BYTES_MIN:
         return False
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    count = data.count(b"e") + data.count(b"E")
-    if count > SLOW_NUMBERS_MAX:
-        count = sum(map(data.count, _EXPONENTS))
-    return count + data.count(_ZEROS) > SLOW_NUMBERS_MAX
+    return data.translate(_CLASSES).count(_EXPONENT) + data.count(_ZEROS) > SLOW_NUMBERS_MAX
 
 
 def finite_double(text: str) -> float:
