@@ -8,7 +8,7 @@ HEAD = """\
 # Command line
 
 The arguments and options of every command, as in `tableside VERB --help`.
-[From the command line](../command-line.md) has examples.
+[The guide](../command-line.md) has examples.
 The exit code is 0 for success, 1 for an outcome that failed, and 2 for wrong usage.
 
 This page is generated: `scripts/run python -m scripts.reference` renews it.
