@@ -1,5 +1,6 @@
 """Responses built from values: a JSON document, or an error as problem details."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -9,12 +10,20 @@ from starlette.types import Receive, Scope, Send
 from ..auth import Unauthenticated
 from ..core import TableError
 from .request_context import context_of
-from .wire import json_batch, problems
+from .wire import arrow_batch, json_batch, problems
+from .wire.arrow_parts import Encoded
 
 
 def json_response(document: object) -> Response:
     """Return a response with the document as its body."""
     return Response(orjson.dumps(document), media_type=json_batch.MEDIA_TYPE)
+
+
+def arrow_response(encoded: Encoded, headers: dict[str, str] | None = None) -> Response:
+    """Return a response with an Arrow stream as its body."""
+    if isinstance(encoded, bytes):
+        return Response(encoded, headers=headers, media_type=arrow_batch.MEDIA_TYPE)
+    return PartsResponse(encoded, headers, arrow_batch.MEDIA_TYPE)
 
 
 def problem_response(
@@ -41,3 +50,19 @@ class ProblemResponse(Response):
         """Send the response."""
         context_of(scope).code = self._code
         await super().__call__(scope, receive, send)
+
+
+class PartsResponse(Response):
+    """A response whose body is in parts, which are sent one after the other without being joined."""
+
+    def __init__(self, parts: Sequence[bytes | memoryview], headers: dict[str, str] | None, media_type: str) -> None:
+        length = sum(map(len, parts))
+        super().__init__(headers={**(headers or {}), "Content-Length": str(length)}, media_type=media_type)
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

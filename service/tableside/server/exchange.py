@@ -151,7 +151,7 @@ class Exchange:
         if message["type"] == "http.response.start":
             self._head = message
             return
-        if not self._connection.writable.is_set():
+        while not self._connection.writable.is_set():  # The rest of an earlier part may have filled the transport.
             await self._connection.writable.wait()
         if self._disconnected or self.complete:
             return

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 
 from tableside.server import slow_readers
-from tableside.server.connection import HttpConnection
+from tableside.server.connection import PIECE_BYTES, HttpConnection
 from tableside.server.exchange import JOINED_BYTES_MAX, SharedState
 from tableside.server.server import close_late
 
@@ -113,6 +113,23 @@ async def test_an_answer_in_parts_leaves_in_order() -> None:
     assert b"".join(cast("list[bytes]", done)) == (
         b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n" + ALWAYS + b"\r\nonetwothree"
     )
+
+
+async def test_a_part_is_sent_after_the_rest_of_the_part_before_it() -> None:
+    first, second = bytes(range(256)) * (3 * PIECE_BYTES // 256), b"second"
+    recorder, protocol = connected(answering(first, second))
+    write = recorder.write
+
+    def write_and_fill(data: bytes) -> None:
+        write(data)
+        protocol.pause_writing()
+
+    recorder.write = write_and_fill  # type: ignore[method-assign]  # every write fills the transport
+    protocol.data_received(GET % b"")
+    while protocol.server_state.tasks:
+        await asyncio.sleep(0)
+        protocol.resume_writing()
+    assert b"".join(cast("list[bytes]", recorder.done)).partition(b"\r\n\r\n")[2] == first + second
 
 
 async def test_a_response_in_parts_without_a_length_ends_with_the_connection() -> None:

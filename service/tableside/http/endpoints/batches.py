@@ -11,6 +11,7 @@ from ...catalog import Table, ValueRoom
 from ...core import Get, InvalidOperation, MalformedRequest, Outcome, Record, TableSpec
 from ...core.concurrency import in_pieces
 from ..request_context import caller_of
+from ..responses import arrow_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch, request_headers
 from ..wire.answers import RECORD_NOT_FOUND, answers, merge_rejected, valid_operations, with_max_age
 from ..wire.projections import common_projection, project_outcomes
@@ -55,12 +56,12 @@ async def apply_batch(request: TableRequest) -> Response:
         outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, lambda: now() >= until))
     if media == ARROW and (records := _all_found(outcomes, bytes_max)):
         encoded = await in_pieces(arrow_answers.encode_records(records, partitioned=partitioned))
-        return Response(encoded, media_type=ARROW)
+        return arrow_response(encoded)
     found = answers(outcomes, bytes_max=bytes_max, operations=batch.operations)
     request.context.failed = sum(one.error is not None and one.error is not RECORD_NOT_FOUND for one in found)
     if media == JSON:
         return Response(await in_pieces(json_batch.encode(found)), media_type=JSON)
-    return Response(await in_pieces(arrow_answers.encode(found, partitioned=partitioned)), media_type=ARROW)
+    return arrow_response(await in_pieces(arrow_answers.encode(found, partitioned=partitioned)))
 
 
 def _default_media(request: TableRequest) -> str | None:

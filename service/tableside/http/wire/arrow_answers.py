@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from ...core import Record, TableError
 from ...core.concurrency import Pieces
 from .answers import Answer, rfc3339
+from .arrow_parts import Encoded, binary_column, encode_stream
 
 _COLUMNS = [
     pa.field("status", pa.uint16()),
@@ -22,11 +22,6 @@ _COLUMNS = [
 ]
 EXPIRES_AT = pa.field("expires_at", pa.utf8())
 """The column after the others, if any record has an expiry."""
-
-Encoded: TypeAlias = bytes | memoryview
-
-COPIED_BYTES_MAX = 2**20
-"""Longer streams are sent from PyArrow's memory, without a copy."""
 
 _PARTITION_FIELDS = [pa.field("partition", pa.int32()), *_COLUMNS]
 _PARTITIONS = pa.list_(pa.struct(_PARTITION_FIELDS))
@@ -55,7 +50,7 @@ def encode_records(records: Sequence[Record], *, partitioned: bool = False) -> P
     false = pa.repeat(pa.scalar(False), count)
     columns = [
         pa.repeat(pa.scalar(200, pa.uint16()), count),
-        pa.array([record.value for record in records], pa.binary()),
+        binary_column([record.value for record in records]),
         pa.array([record.etag for record in records], pa.utf8()),
         nothing,
         nothing,
@@ -77,21 +72,12 @@ def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
     return pa.array([rfc3339(time) if time else None for time in expires_ms], pa.utf8())
 
 
-def encode_stream(batch: pa.RecordBatch) -> Encoded:
-    """Encode one record batch as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    buffer = sink.getvalue()
-    return memoryview(buffer) if buffer.size > COPIED_BYTES_MAX else buffer.to_pybytes()
-
-
 def _columns(answers: Sequence[Answer]) -> list[pa.Array]:
     errors = [answer.error for answer in answers]
     some = any(error is not None for error in errors)
     return [
         pa.array([answer.status for answer in answers], pa.uint16()),
-        pa.array([answer.value for answer in answers], pa.binary()),
+        binary_column([answer.value for answer in answers]),
         pa.array([answer.etag for answer in answers], pa.utf8()),
         _error_column(errors, some, pa.utf8(), lambda error: error.code),
         _error_column(errors, some, pa.utf8(), lambda error: error.detail),

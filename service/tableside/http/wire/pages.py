@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ...core import Key, Page, Record, TableSpec
 from ...core.concurrency import Pieces
-from . import arrow_answers
+from . import arrow_answers, arrow_parts
 from .answers import rfc3339
 from .projections import project_outcomes
 
@@ -30,14 +30,14 @@ def encode_json(page: Page, cursor: str | None) -> bytes:
     return b'{"records":[' + records + b'],"cursor":' + orjson.dumps(cursor) + b"}"
 
 
-def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> arrow_answers.Encoded:
+def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> arrow_parts.Encoded:
     """Encode a page as an Arrow stream of key, value and etag, with the cursor in the schema's metadata.
 
     If any record expires, a column `expires_at` follows. A partitioned table has `partition` as the last column.
     """
     columns = [
         pa.array([_cell(key, spec) for key, _ in page.records], key_type(spec)),
-        pa.array([record.value for _, record in page.records], pa.binary()),
+        arrow_parts.binary_column([record.value for _, record in page.records]),
         pa.array([record.etag for _, record in page.records], pa.utf8()),
     ]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
@@ -48,7 +48,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> arrow_answe
         columns.append(pa.array(page.partitions or [], pa.int32()))
         schema = schema.append(pa.field("partition", pa.int32()))
     metadata = {} if cursor is None else {"cursor": cursor}
-    return arrow_answers.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+    return arrow_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
 
 
 def key_type(spec: TableSpec) -> pa.DataType:

@@ -1,0 +1,75 @@
+"""Arrow streams of large values, in parts, so that a value is copied only once."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+import pyarrow as pa
+
+Encoded: TypeAlias = bytes | Sequence[bytes | memoryview]
+"""A stream: as one text, or as its parts."""
+
+JOINED_BYTES_MAX = 2**20
+"""Longer streams are sent in parts from PyArrow's memory, and longer columns are built in memory of their own size."""
+
+PART_BYTES_MIN = 2**16
+"""Shorter parts are joined with those before them."""
+
+
+def binary_column(values: Sequence[bytes | None]) -> pa.Array:
+    """Return a column of values, which PyArrow would grow in steps to twice their size."""
+    if sum(len(value) for value in values if value is not None) <= JOINED_BYTES_MAX:
+        return pa.array(values, pa.binary())
+    texts = [value or b"" for value in values]
+    ends = pa.array(list(accumulate(map(len, texts), initial=0)), pa.int32())
+    present = pa.array([value is not None for value in values], pa.bool_())
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [present.buffers()[1], ends.buffers()[1], pa.py_buffer(b"".join(texts))]
+    )
+
+
+def encode_stream(batch: pa.RecordBatch) -> Encoded:
+    """Encode one record batch as an Arrow stream."""
+    if batch.nbytes > JOINED_BYTES_MAX:
+        sink = _Parts()
+        _write(batch, pa.PythonFile(sink, mode="w"))
+        return sink.joined()
+    buffer = pa.BufferOutputStream()
+    _write(batch, buffer)
+    stream: bytes = buffer.getvalue().to_pybytes()
+    return stream
+
+
+def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+
+
+class _Parts:
+    """A file that keeps the buffers that are written to it. PyArrow passes those of a column without a copy."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[memoryview] = []
+
+    def write(self, data: "bytes | pa.Buffer") -> int:
+        """Add a part."""
+        part = memoryview(data).cast("B")
+        self._parts.append(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def joined(self) -> list[bytes | memoryview]:
+        """Return the parts, with neighboring short ones joined."""
+        found: list[bytes | memoryview] = []
+        short: list[memoryview] = []
+        for part in self._parts:
+            if len(part) < PART_BYTES_MIN:
+                short.append(part)
+                continue
+            found += [b"".join(short), part]
+            short = []
+        return [one for one in (*found, b"".join(short)) if one]
