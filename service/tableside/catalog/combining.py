@@ -26,6 +26,7 @@ from ..core import (
     Yielder,
     touched_members,
 )
+from ..core.changes import PackedChanges, packed
 from ..core.operations import size_bytes
 from ..core.read_limit import NOT_READ
 from ..core.update_folding import fold
@@ -49,11 +50,12 @@ class Step(msgspec.Struct, frozen=True):
 
 
 async def steps_by_key(
-    operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool
+    operations: Sequence[Operation], key_names: frozenset[str], *, folding: bool, until: float = math.inf
 ) -> dict[Key, deque[Step]]:
     """Combine operations that follow each other on a key, and return for each key the steps to send in turn.
 
-    `key_names` are the names of the key's fields. `folding` tells that the store accepts any value.
+    `key_names` are the names of the key's fields. `folding` tells that the store accepts any value. Raise TimeoutError
+    after the deadline `until`.
     """
     runs: dict[Key, list[_Run]] = {}
     yielder = Yielder()
@@ -62,15 +64,21 @@ async def steps_by_key(
         if not (of_key and of_key[-1].add(position, operation, key_names, folding=folding)):
             of_key.append(_Run(position, operation))
         if yielder.due:
-            await yielder.maybe_yield()
+            await _yield_until(yielder, until)
     waiting: dict[Key, deque[Step]] = {}
     for key, of_key in runs.items():
         steps = waiting[key] = deque()
         for run in of_key:
             steps.extend(run.steps(operations))
             if yielder.due:
-                await yielder.maybe_yield()
+                await _yield_until(yielder, until)
     return waiting
+
+
+async def _yield_until(yielder: Yielder, until: float) -> None:
+    await yielder.maybe_yield()
+    if yielder.is_past(until):
+        raise TimeoutError
 
 
 class _Run:
@@ -136,8 +144,11 @@ def _combined(operations: Sequence[Operation]) -> Operation | None:
     if isinstance(first, Get):
         return min((get for get in operations if isinstance(get, Get)), key=_age_max_s)
     if isinstance(first, Update):
-        changes = fold([update.changes for update in operations if isinstance(update, Update)])
-        return msgspec.structs.replace(first, changes=changes)
+        each = [update.changes for update in operations if isinstance(update, Update)]
+        folded: Changes = fold(each)
+        if any(isinstance(one, PackedChanges) for one in each):
+            folded = packed(folded)
+        return msgspec.structs.replace(first, changes=folded)
     return _combined_put(operations)
 
 

@@ -204,7 +204,11 @@ class Table:
     async def _apply_in_rounds(self, operations: Sequence[Operation], until: float, room: ValueRoom) -> list[Outcome]:
         """Send the first step of every key, then the second step of every key that has one, and so on."""
         outcomes: list[Outcome] = [None] * len(operations)
-        waiting = await steps_by_key(operations, self.spec.key.names, folding=self.capabilities.any_value)
+        folding = self.capabilities.any_value
+        try:
+            waiting = await steps_by_key(operations, self.spec.key.names, folding=folding, until=until)
+        except TimeoutError:
+            return [self._deadline_exceeded("no")] * len(operations)
         yielder = Yielder()
         while waiting:
             await yielder.maybe_yield()

@@ -6,6 +6,7 @@ this package. It imports no other package of Tableside.
 
 from .backend import Backend, BackendType, Connections, NoOptions
 from .backoff import exponential_backoff_s
+from .changes import Changes, Edits, MergePatch
 from .compare_and_set import CompareAndSet, Replacement, VersionedRecord
 from .concurrency import Yielder, chunks_of, gather_bounded, run_until
 from .element_limit import check_elements
@@ -58,7 +59,7 @@ from .transitions import (
     transition,
     with_etag,
 )
-from .updates import Changes, Edits, MergePatch, touched_members
+from .updates import touched_members
 from .urls import check_port, checked_url, url_place
 from .values import INTEGER_MAX, INTEGER_MIN, Json, JsonObject, decode, encode, encode_sorted, normalize_number, parse
 from .write_health import WriteHealth

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from .changes import Changes, changes_bytes
 from .errors import TableError
-from .updates import Changes
 
 Part: TypeAlias = str | int
 Key: TypeAlias = str | int | tuple[Part, ...]
@@ -97,7 +97,7 @@ def size_bytes(operation: Operation) -> int:
     if isinstance(operation, Put):
         return len(operation.value)
     if isinstance(operation, Update):
-        return len(msgspec.json.encode(operation.changes)) + len(operation.default or b"")
+        return changes_bytes(operation.changes) + len(operation.default or b"")
     return 0
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
+from .changes import Change, Changes, Edits, MergePatch
 from .path_set import Path, PathSet
 from .update_operators import Edit, comparable
-from .updates import Change, Changes, Edits, MergePatch
 from .values import JsonObject, copied
 
 _EXTENDED = frozenset({"$push", "$addToSet"})
 
 
-def fold(updates: Sequence[Changes]) -> Changes:
+def fold(updates: Sequence[Changes]) -> tuple[Change, ...]:
     """Return one update with the effect of these in turn, with as few changes as possible.
 
     Changes of neighboring updates that cannot be combined stay in the array, which has the same effect. `$inc`

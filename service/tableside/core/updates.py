@@ -5,12 +5,11 @@ applied in order as one step. Functions are pure: JSON text in, JSON text out, o
 """
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, get_args
-
-import msgspec
+from typing import get_args
 
 from . import values
 from .array_sets import ArraySets
+from .changes import Change, Changes, Edits, MergePatch
 from .element_limit import ELEMENTS_MAX, check_elements
 from .errors import InvalidOperation, TooLarge
 from .path_set import Path, PathSet, overlap
@@ -25,24 +24,7 @@ PATH_NAMES_MAX = ELEMENTS_MAX
 """Maximum number of names in the paths of an update. A name takes two bytes of text, but may create an object."""
 
 
-class MergePatch(msgspec.Struct, frozen=True):
-    """A merge patch (RFC 7396): members replace, objects merge, null removes."""
-
-    patch: JsonObject
-
-
-class Edits(msgspec.Struct, frozen=True):
-    """An operator document. Its paths are distinct, and none is the parent of another."""
-
-    edits: tuple[Edit, ...]
-
-
-Change: TypeAlias = MergePatch | Edits
-Changes: TypeAlias = tuple[Change, ...]
-"""A validated update: its changes are applied to a value in order, as one step."""
-
-
-def parse(document: object) -> Changes:
+def parse(document: object) -> tuple[Change, ...]:
     """Validate an update that was decoded from JSON.
 
     Raise InvalidOperation if it cannot apply to any value, TooLarge if it has more than `CHANGES_MAX` changes or

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from contract import COMPOSITE, put, same, update
 from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX, UPDATED_BYTES_MAX, steps_by_key
 from tableside.catalog.table import Table
 from tableside.core import concurrency, transitions, values
+from tableside.core.changes import PackedChanges, packed
 from tableside.core.errors import (
     DeadlineExceeded,
     InvalidOperation,
@@ -24,6 +26,7 @@ from tableside.core.errors import (
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
 from tableside.core.store import Capabilities, Page, Policy, Scan, TableSpec
+from tableside.core.updates import parse
 from tableside.stores.memory import MemoryStore
 
 
@@ -341,6 +344,23 @@ async def test_combining_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -
     await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True)
     task.cancel()
     assert turns >= 1000
+
+
+async def test_combining_stops_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "YIELD_INTERVAL_S", 0.0)
+    past = asyncio.get_running_loop().time()
+    with pytest.raises(TimeoutError):
+        await steps_by_key([increment() for _ in range(1000)], frozenset(), folding=True, until=past)
+
+
+async def test_large_updates_are_combined_as_text(table: Table, store: RecordingStore) -> None:
+    changes = [update("a", {"$push": {"l": f"{n}" * 500}}, {}) for n in range(3)]
+    large = [replace(one, changes=packed(one.changes)) for one in changes]
+    ok(await table.batch(large))
+    [[combined]] = store.calls
+    assert isinstance(combined, Update)
+    assert isinstance(combined.changes, PackedChanges)
+    assert [*combined.changes] == [*parse({"$push": {"l": {"$each": [f"{n}" * 500 for n in range(3)]}}})]
 
 
 async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tableside.core import array_sets, updates, values
+from tableside.core import array_sets, values
+from tableside.core.changes import Edits
 from tableside.core.element_limit import ELEMENTS_MAX
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.path_set import PathSet, overlap
@@ -91,7 +92,7 @@ def test_the_paths_of_an_update_have_a_limit_of_names() -> None:
 
     most = PATH_NAMES_MAX // 20
     [edits] = parse(document(most))
-    assert isinstance(edits, updates.Edits)
+    assert isinstance(edits, Edits)
     assert len(edits.edits) == most
     for refused in (document(most + 1), [document(most), {"$inc": {"n": 1}}]):
         with pytest.raises(TooLarge, match=r"at most 100000 names \(path_names_max\)"):
@@ -113,7 +114,7 @@ def test_folding_looks_at_each_edit_once(count: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PathSet, "overlaps", lambda paths, path: overlaps(paths, path))
     many = [parse({"$set": {f"a.m{number}": 1, "b": number}, "$push": {"c": number}}) for number in range(count)]
     [edits] = fold(many)
-    assert isinstance(edits, updates.Edits)
+    assert isinstance(edits, Edits)
     assert len(edits.edits) == count + 2
     assert overlaps.calls == count - 1  # one new path in each update after the first
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from contract import same
 from tableside.core import updates, values
+from tableside.core.changes import Changes, Edits, MergePatch
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.update_folding import fold
 from tableside.core.update_operators import Edit
-from tableside.core.updates import Edits, MergePatch, parse
+from tableside.core.updates import parse
 
 
 def applied(value: dict[str, Any], document: object) -> Any:
@@ -324,14 +325,14 @@ changes = operator_documents | objects
 documents = changes | st.lists(changes, max_size=3)
 
 
-def parsed(document: object) -> updates.Changes | None:
+def parsed(document: object) -> Changes | None:
     try:
         return parse(document)
     except InvalidOperation:
         return None
 
 
-def outcome(value: bytes, *each: updates.Changes) -> object:
+def outcome(value: bytes, *each: Changes) -> object:
     try:
         for one in each:
             value = updates.apply(value, one)
@@ -346,9 +347,7 @@ legal_changes: Any = legal_documents
 
 @settings(max_examples=400, deadline=None)
 @given(objects, legal_changes, legal_changes)
-def test_two_folded_into_one_do_what_they_do_in_turn(
-    value: dict[str, Any], first: updates.Changes, second: updates.Changes
-) -> None:
+def test_two_folded_into_one_do_what_they_do_in_turn(value: dict[str, Any], first: Changes, second: Changes) -> None:
     text = values.encode(value)
     assert outcome(text, fold([first, second])) == outcome(text, first, second)
 
@@ -372,7 +371,7 @@ def test_two_of_one_kind_folded_do_what_they_do_in_turn(data: st.DataObject, val
 
 @settings(max_examples=300, deadline=None)
 @given(objects, legal_changes)
-def test_no_update_makes_an_illegal_value(value: dict[str, Any], change: updates.Changes) -> None:
+def test_no_update_makes_an_illegal_value(value: dict[str, Any], change: Changes) -> None:
     try:
         result = updates.apply(values.encode(value), change)
     except InvalidOperation:
@@ -382,7 +381,7 @@ def test_no_update_makes_an_illegal_value(value: dict[str, Any], change: updates
 
 @settings(max_examples=150, deadline=None)
 @given(objects, legal_changes)
-def test_applying_an_update_does_not_change_it(value: dict[str, Any], change: updates.Changes) -> None:
+def test_applying_an_update_does_not_change_it(value: dict[str, Any], change: Changes) -> None:
     text = values.encode(value)
     before = repr(change)
     first = outcome(text, change)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from starlette.types import Message
 
 from service.http.asking import ARROW, Asking, check_refused, fresh, read, stream
 from support.pieces import counted, finish
@@ -28,10 +29,12 @@ from tableside.core import (
 )
 from tableside.core.json_errors import NotJson
 from tableside.core.projection import projection
+from tableside.http.responses import arrow_response
 from tableside.http.wire import (
     arrow_answers,
     arrow_batch,
     arrow_limits,
+    arrow_parts,
     arrow_stream,
     json_batch,
     operation_texts,
@@ -328,8 +331,86 @@ def test_the_fields_of_a_page_are_extracted_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 2 * MIB])
-def test_a_large_arrow_answer_is_not_copied_to_be_sent(size: int) -> None:
-    encoded = finish(arrow_answers.encode_records([Record(b"x" * size, "e")]))
-    assert isinstance(encoded, memoryview if size > arrow_answers.COPIED_BYTES_MAX else bytes)
-    assert finish(arrow_answers.encode([answer(Record(b"x" * size, "e"))])) == encoded
-    assert read(bytes(encoded)).column("value").to_pylist() == [b"x" * size]
+def test_the_values_of_a_large_arrow_answer_are_copied_once(size: int) -> None:
+    values = [b"x" * size, b"", b"y" * size]
+    encoded: list[Any] = []
+    peak = peak_bytes(
+        lambda: encoded.append(finish(arrow_answers.encode_records([Record(value, "e") for value in values])))
+    )
+    parts = [encoded[0]] if isinstance(encoded[0], bytes) else encoded[0]
+    assert sum(len(part) > arrow_parts.JOINED_BYTES_MAX for part in parts) == (size > arrow_parts.JOINED_BYTES_MAX)
+    assert peak < 2 * size + MIB
+    assert read(b"".join(parts)).column("value").to_pylist() == values
+
+
+@pytest.mark.parametrize("size", [10, 2 * MIB])
+def test_a_large_arrow_answer_has_absent_values(size: int) -> None:
+    outcomes = [Record(b"x" * size, "e"), None, Record(b"", "e")]
+    encoded = finish(arrow_answers.encode([answer(outcome) for outcome in outcomes]))
+    found = read(encoded if isinstance(encoded, bytes) else b"".join(encoded))
+    assert found.column("value").to_pylist() == [b"x" * size, None, b""]
+    assert found.column("status").to_pylist() == [200, 404, 200]
+
+
+async def test_a_large_arrow_answer_is_sent_in_parts_with_its_length() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError("the response reads nothing")
+
+    encoded = finish(arrow_answers.encode_records([Record(b"x" * 2 * MIB, "e")]))
+    await arrow_response(encoded, {"Vary": "Accept"})({"type": "http"}, receive, send)
+    head, *parts = sent
+    body = b"".join(part["body"] for part in parts)
+    assert [part.get("more_body", False) for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert {(b"content-length", b"%d" % len(body)), (b"vary", b"Accept")} <= {*head["headers"]}
+    assert read(body).column("value").to_pylist() == [b"x" * 2 * MIB]
+
+
+# Deadlines
+
+
+def after(calls: int) -> Callable[[], bool]:
+    """Return a function that returns False so many times, then True."""
+    left = iter([False] * calls)
+    return lambda: next(left, True)
+
+
+def test_operations_of_a_large_body_are_not_decoded_after_the_deadline() -> None:
+    operations = ['{"op":"put","key":"a","value":{"text":"%s"}}' % ("x" * 4000)] * 1024
+    batch = finish(json_batch.decode(body_of([*operations, "1e999"]), SPEC, OPERATIONS_MAX, after(1)))
+    decoded = [isinstance(operation, Put) for operation in batch.operations]
+    assert decoded == sorted(decoded, reverse=True)
+    assert 0 < sum(decoded) * 4000 <= 3 * PIECE_BYTES
+    assert len(decoded) == 1025
+    assert isinstance(batch.operations[-1], DeadlineExceeded)
+
+
+@pytest.mark.parametrize("columns", [["key", "value"], ["key", "value", "if_absent"]])
+def test_rows_are_not_decoded_after_the_deadline(columns: list[str]) -> None:
+    rows = 4 * arrow_batch.PIECE_ROWS
+    cells = {"key": ["a"] * rows, "value": ['{"text":"%s"}' % ("x" * 1000)] * rows, "if_absent": [True] * rows}
+    table = finish(arrow_stream.read(stream({name: cells[name] for name in columns}), BYTES_MAX, OPERATIONS_MAX))
+    batch = finish(arrow_batch.decode(table, SPEC, arrow_batch.RowSettings("put"), after(1)))
+    decoded = [isinstance(operation, Put) for operation in batch.operations]
+    assert decoded == sorted(decoded, reverse=True)
+    assert 0 < sum(decoded) * 1000 <= 3 * PIECE_BYTES
+    assert len(decoded) == rows
+
+
+# Updates
+
+
+def test_the_updates_of_a_large_batch_take_no_more_memory_than_its_size() -> None:
+    deep = '{"a":' * 28 + "1" + "}" * 28
+    patch = "{" + ",".join(f'"{number}":{deep}' for number in range(8)) + "}"
+    body = body_of([f'{{"op":"update","key":"a","update":{patch}}}'] * 3000)
+    assert len(body) > json_batch.WHOLE_BYTES_MAX
+    assert peak_bytes(lambda: finish(json_batch.decode(body, SPEC, OPERATIONS_MAX))) < 8 * len(body)
+    columns = {"key": ["a"] * 3000, "update": [patch.replace('"7"', f'"{n}"') for n in range(1000, 4000)]}
+    table = pa.table(columns)
+    settings = arrow_batch.RowSettings("update")
+    assert peak_bytes(lambda: finish(arrow_batch.decode(table, SPEC, settings))) < 8 * len(body)

@@ -1,7 +1,8 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -38,14 +39,16 @@ async def apply_batch(request: TableRequest) -> Response:
     started_at = now()
     table = await request.catalog.table_or_spec(name)
     spec = table if isinstance(table, TableSpec) else table.spec
-    batch = await (_decode_json(request, body, spec) if media == JSON else _decode_arrow(request, body, spec, query))
+    until = started_at + _deadline_s(table, wait_s)
+    decode = _decode_json if media == JSON else _decode_arrow
+    batch = await decode(request, body, spec, query, lambda: now() >= until)
     permitted = with_refusals(caller_of(request.scope), name, batch.operations)
     operations = with_max_age(max_age_s, valid_operations(permitted))
     request.context.operations = len(batch.operations)
     request.context.reads = not set(map(type, operations)) - {Get}
     if isinstance(table, TableSpec):
         table = await _created(request)
-    until = started_at + (table.deadline_s if wait_s is None else min(wait_s, table.deadline_s))
+        until = started_at + _deadline_s(table, wait_s)
     bytes_max = request.limits.response_bytes_max
     room = ValueRoom(bytes_max, None if batch.fields is None else common_projection(batch.fields))
     outcomes: Sequence[Outcome] = await table.batch(operations, until - now(), len(body), room)
@@ -73,12 +76,20 @@ def _default_media(request: TableRequest) -> str | None:
     return JSON if request_headers.header(request, "origin") is None else None
 
 
-async def _decode_json(request: TableRequest, body: bytes, spec: TableSpec) -> json_batch.Batch:
-    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max))
+def _deadline_s(table: Table | TableSpec, wait_s: float | None) -> float:
+    """Return the deadline of the request; that of a table which does not exist yet is unknown."""
+    own_s = math.inf if isinstance(table, TableSpec) else table.deadline_s
+    return own_s if wait_s is None else min(wait_s, own_s)
+
+
+async def _decode_json(
+    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], expired: Callable[[], bool]
+) -> json_batch.Batch:
+    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, expired))
 
 
 async def _decode_arrow(
-    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str]
+    request: TableRequest, body: bytes, spec: TableSpec, query: Mapping[str, str], expired: Callable[[], bool]
 ) -> json_batch.Batch:
     returning = query.get("return", "false")
     if returning not in ("true", "false"):
@@ -90,7 +101,7 @@ async def _decode_arrow(
     limits = request.limits
     rows = await in_pieces(arrow_stream.read(body, limits.body_bytes_max, limits.operations_max))
     settings = arrow_batch.RowSettings(query.get("op"), query.get("writer"), returning == "true", fields)
-    return await in_pieces(arrow_batch.decode(rows, spec, settings))
+    return await in_pieces(arrow_batch.decode(rows, spec, settings, expired))
 
 
 async def _created(request: TableRequest) -> Table:

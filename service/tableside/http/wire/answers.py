@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core import (
+    DeadlineExceeded,
     Delete,
     Get,
     Operation,
@@ -15,6 +16,7 @@ from ...core import (
     Put,
     Record,
     TableError,
+    TableSpec,
     Update,
     Written,
 )
@@ -122,6 +124,16 @@ def _without_values(one: Answer) -> Answer:
     """Remove the value from the answer to a successful write, as if the client had not requested it."""
     parts = None if one.partitions is None else tuple((index, _without_values(part)) for index, part in one.partitions)
     return replace(one, status=204 if one.status == 200 else one.status, value=None, expires_ms=0, partitions=parts)
+
+
+def never() -> bool:
+    """Return False: there is no deadline."""
+    return False
+
+
+def not_decoded(spec: TableSpec) -> DeadlineExceeded:
+    """Return the error of an operation that was not decoded before the deadline."""
+    return DeadlineExceeded(f"table {spec.name!r}: the deadline was over", applied="no")
 
 
 def valid_operations(operations: Sequence[Operation | TableError]) -> Sequence[Operation]:

@@ -4,6 +4,7 @@ Each row is one operation. A null means that the operation lacks that member, so
 with its other columns. In both formats, null `partitions` means all partitions.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,10 +22,11 @@ from ...core import (
     updates,
     values,
 )
+from ...core.changes import PackedChanges, packed
 from ...core.concurrency import Pieces
 from ...core.json_errors import NotJson
 from . import operation_members
-from .answers import PIECE_BYTES, PIECE_OPERATIONS
+from .answers import PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
 from .json_batch import Batch
 from .projections import Fields
@@ -46,14 +48,25 @@ class RowSettings(msgspec.Struct, frozen=True):
     fields: Fields = None
 
 
-def decode(table: pa.Table, spec: TableSpec, settings: RowSettings) -> Pieces[Batch]:
-    """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted."""
+def decode(
+    table: pa.Table, spec: TableSpec, settings: RowSettings, expired: Callable[[], bool] = never
+) -> Pieces[Batch]:
+    """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
+
+    Once the deadline has `expired`, the other operations are DeadlineExceeded.
+    """
     check_combination(table.column_names, settings.op, settings.writer)
     rows = _RowDecoder(spec, settings)
     operations: list[Operation | TableError] = []
     for start in range(0, table.num_rows, PIECE_ROWS):
-        yield from rows.decode(table.slice(start, PIECE_ROWS), operations)
+        for _ in rows.decode(table.slice(start, PIECE_ROWS), operations):
+            yield
+            if expired():
+                break
         yield
+        if expired():
+            operations += [not_decoded(spec)] * (table.num_rows - len(operations))
+            break
     return Batch(operations, None if settings.fields is None else [settings.fields] * len(operations))
 
 
@@ -153,7 +166,7 @@ def _operation(
         if parsed_updates is not None and members.get("op") == "update" and "update" in members:
             members["update"] = _parsed_update(members["update"], parsed_updates)
         for name in _TEXT:
-            if name in members and type(members[name]) is not tuple:
+            if name in members and not isinstance(members[name], tuple | PackedChanges):
                 members[name] = _parse(name, members[name])
         if members.get("if_absent") is False:
             del members["if_absent"]
@@ -173,7 +186,7 @@ def _parsed_update(text: Any, parsed_updates: dict[Any, Changes]) -> Any:
     """Parse each distinct update once. Return an invalid one as text, for which `_operation` then returns the error."""
     if (update := parsed_updates.get(text)) is None:
         try:
-            update = parsed_updates[text] = updates.parse(values.parse(text))
+            update = parsed_updates[text] = packed(updates.parse(values.parse(text)))
         except TableError:
             return text
     return update

@@ -1,16 +1,28 @@
 """Batches as JSON: decodes the request body into operations and encodes the answers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
-from ...core import Get, InvalidOperation, MalformedRequest, Operation, TableError, TableSpec, TooLarge, values
+from ...core import (
+    Get,
+    InvalidOperation,
+    MalformedRequest,
+    Operation,
+    TableError,
+    TableSpec,
+    TooLarge,
+    Update,
+    values,
+)
+from ...core.changes import packed
 from ...core.concurrency import Pieces
 from ...core.element_limit import has_too_many_elements
 from ...core.json_errors import NotJson
 from . import operation_members
-from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, rfc3339
+from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
 from .problems import problem
 from .projections import Fields
@@ -31,13 +43,16 @@ class Batch(msgspec.Struct, frozen=True):
     fields: list[Fields] | None
 
 
-def decode(body: bytes, spec: TableSpec, operations_max: int) -> Pieces[Batch]:
-    """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted."""
+def decode(body: bytes, spec: TableSpec, operations_max: int, expired: Callable[[], bool] = never) -> Pieces[Batch]:
+    """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted.
+
+    Once the deadline has `expired`, the other operations of a large body are DeadlineExceeded.
+    """
     decoder = _OperationDecoder(spec)
     if len(body) > WHOLE_BYTES_MAX or has_too_many_elements(body):
-        texts = operation_texts(body, operations_max)
+        texts = yield from operation_texts(body, operations_max)
         yield
-        yield from decoder.decode_texts(body, texts)
+        yield from decoder.decode_texts(body, texts, expired)
     else:
         raws = _parse_whole(body, operations_max)
         for start in range(0, len(raws), PIECE_OPERATIONS):
@@ -89,8 +104,10 @@ class _OperationDecoder:
         """Return the operations decoded so far."""
         return Batch(self._operations, self._fields if self._projected else None)
 
-    def decode_texts(self, body: bytes, texts: Sequence[bytes | msgspec.Raw]) -> Pieces[None]:
-        """Decode operations from their texts, which are parts of the body."""
+    def decode_texts(
+        self, body: bytes, texts: Sequence[bytes | msgspec.Raw], expired: Callable[[], bool]
+    ) -> Pieces[None]:
+        """Decode operations from their texts, which are parts of the body, until the deadline has expired."""
         documents: list[values.Json | TooLarge] = []
         piece_bytes = 0
         for index, text in enumerate(texts):
@@ -103,10 +120,24 @@ class _OperationDecoder:
                 raise not_json_body(body, error.reason, index) from None
             piece_bytes += len(text)
             if piece_bytes >= PIECE_BYTES or len(documents) == PIECE_OPERATIONS:
-                self.decode(documents)
+                self._decode_packed(documents)
                 documents, piece_bytes = [], 0
                 yield
-        self.decode(documents)
+                if expired():
+                    self._skip(len(texts) - len(self._operations))
+                    return
+        self._decode_packed(documents)
+
+    def _decode_packed(self, raws: Sequence[values.Json | TooLarge]) -> None:
+        start = len(self._operations)
+        self.decode(raws)
+        for index, operation in enumerate(self._operations[start:], start):
+            if isinstance(operation, Update):
+                self._operations[index] = replace(operation, changes=packed(operation.changes))
+
+    def _skip(self, count: int) -> None:
+        self._operations += [not_decoded(self._spec)] * count
+        self._fields += [None] * count
 
     def decode(self, raws: Sequence[values.Json | TooLarge]) -> None:
         """Decode operations; one that was too large to be parsed is its error."""

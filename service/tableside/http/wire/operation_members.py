@@ -20,6 +20,7 @@ from ...core import (
     updates,
     values,
 )
+from ...core.changes import PackedChanges
 from ...core.operations import Token
 from ...core.transitions import checked_ttl_s
 from . import partitions
@@ -114,8 +115,8 @@ def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
     default = members.get("default")
     text = None if default is None else _value(spec, key, default)
     if_match, _ = _conditions(members)
-    update = members["update"]  # JSON has no tuples, so a tuple is an update that is already checked.
-    changes = update if isinstance(update, tuple) else updates.parse(update)
+    update = members["update"]  # JSON has neither of these types, so such an update is already checked.
+    changes = update if isinstance(update, tuple | PackedChanges) else updates.parse(update)
     return Update(key, changes, text, if_match, *_modifiers(members))
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import msgspec
 
 from ...core import MalformedRequest, TooLarge
+from ...core.concurrency import Pieces
 from ...core.json_errors import NotJson, not_json
+from .answers import PIECE_OPERATIONS
 from .operation_position import operation_at
 
 LOCATED_BYTES_MAX = 2**21
@@ -35,7 +37,7 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def operation_texts(body: bytes, operations_max: int) -> Sequence[bytes | msgspec.Raw]:
+def operation_texts(body: bytes, operations_max: int) -> Pieces[Sequence[bytes | msgspec.Raw]]:
     """Return the texts of the operations. Whether each is JSON is known only after it has been parsed.
 
     Raise MalformedRequest if the body is no batch, TooLarge if it has more than `operations_max` operations.
@@ -50,8 +52,9 @@ def operation_texts(body: bytes, operations_max: int) -> Sequence[bytes | msgspe
         raise not_json_body(body, str(error).removeprefix("JSON is malformed: ")) from None
     if array[0] != _OPENING:
         raise MalformedRequest(NO_ARRAY)
+    yield
     if body.count(b",") > LISTED_COMMAS_MAX:
-        return _one_by_one(array, operations_max)
+        return (yield from _one_by_one(array, operations_max))
     texts = _decode_list(array)
     if len(texts) > operations_max:
         raise too_many(operations_max)
@@ -71,7 +74,7 @@ def too_many(operations_max: int) -> TooLarge:
     return TooLarge(f"a batch may have at most {operations_max} operations")
 
 
-def _one_by_one(array: memoryview, operations_max: int) -> list[bytes]:
+def _one_by_one(array: memoryview, operations_max: int) -> Pieces[list[bytes]]:
     """Return the texts in an array that is known to have the structure of JSON.
 
     A decoder that is given the rest of the array reports where the first text in it ends.
@@ -86,6 +89,8 @@ def _one_by_one(array: memoryview, operations_max: int) -> list[bytes]:
         if array[end] == _CLOSING:
             return texts
         at = end + 1
+        if len(texts) % PIECE_OPERATIONS == 0:
+            yield
 
 
 def _first_end(rest: memoryview) -> int:

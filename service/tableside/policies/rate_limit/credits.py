@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from ...core import Delete, Get, Operation, Outcome, Put, Record, Update
+from ...core.operations import size_bytes
 
 ROUNDING = 1e-6
 """Tolerance for the rounding of fractional credits: a smaller deficit counts as none."""
@@ -93,7 +94,7 @@ class Cost(msgspec.Struct, frozen=True):
             case Put():
                 return self.put + self._size_cost(len(operation.value))
             case Update():
-                return self.update + (self._size_cost(_size_bytes(operation)) if self.kib else 0.0)
+                return self.update + (self._size_cost(size_bytes(operation)) if self.kib else 0.0)
             case Delete():
                 return self.delete
 
@@ -103,7 +104,3 @@ class Cost(msgspec.Struct, frozen=True):
 
     def _size_cost(self, size_bytes: int) -> float:
         return self.kib * -(-size_bytes // KIB)
-
-
-def _size_bytes(update: Update) -> int:
-    return len(msgspec.json.encode(update.changes)) + len(update.default or b"")
