@@ -39,7 +39,9 @@ _CLASS_OF = bytes.maketrans(b"123456789[", b"000000000{")
 _SLICE_BYTES = 2**18
 _OVERLAP_BYTES = 32
 _BUFFER_BYTES = 2**12
+_UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
+_DECODER: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
 _SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=finite_double)
 
 
@@ -50,19 +52,21 @@ def parse(text: bytes | str) -> Json:
     `ELEMENTS_MAX` elements. Raise NotJson, with the position of the error, if it is not JSON. This includes numbers
     beyond the range of a double, NaN, lone surrogates and invalid UTF-8.
     """
-    check_elements(text)
+    if len(text) > _UNCHECKED_BYTES_MAX:
+        check_elements(text)
     return parse_unlimited(text)
 
 
 def parse_unlimited(text: bytes | str) -> Json:
     """Parse JSON text like `parse`, with any number of elements: for texts whose parts are limited."""
     try:
-        value: Json = (_SLOW_NUMBERS.decode if has_slow_numbers(text) else msgspec.json.decode)(text)
+        if len(text) > _UNCHECKED_BYTES_MAX and has_slow_numbers(text):
+            return _SLOW_NUMBERS.decode(text)
+        return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
         raise not_json(text) from None
     except RecursionError:
         raise NotJson("nested too deep") from None
-    return value
 
 
 def encode(value: object) -> bytes:
@@ -153,11 +157,12 @@ def _encode(value: object, option: int) -> bytes:
     if type(value) is not dict:
         raise InvalidOperation("a value is a JSON object")
     try:
-        text = orjson.dumps(value, option=option)
+        text = orjson.dumps(value, None, option)
     except (orjson.JSONEncodeError, RecursionError):
-        return _compact(orjson.dumps(normalize(value), option=option))
-    if _needs_normalization(text):
-        return _compact(orjson.dumps(normalize(value), option=option))
+        text = orjson.dumps(normalize(value), None, option)
+    else:
+        if _needs_normalization(text):
+            text = orjson.dumps(normalize(value), None, option)
     return _compact(text)
 
 
