@@ -7,7 +7,7 @@ again. Reads continue on the old handle until the disk has room.
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
@@ -44,13 +44,19 @@ class Handle:
 
     def write(self, batch: WriteBatch) -> None:
         """Write without syncing."""
-        with self._noting_failure():
+        try:
             self.current.write(batch, _UNSYNCED)
+        except Exception:
+            self._failed = True
+            raise
 
     def sync(self) -> None:
         """Make all writes durable."""
-        with self._noting_failure():
+        try:
             self.current.flush_wal(True)
+        except Exception:
+            self._failed = True
+            raise
 
     def recover(self) -> None:
         """Open the database again if a write has failed, the disk has room, and the last attempt was not just now."""
@@ -78,14 +84,6 @@ class Handle:
                 self._failed = False
                 log.warning("RocksDB has opened its database again after a failed write")
                 return
-
-    @contextlib.contextmanager
-    def _noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self._failed = True
-            raise
 
 
 _UNSYNCED = WriteOptions()

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from rocksdict import WriteBatch
@@ -71,11 +72,10 @@ class RocksdbStore:
             if set(map(type, operations)) <= {Get}:
                 return await self._read(operations)
             while len(outcomes) < len(operations):
-                if outcomes and asyncio.get_running_loop().time() >= until:
-                    return outcomes + [self._deadline_exceeded()] * (len(operations) - len(outcomes))
-                if value_bytes(outcomes) > READ_BYTES_MAX:
-                    return outcomes + [NOT_READ] * (len(operations) - len(outcomes))
-                outcomes += await self._database.run_write(partial(self._write, operations[len(outcomes) :]))
+                if outcomes and (stopped := self._stopped(outcomes, until)) is not None:
+                    return outcomes + [stopped] * (len(operations) - len(outcomes))
+                remaining = operations[len(outcomes) :] if outcomes else operations
+                outcomes += await self._database.run_write(partial(self._write, remaining))
         except Exception as error:
             log.exception("RocksDB failed")
             outcomes += [self._unavailable(error, operation) for operation in operations[len(outcomes) :]]
@@ -118,6 +118,8 @@ class RocksdbStore:
         """Read records, a few at a time until their values are too large together."""
         now, prefix, encode = self._database.now_ms(), self._prefix, self._encode
         keys = [prefix + encode(operation.key) for operation in operations]
+        if len(keys) <= KEYS_PER_GET_MAX:
+            return read_all(self._database.get(keys), now)
         raws: list[bytes | None] = []
         read_bytes = 0
         for some in chunks_of(keys, KEYS_PER_GET_MAX):
@@ -132,27 +134,33 @@ class RocksdbStore:
         """Execute the first operations, as many as the turn allows, and return their outcomes."""
         now, batch = self._database.now_ms(), WriteBatch(raw_mode=True)
         outcomes: list[Outcome] = []
+        written_bytes = 0
         for key, raw, operation in self._with_stored(operations):
             if outcomes and turn.over:
                 break
-            before_bytes = batch.size_in_bytes()
             if isinstance(operation, Get):
                 outcomes.append(read(raw, now))
             else:
                 outcomes.append(self._add_write(batch, key, raw, operation, now))
-            turn.spend(len(raw or b"") + batch.size_in_bytes() - before_bytes)
+            before_bytes, written_bytes = written_bytes, batch.size_in_bytes()
+            turn.spend(len(raw or b"") + written_bytes - before_bytes)
         if not batch.is_empty():
             self._database.write(batch)
         return outcomes
 
     def _with_stored(self, operations: Sequence[Operation]) -> Iterator[tuple[bytes, bytes | None, Operation]]:
-        """Return each operation with its key in the database and the bytes stored there."""
-        for some in chunks_of(operations, KEYS_PER_READ_MAX):
-            keys = [self._prefix + self._encode(operation.key) for operation in some]
-            yield from zip(keys, self._database.get(keys), some, strict=True)
+        """Return each operation with its key in the database and the bytes stored there, which are read in parts."""
+        return chain.from_iterable(map(self._read_part, chunks_of(operations, KEYS_PER_READ_MAX)))
 
-    def _deadline_exceeded(self) -> DeadlineExceeded:
-        return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
+    def _read_part(self, operations: Sequence[Operation]) -> Iterator[tuple[bytes, bytes | None, Operation]]:
+        keys = [self._prefix + self._encode(operation.key) for operation in operations]
+        return zip(keys, self._database.get(keys), operations, strict=True)
+
+    def _stopped(self, outcomes: Sequence[Outcome], until: float) -> TableError | None:
+        """Return the outcome of the operations that are not attempted after these; None if they are attempted."""
+        if asyncio.get_running_loop().time() >= until:
+            return DeadlineExceeded(f"table {self.spec.name!r}: the deadline was over")
+        return NOT_READ if value_bytes(outcomes) > READ_BYTES_MAX else None
 
     def _add_write(self, batch: WriteBatch, key: bytes, raw: bytes | None, operation: Write, now: int) -> Outcome:
         stored: Stored | RecordUnreadable | None
