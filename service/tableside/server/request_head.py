@@ -6,10 +6,13 @@ from urllib.parse import unquote_to_bytes
 
 from ..core import MalformedRequest
 
-REQUEST_LINE = re.compile(rb"[^\s]+ [^\s]+ HTTP/1\.[01]\r\n")
+REQUEST_LINE = re.compile(rb"\S+ \S+ HTTP/1\.[01]\r\n")
 """One space between the parts, and no other protocol, such as RTSP."""
 
 Headers = list[tuple[bytes, bytes]]
+
+_PLAIN = re.compile(rb'/[!-"$&-~]*+(?:%[0-7][0-9A-Fa-f][!-"$&-~]*+)*+')
+"""A path and query that needs no other check: ASCII without a fragment, and ASCII in its escapes."""
 
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#@]+)(?:[/?#]|$)", re.IGNORECASE)
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -25,6 +28,8 @@ def check_head(version: str, url: bytes, names: Sequence[bytes], headers: Header
     hosts = names.count(b"host")
     if hosts > 1 or (not hosts and version == "1.1"):
         raise MalformedRequest("a request must have one Host header")
+    if _PLAIN.fullmatch(url):
+        return url
     if url[:1] != b"/":
         url = _without_host(url, headers)
     if b"#" in url:
