@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import orjson
@@ -69,9 +68,10 @@ async def put_record(request: TableRequest) -> Response:
     """Replace or create one record; the body is its value."""
     request_headers.media_type(request, (JSON,), default=JSON)
     body = await request.read_body()
-    value = values.parse(body) if _is_inline(body) else await asyncio.to_thread(values.parse, body)
+    inline = len(body) <= INLINE_BODY_BYTES_MAX
+    value = values.parse(body) if inline else await asyncio.to_thread(values.parse, body)
     members = {"op": "put", "value": value, "if_absent": request_headers.create_only(request)}
-    return await _write(request, members, inline=_is_inline(body))
+    return await _write(request, members, inline=inline)
 
 
 async def patch_record(request: TableRequest) -> Response:
@@ -81,16 +81,17 @@ async def patch_record(request: TableRequest) -> Response:
     except TableError as error:
         return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     body = await request.read_body()
-    document = values.parse(body) if _is_inline(body) else await asyncio.to_thread(values.parse, body)
+    inline = len(body) <= INLINE_BODY_BYTES_MAX
+    document = values.parse(body) if inline else await asyncio.to_thread(values.parse, body)
     if request_headers.create_only(request):
         raise InvalidOperation("If-None-Match is not supported for an update")
     if media == JSON:
-        return await _write(request, {"op": "update", **_update_members(document)}, inline=_is_inline(body))
+        return await _write(request, {"op": "update", **_update_members(document)}, inline=inline)
     if not isinstance(document, dict):
         raise InvalidOperation("a merge patch must be an object")
     if any(name.startswith("$") for name in document):
         raise InvalidOperation("a merge patch cannot contain operators: send them as application/json")
-    return await _write(request, {"op": "update", "update": document}, inline=_is_inline(body))
+    return await _write(request, {"op": "update", "update": document}, inline=inline)
 
 
 async def delete_record(request: TableRequest) -> Response:
@@ -100,19 +101,17 @@ async def delete_record(request: TableRequest) -> Response:
     return await _write(request, {"op": "delete"})
 
 
-def _is_inline(body: bytes) -> bool:
-    """Return whether a body is decoded on the event loop. A larger one is decoded in a thread."""
-    return len(body) <= INLINE_BODY_BYTES_MAX
-
-
 async def _write(request: TableRequest, members: dict[str, Any], *, inline: bool = True) -> Response:
     found = await request.catalog.table_or_spec(request.table_name)
     spec = found if isinstance(found, TableSpec) else found.spec
     preferences = request_headers.preferences(request)
     key = spec.key.from_path(request.key_segments)
     _add_parameters(request, members, preferences)
-    build = partial(operation_members.build, spec, members["op"], key, members)
-    operation = build() if inline else await asyncio.to_thread(build)
+    build = operation_members.build
+    if inline:
+        operation = build(spec, members["op"], key, members)
+    else:
+        operation = await asyncio.to_thread(build, spec, members["op"], key, members)
     partitions = operation_partitions(spec, operation) if spec.partitions else ()
     if members.get("return") and len(partitions) > 1:
         raise InvalidOperation("a value cannot be returned from several partitions: use a batch")

@@ -42,10 +42,10 @@ def header(request: Request, name: str) -> str | None:
 
 
 def _single(request: Request, name: str) -> str | None:
-    """Return a header that is not a list. Raise MalformedRequest if it occurs twice."""
-    text = header(request, name.lower())
-    if text is not None and sum(one == name.lower().encode() for one, _ in request.scope["headers"]) > 1:
-        raise MalformedRequest(f"{name} occurs twice")
+    """Return a header that is not a list, by its name in lower case. Raise MalformedRequest if it occurs twice."""
+    text = header(request, name)
+    if text is not None and sum(one == name.encode() for one, _ in request.scope["headers"]) > 1:
+        raise MalformedRequest(f"{name.title()} occurs twice")
     return text
 
 
@@ -141,7 +141,7 @@ def matches_etag(text: str, etag: str) -> bool:
 
 def token(request: Request) -> Token | None:
     """Return the token of `Tableside-Token: <writer>/<sequence>`, or of `Idempotency-Key`."""
-    text, idempotency_key = _single(request, "Tableside-Token"), _single(request, "Idempotency-Key")
+    text, idempotency_key = _single(request, "tableside-token"), _single(request, "idempotency-key")
     if idempotency_key is not None:
         if text is not None:
             raise MalformedRequest("Idempotency-Key and Tableside-Token cannot be combined")
