@@ -49,6 +49,9 @@ class PackedChanges(msgspec.Struct, frozen=True, gc=False):
 Changes: TypeAlias = tuple[Change, ...] | PackedChanges
 """A validated update: its changes are applied to a value in order, as one step."""
 
+CHECKED_TYPES = (tuple, PackedChanges)
+"""The types of `Changes`, for `isinstance`. JSON has neither."""
+
 
 def packed(changes: Changes) -> Changes:
     """Return changes as text if it has at least `PACKED_BYTES_MIN` bytes."""

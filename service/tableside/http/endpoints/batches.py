@@ -115,6 +115,6 @@ def _all_found(outcomes: Sequence[Outcome], bytes_max: int) -> list[Record]:
     if set(map(type, outcomes)) != {Record}:
         return []
     records: list[Record] = outcomes  # type: ignore[assignment]  # all types were just checked
-    if any(found.expires_ms for found in records) or sum(len(found.value) for found in records) > bytes_max:
+    if any(found.expires_ms for found in records) or sum(map(len, [found.value for found in records])) > bytes_max:
         return []
     return records

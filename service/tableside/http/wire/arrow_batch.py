@@ -22,7 +22,7 @@ from ...core import (
     updates,
     values,
 )
-from ...core.changes import PackedChanges, packed
+from ...core.changes import CHECKED_TYPES, packed
 from ...core.concurrency import Pieces
 from ...core.json_errors import NotJson
 from . import operation_members
@@ -166,7 +166,7 @@ def _operation(
         if parsed_updates is not None and members.get("op") == "update" and "update" in members:
             members["update"] = _parsed_update(members["update"], parsed_updates)
         for name in _TEXT:
-            if name in members and not isinstance(members[name], tuple | PackedChanges):
+            if name in members and not isinstance(members[name], CHECKED_TYPES):
                 members[name] = _parse(name, members[name])
         if members.get("if_absent") is False:
             del members["if_absent"]

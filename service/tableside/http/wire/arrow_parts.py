@@ -18,7 +18,7 @@ PART_BYTES_MIN = 2**16
 
 def binary_column(values: Sequence[bytes | None]) -> pa.Array:
     """Return a column of values, which PyArrow would grow in steps to twice their size."""
-    if sum(len(value) for value in values if value is not None) <= JOINED_BYTES_MAX:
+    if sum(map(len, filter(None, values))) <= JOINED_BYTES_MAX:
         return pa.array(values, pa.binary())
     texts = [value or b"" for value in values]
     ends = pa.array(list(accumulate(map(len, texts), initial=0)), pa.int32())

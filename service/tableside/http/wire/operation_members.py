@@ -20,7 +20,7 @@ from ...core import (
     updates,
     values,
 )
-from ...core.changes import PackedChanges
+from ...core.changes import CHECKED_TYPES
 from ...core.operations import Token
 from ...core.transitions import checked_ttl_s
 from . import partitions
@@ -116,7 +116,7 @@ def _update(spec: TableSpec, key: Key, members: Members) -> Operation:
     text = None if default is None else _value(spec, key, default)
     if_match, _ = _conditions(members)
     update = members["update"]  # JSON has neither of these types, so such an update is already checked.
-    changes = update if isinstance(update, tuple | PackedChanges) else updates.parse(update)
+    changes = update if isinstance(update, CHECKED_TYPES) else updates.parse(update)
     return Update(key, changes, text, if_match, *_modifiers(members))
 
 
