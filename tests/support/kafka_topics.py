@@ -29,7 +29,8 @@ def create_topic(address: str, partitions: int, name: str | None = None) -> str:
     """Create a topic and return its name, a unique one by default."""
     name = name or f"topic-{uuid.uuid4().hex}"
     with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
-        admin.create_topics([NewTopic(name, partitions, 1)])
+        kept = {"retention.ms": "-1"}  # tests send records with old timestamps, which the broker would soon delete
+        admin.create_topics([NewTopic(name, partitions, 1, topic_configs=kept)])
     return name
 
 
