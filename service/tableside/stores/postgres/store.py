@@ -39,8 +39,9 @@ from .rows import Row, key_arrays, outcomes_by_key
 from .scans import Scanner
 from .schema import EXPIRES, WRITERS, TableDefinition
 from .statements import StatementBuilder
+from .transaction_plan import DecidedWrite, InsertConflict
 from .value_columns import ValueLayout
-from .writes import DecidedWrite, InsertConflict, RecordWriter
+from .writes import RecordWriter
 
 READ_KEYS_MAX = 1000
 STATEMENT_WRITES_MAX = 1000

@@ -51,47 +51,10 @@ from .rows import (
     with_side_row,
 )
 from .statements import Statements
+from .transaction_plan import INSERT_CONFLICT, DecidedWrite, InsertConflict, TransactionPlan
 from .value_columns import ValueLayout
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-
-
-class DecidedWrite(msgspec.Struct, frozen=True):
-    """A decided write that is not yet executed: the write, the decision, and the resulting row."""
-
-    write: Write
-    changed: Changed
-    row: Row
-
-
-class InsertConflict(msgspec.Struct, frozen=True):
-    """Another writer has inserted the record in the meantime, so the write must be decided again."""
-
-
-INSERT_CONFLICT = InsertConflict()
-
-
-class _TransactionPlan:
-    """The changes of one transaction, and the outcomes of its writes."""
-
-    def __init__(self, count: int) -> None:
-        self.outcomes: list[Outcome | DecidedWrite | InsertConflict] = [None] * count
-        self.updates: dict[int, DecidedWrite] = {}
-        self.inserts: dict[int, DecidedWrite] = {}
-        self.deletes: list[Key] = []
-        self.side_rows: dict[Key, Stored | None] = {}
-        self.created_keys: Collection[Key] = ()
-
-    @property
-    def changes_anything(self) -> bool:
-        """Whether the transaction writes anything."""
-        return bool(self.updates or self.inserts or self.deletes or self.side_rows)
-
-    def set_outcome(self, index: int, decision: DecidedWrite, outcome: Outcome | InsertConflict) -> None:
-        """Store the outcome of a write, and the new etag for its side row."""
-        self.outcomes[index] = outcome
-        if isinstance(outcome, Written) and decision.changed.stored is not None:
-            self.side_rows[decision.row.key] = msgspec.structs.replace(decision.changed.stored, etag=outcome.etag or "")
 
 
 class RecordWriter:
@@ -165,8 +128,8 @@ class RecordWriter:
         writes: Sequence[Write],
         found: Mapping[Key, Stored | RecordUnreadable],
         side: Mapping[Key, SideRow] | None,
-    ) -> _TransactionPlan:
-        now, plan = self._clock(), _TransactionPlan(len(writes))
+    ) -> TransactionPlan:
+        now, plan = self._clock(), TransactionPlan(len(writes))
         if side is not None:
             plan.created_keys = [key for key, side_row in side.items() if side_row == SideRow()]
         yielder = Yielder()  # The transaction ends at the deadline while other tasks run.
@@ -189,7 +152,7 @@ class RecordWriter:
                 plan.outcomes[index] = decided
         return plan
 
-    def _plan_delete(self, plan: _TransactionPlan, index: int, decision: DecidedWrite, *, exists: bool) -> None:
+    def _plan_delete(self, plan: TransactionPlan, index: int, decision: DecidedWrite, *, exists: bool) -> None:
         plan.outcomes[index] = decision.changed.outcome
         plan.side_rows[decision.row.key] = decision.changed.stored
         if exists:
@@ -211,7 +174,7 @@ class RecordWriter:
 
     # Executing
 
-    async def _execute(self, connection: Connection, plan: _TransactionPlan, progress: Progress) -> None:
+    async def _execute(self, connection: Connection, plan: TransactionPlan, progress: Progress) -> None:
         if plan.deletes:
             await connection.execute(self._statements.delete, *self._key_arrays(plan.deletes))
         updated = await self._send_rows(connection, self._statements.update, list(plan.updates.values()), progress)
@@ -262,9 +225,7 @@ class RecordWriter:
         rows = await connection.fetch(self._statements.side_lock, *self._key_arrays(keys))
         return {row_key(row, self._parts): _side_row(*row[self._parts :]) for row in rows}
 
-    async def _update_side_rows(
-        self, connection: Connection, plan: _TransactionPlan, existing: Collection[Key]
-    ) -> None:
+    async def _update_side_rows(self, connection: Connection, plan: TransactionPlan, existing: Collection[Key]) -> None:
         """Write the metadata of changed records, and delete the rows of keys without record and metadata."""
         written = {key: stored for key, stored in plan.side_rows.items() if stored is not None}
         if written:

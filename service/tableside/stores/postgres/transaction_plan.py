@@ -1,0 +1,46 @@
+"""What a transaction is about to write, and the outcomes of its writes."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from ...core import Changed, Key, Outcome, Stored, Write, Written
+from .rows import Row
+
+
+class DecidedWrite(msgspec.Struct, frozen=True):
+    """A decided write that is not yet executed: the write, the decision, and the resulting row."""
+
+    write: Write
+    changed: Changed
+    row: Row
+
+
+class InsertConflict(msgspec.Struct, frozen=True):
+    """Another writer has inserted the record in the meantime, so the write must be decided again."""
+
+
+INSERT_CONFLICT = InsertConflict()
+
+
+class TransactionPlan:
+    """The changes of one transaction, and the outcomes of its writes."""
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: list[Outcome | DecidedWrite | InsertConflict] = [None] * count
+        self.updates: dict[int, DecidedWrite] = {}
+        self.inserts: dict[int, DecidedWrite] = {}
+        self.deletes: list[Key] = []
+        self.side_rows: dict[Key, Stored | None] = {}
+        self.created_keys: Collection[Key] = ()
+
+    @property
+    def changes_anything(self) -> bool:
+        """Whether the transaction writes anything."""
+        return bool(self.updates or self.inserts or self.deletes or self.side_rows)
+
+    def set_outcome(self, index: int, decision: DecidedWrite, outcome: Outcome | InsertConflict) -> None:
+        """Store the outcome of a write, and the new etag for its side row."""
+        self.outcomes[index] = outcome
+        if isinstance(outcome, Written) and decision.changed.stored is not None:
+            self.side_rows[decision.row.key] = msgspec.structs.replace(decision.changed.stored, etag=outcome.etag or "")
