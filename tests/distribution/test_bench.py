@@ -34,6 +34,7 @@ def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
     assert "service, Arrow" in printed
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "refusals", "--seconds", "0.1")
@@ -46,6 +47,7 @@ def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> 
     assert "an absolute t above 4.5 is a difference" in printed
 
 
+@pytest.mark.full
 @pytest.mark.server
 def test_hostile_requests_are_listed_with_their_cost(tmp_path: Path) -> None:
     arguments = ("--tables", "memory", "--matching", "GET /", "--seconds", "0.5", "--rounds", "1")

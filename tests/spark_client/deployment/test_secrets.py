@@ -19,6 +19,9 @@ from spark_client.deployment.pages import Pages, watched
 from spark_client.deployment.standalone import HOST, QUICK_START, Cluster, clean_environment, page
 
 FLIGHTS = 2_000
+STORE = "redis"
+"""The demonstration of the README uses the embedded store."""
+
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -57,7 +60,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "spark.ui.port": str(port),
     }
     command = [sys.executable, "-m", "examples.demo", "--master", cluster.url, "--token-file", str(secret)]
-    command += ["--flights", str(FLIGHTS), "--port", str(free_port()), "--data", str(folder / "data")]
+    command += ["--store", STORE, "--flights", str(FLIGHTS), "--port", str(free_port()), "--data", str(folder / "data")]
     command += [f"--conf={name}={value}" for name, value in settings.items()]
     commands: dict[str, str] = {}
     with (folder / "driver.log").open("wb") as log, watched(f"http://{HOST}:{port}") as pages:
@@ -84,6 +87,7 @@ pytestmark = [
 def test_the_demonstration_on_a_cluster_with_a_token_gives_every_figure(run: Run) -> None:
     assert run.printed.count(", none differs") == 2, run.printed[-5000:]
     assert f"EQUAL: {FLIGHTS:,} joined flights" in run.printed
+    assert f", {STORE} at " in run.printed
 
 
 def test_no_file_that_spark_or_the_service_has_written_has_a_piece_of_the_token(run: Run, cluster: Cluster) -> None:

@@ -75,12 +75,16 @@ def test_a_packed_environment_has_everything(cluster: Cluster, service: Service,
 
 
 def test_through_spark_connect_a_session_brings_its_own(
-    cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path
+    cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path, full: bool
 ) -> None:
-    """The token is an argument here, and no output of the server contains it; the page explains this."""
+    """The token is an argument here, and no output of the server contains it; the page explains this.
+
+    A default run uses the packed environment: its executors have the client, and the server's Python does not.
+    """
     token = new_secret()
     with connect_server(cluster, folder, lacking) as remote:
-        for table, environment in (("ways_zip", ""), ("ways_archive", str(archive))):
+        ways = {"ways_archive": str(archive)} | ({"ways_zip": ""} if full else {})
+        for table, environment in ways.items():
             job = [service.url, token, f"{table}_connect", remote, environment, str(packages)]
             printed = done([sys.executable, str(JOB), "connect", *job], clean_environment())
             assert works(printed, "/environment/lib/" if environment else "packages.zip/tableside_spark/"), printed
