@@ -82,7 +82,7 @@ def _folder(parent: str, name: str) -> Path:
 
 
 def _config(folder: Path, store: Mapping[str, object], policies: dict[str, object]) -> Path:
-    """Write a configuration in which both services have the same records."""
+    """Write a configuration that gives both services the same records."""
     tables = {records.TABLE: {"store": "s", "create": store["kind"] == "redis", **policies}}
     file = folder / "stores.yaml"
     file.write_text(yaml.safe_dump({"stores": {"s": dict(store)}, "tables": tables}))

@@ -15,7 +15,7 @@ TICK_S = 0.01
 
 @dataclass(frozen=True)
 class Cores:
-    """The average number of busy cores; `own` is the measured process (service or driver)."""
+    """The average number of busy cores. `own` is the measured process (service or driver)."""
 
     own: float
     server: float
@@ -46,14 +46,14 @@ class Spent:
 
     @classmethod
     def now(cls, service: int) -> Self:
-        """Read the CPU times; `service` is a process id."""
+        """Read the CPU times. `service` is a process id."""
         children = {child.pid: _seconds(child) for child in psutil.Process().children(recursive=True)}
         waited_for = getrusage(RUSAGE_CHILDREN)
         here = time.process_time() + waited_for.ru_utime + waited_for.ru_stime
         return cls(time.perf_counter(), here, children.pop(service), sum(children.values()))
 
     def cores_since(self, earlier: Self, *, direct: bool) -> Cores:
-        """Return the CPU use since `earlier`; with `direct`, this process is the measured one.
+        """Return the CPU use since `earlier`. With `direct`, this process is the measured one.
 
         The measured process counts for at least one tick.
         """

@@ -30,7 +30,7 @@ def store_calls(url: str, table: str) -> int:
 
 
 def commands(client: "redis.Redis") -> dict[str, int]:
-    """Return the number of Redis commands by kind since the statistics were reset, including those in scripts."""
+    """Return the number of Redis commands by kind since the statistics were reset, including commands in scripts."""
     found = client.info("commandstats")
     counts = {name.removeprefix("cmdstat_"): each["calls"] for name, each in found.items()}
     return {name: count for name, count in sorted(counts.items()) if name not in _NOT_WORK}

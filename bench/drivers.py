@@ -111,7 +111,7 @@ class RedisPy:
 
 
 class BlockingRedisPy(RedisPy):
-    """redis-py without asyncio: batches run one after the other, whatever the concurrency."""
+    """redis-py without asyncio. Batches run one after the other, so concurrency has no effect."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -167,7 +167,7 @@ class Asyncpg:
         return Batch(keys, (ordered, [records.value_of(key).decode() for key in ordered]), keys)
 
     async def get(self, batch: Batch) -> None:
-        found = dict(await self._pool.fetch(self.GET, batch.gets))  # the rows come in any order
+        found = dict(await self._pool.fetch(self.GET, batch.gets))  # PostgreSQL returns the rows in any order
         assert len(found) == len(batch.gets)
 
     async def put(self, batch: Batch) -> None:

@@ -1,6 +1,6 @@
-"""A stub of DynamoDB that responds at once and always with the same record, so that only its clients are measured.
+"""A stub of DynamoDB that responds immediately with a fixed record, so that only its clients are measured.
 
-`python -m bench.dynamodb_stub PORT`. Every table exists; its key is the string attribute that the service requests.
+`python -m bench.dynamodb_stub PORT`. Every table exists. Its key is the string attribute that the service requests.
 """
 
 import asyncio

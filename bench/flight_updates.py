@@ -41,7 +41,7 @@ class Different(Exception):
 
 
 def read(folder: Path, rows_max: int) -> Updates:
-    """Return the first flights that arrived, which all have an aircraft; files are unpacked into `folder`."""
+    """Return the first flights that arrived, which all have an aircraft. Files are unpacked into `folder`."""
     flights.prepare(folder)
     columns = [KEY, "distance", "arr_time", *_DAY]
     table = pyarrow.parquet.read_table(folder / "flights.parquet", columns=columns)
@@ -58,7 +58,7 @@ def check(expected: Values, actual: Values) -> None:
 
 
 def _arrived(table: pa.Table) -> pa.Table:
-    """Return the columns of the updates; a time such as 08:30 on January 1 is 201301010830."""
+    """Return the columns of the updates. A time such as 08:30 on January 1 is 201301010830."""
     year, month, day = (table[name] for name in _DAY)
     date = pc.add(pc.multiply(pc.add(pc.multiply(year, 100), month), 100), day)
     arrived = pc.add(pc.multiply(date, 10_000), table["arr_time"])

@@ -37,7 +37,7 @@ Ratios are to "{SCRIPT}" and to "{PIPELINED}".
 
 
 def run(rows_max: int, rounds: int = 3) -> list[Result]:
-    """Measure all variants in turn over several rounds and return the medians; the counts are from the last round."""
+    """Measure all variants in turn over several rounds and return the medians. The counts are from the last round."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         updates = flight_updates.read(folder, rows_max)
@@ -129,7 +129,7 @@ def _rates(way: Way, baselines: Sequence[Way]) -> Iterator[str]:
 
 
 def _counted(sample: Sample) -> list[str]:
-    """Return the counts as text; the commands include those inside scripts, but not the script calls."""
+    """Return the counts as text. Commands inside scripts count, calls of scripts do not."""
     scripts = sample.commands.get("evalsha", 0)
     commands = sum(sample.commands.values()) - scripts
     return [f"{count:,}" if count else "" for count in (sample.operations, sample.store_calls, scripts, commands)]

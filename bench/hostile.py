@@ -1,8 +1,8 @@
-"""What hostile requests cost other callers: each alone, then many together next to a normal caller.
+"""The effect of hostile requests on other callers: one request at a time, then many next to a normal caller.
 
-The table lists the inputs of `tests/hostile`, the largest of each shape within the limits, worst first. The rule is
-that a request blocks the event loop for at most 50 ms at a time, and takes at most 8 times its size and the limit on
-responses in memory. The longest turn of the loop counts in CPU time, which other processes do not change much.
+The table lists the inputs of `tests/hostile`, the largest of each shape within the limits, worst first. A
+request may block the event loop for at most 50 ms at a time. Its memory may be at most 8 times its size plus the limit
+on responses. The longest turn of the loop is measured in CPU time, which other processes hardly affect.
 
 The mixed load then sends such requests over several connections, while another process sends single gets at a fixed
 rate. Rounds with and without the load alternate, so that disturbances affect both.
@@ -133,7 +133,7 @@ def _result(line: Line) -> Result:
 
 
 def _mixed(places: Places, table: str, seconds: float, rounds: int) -> list[Result]:
-    """Measure a normal caller in turn without and with hostile requests; return 1 / p99 of its gets."""
+    """Measure a normal caller in turn without and with hostile requests, and return 1 / p99 of its gets."""
     watched, seen = places.watched, dict[str, list[Seen]]({WITHOUT: [], WITH: []})
     path = f"/v1/tables/{table}/records/normal"
     watched.send(Sent("PUT", path, b'{"n":1}', {"Content-Type": "application/json"}))
@@ -167,7 +167,7 @@ def _median_s(each: Sequence[Seen], share: float) -> float:
 
 
 class _Load:
-    """Hostile requests over several connections, until it is stopped; also samples the memory of the service."""
+    """Sends hostile requests over several connections and samples the service's memory until it is stopped."""
 
     def __init__(self, watched: Watched, requests: Sequence[Sent]) -> None:
         self.statuses: Counter[int] = Counter()

@@ -79,7 +79,7 @@ def _measured(name: str, job: Job, spark: SparkSession, service: Service, rows: 
 
 
 def _two_at_once(spark: SparkSession, service: Service, rows: int, rounds: int) -> list[Result]:
-    """Put with two jobs of one task each, started together; the ratio is the shorter duration to the longer one."""
+    """Put with two jobs of one task each, started together. The ratio is the shorter duration to the longer one."""
     _fix(is_fixed=False)
 
     def duration(number: int) -> float:
@@ -140,7 +140,7 @@ JOBS: dict[str, Job] = {"put": _put, "join": _join, "update": _update}
 
 
 def _troubles(service: Service, table: Table) -> Counter[str]:
-    """Return what a healthy job should not cause: shed and slow requests of the service, and retries of writes."""
+    """Return counts that are 0 for a healthy job: shed and slow requests of the service, and retries of writes."""
     shed = re.findall(r"^tableside_shed_total\{.*\} (\S+)$", httpx.get(f"{service.url}/metrics").text, re.MULTILINE)
     slow = service.log.read_text().count("slow request")
     return Counter(shed=int(sum(map(float, shed))), slow=slow, retried=table.stats.retried)

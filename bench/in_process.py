@@ -1,6 +1,6 @@
 """CPU time of the service's own code for a GET of one record, without sockets: `python -m bench.in_process`.
 
-The layers are measured from the inside out, so the difference of two lines is the cost of one layer; the last ones
+The layers are measured from the inside out, so the difference of two lines is the cost of one layer. The last ones
 parse and write HTTP. All variants are measured in turn, and medians are shown. The ratio compares with a bare Starlette
 route that is called in the same way.
 """

@@ -19,7 +19,7 @@ AWS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of store; its first driver is the baseline. `get_target` is for batches of gets per CPU second."""
+    """A kind of store. Its first driver is the baseline. `get_target` is for batches of gets per CPU second."""
 
     title: str
     server: Callable[[Path], AbstractContextManager[str]]
@@ -34,7 +34,7 @@ def _durable_postgres(folder: Path) -> AbstractContextManager[str]:
 
 @contextmanager
 def _dynamodb(folder: Path) -> Iterator[str]:
-    """Run DynamoDB Local; it accepts any credentials, but the drivers need some in their environment."""
+    """Run DynamoDB Local. It accepts any credentials, but the drivers need some in their environment."""
     before = dict(os.environ)
     os.environ.update(AWS)
     try:

@@ -38,7 +38,7 @@ class Seen:
 
     @property
     def offered_per_s(self) -> float:
-        """Return the number of requests per second, including those not sent."""
+        """Return the number of requests per second, including the ones not sent."""
         return (self.statuses.total() + self.unsent + self.broken) / self.seconds
 
 
@@ -88,7 +88,7 @@ class _Loop:
             self._connect()
 
     def run(self, seconds: float, rate: float | None) -> Seen:
-        """Send requests for the duration, then wait for those in flight."""
+        """Send requests for the duration, then wait for the responses that are due."""
         seen = Seen(seconds)
         started = now = time.perf_counter()
         come = 0

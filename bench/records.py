@@ -62,7 +62,7 @@ def increments_as_arrow(keys: Sequence[str]) -> Request:
 
 
 def increments_as_json(keys: Sequence[str], **members: Any) -> Request:
-    """Return the same in JSON; `members` are added to each operation."""
+    """Return the same in JSON. `members` are added to each operation."""
     return _as_json([{"op": "update", "key": each, "update": INCREMENT, **members} for each in keys])
 
 

@@ -1,9 +1,9 @@
 """The time to refuse a token, by the kind of error: does it reveal a secret?
 
-Refusals of all kinds are measured in random order, so that disturbances affect all kinds: of the authenticator in this
-process, and of a running service over one connection. The baseline is a random token with the length of a known one. If
-an unsigned token shares characters with a known one, the time must not differ. Signed tokens are refused at several
-steps; the step follows only from the token and from public keys.
+Refusals are measured for the authenticator in this process, and for a running service over one connection. The order of
+kinds is random, so that disturbances affect all of them. The baseline is a random token with the length of a known one.
+If an unsigned token shares characters with a known one, the time must not differ. Signed tokens are refused at several
+steps. The step depends only on the token and on public keys.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ def run(seconds: float, rounds: int = 3) -> list[Result]:
 
 
 def _kinds(known: Sequence[str], issuer: str, key: ec.EllipticCurvePrivateKey) -> dict[str, Callable[[], str]]:
-    """Return a factory for each kind of token; unsigned tokens differ each time."""
+    """Return a factory for each kind of token. Unsigned tokens differ each time."""
     length, now = len(known[0]), int(time.time())
     claims = {"iss": issuer, "aud": "bench", "sub": "b", "exp": now + 86400}
     other = ec.generate_private_key(ec.SECP256R1())

@@ -41,7 +41,7 @@ class RequestPath:
     crossings: int = 0
 
     def call(self, frame: FrameType, event: str, _argument: Any) -> None:
-        """Note a call; a profile function of `sys.setprofile`."""
+        """Note a call. This is a profile function of `sys.setprofile`."""
         callee = frame.f_globals.get("__name__", "")
         if event != "call" or not callee.startswith(self.packages):
             return
@@ -91,7 +91,7 @@ def _request(method: str, path: str, body: bytes = b"", media_type: str = "") ->
 
 
 class _Transport:
-    """Collects what the server writes."""
+    """Collects the bytes that the server writes."""
 
     def __init__(self) -> None:
         self.written = b""

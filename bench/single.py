@@ -1,4 +1,4 @@
-"""Single GET and PUT over 32 connections, against a bare Starlette route in the same kind of server."""
+"""Requests for one record (GET, PUT) over 32 connections, against a bare Starlette route in the same kind of server."""
 
 import socket
 import subprocess

@@ -1,6 +1,6 @@
 """The latency of single gets with and without 2,000 slow clients of all kinds.
 
-Gets are sent at a rate well below the service's capacity. Rounds with and without the slow clients alternate, so that
+The rate of the gets is well below the service's capacity. Rounds with and without the slow clients alternate, so that
 disturbances affect both.
 """
 

@@ -1,4 +1,4 @@
-"""Many slow clients of several kinds; each sends at most one byte per second.
+"""Many slow clients of several kinds. Each sends at most one byte per second.
 
 All sockets belong to one thread, so thousands of them cost little.
 """
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 KINDS = ("silent", "head", "body", "unread", "idle")
-"""Sends nothing; sends a head or a body byte by byte; does not read responses; stays idle after one request."""
+"""Each kind of client: sends nothing, sends a head or body byte by byte, reads no response, idles after a request."""
 
 BYTE_S = 1.0
 SHARES = 50
@@ -22,7 +22,7 @@ BODY_BYTES = 100_000
 
 
 class SlowCallers:
-    """Slow clients, `counts` of each kind; `path` is of a large record, and with the suffix `-written` of a new one."""
+    """Slow clients, `counts` of each kind, that read a large record at `path` and write one at `path` + `-written`."""
 
     def __init__(self, url: str, path: str, counts: Mapping[str, int]) -> None:
         parts = urlsplit(url)

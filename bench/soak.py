@@ -24,9 +24,9 @@ tables: {{{table}: {{store: r}}}}
 
 
 def run(seconds: float) -> dict[str, float]:
-    """Send batches of gets, puts and updates; return the resident size when idle, at most, and at the end.
+    """Send batches of gets, puts and updates, and return the resident size when idle, at most, and at the end.
 
-    Sizes are in MB. RocksDB has a block cache of 64 MB and two write buffers of 16 MB; the service uses the rest.
+    Sizes are in MB. RocksDB has a block cache of 64 MB and two write buffers of 16 MB. The service uses the rest.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "soak.yaml"

@@ -106,7 +106,7 @@ def _consume(joined: Callable[[], DataFrame], rows: int) -> None:
 
 
 def _rate(rows: int, work: Callable[[], None], rounds: int = 4) -> float:
-    """Return the rows per second of the best round; the first rounds warm up the JVM, the workers and the service."""
+    """Return the rows per second of the best round. The first rounds warm up the JVM, the workers and the service."""
     times = []
     for _ in range(rounds):
         started = time.perf_counter()

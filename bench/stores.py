@@ -1,7 +1,7 @@
 """Batches of 1,000 and single updates on a remote store: through the service and with direct calls of the driver.
 
 Operations per CPU second are those of the measured process: the service, or the process with the driver. The store's
-server and the clients share the machine's cores with it; their CPU use is shown.
+server and the clients share the machine's cores with it. Their CPU use is shown.
 """
 
 import io

@@ -13,7 +13,7 @@ KEPT_PERCENT = 90
 
 
 def welch_t(some: Sequence[float], others: Sequence[float]) -> float:
-    """Return the difference of the means in standard errors, after discarding; positive if `some` is slower."""
+    """Return the difference of the means in standard errors, after discarding. It is positive if `some` is slower."""
     most = quantiles([*some, *others], n=100)[KEPT_PERCENT - 1]
     one, two = ([time for time in times if time <= most] for times in (some, others))
     if len(one) < 2 or len(two) < 2:

@@ -21,7 +21,7 @@ WARM = "warm"
 
 @dataclass(frozen=True)
 class Sample:
-    """One measurement; operations and store calls are counted by the service, commands by Redis."""
+    """One measurement. Operations and store calls are counted by the service, commands by Redis."""
 
     per_second: float
     per_cpu_second: float
@@ -71,7 +71,7 @@ class Measured:
         way.write(self.frames[0], way.table(WARM), 0)
 
     def measure(self, way: Way, turn: int) -> None:
-        """Write all micro-batches in order; raise `Different` if the table does not have the expected records."""
+        """Write all micro-batches in order. Raise `Different` if the table does not have the expected records."""
         table = way.table(turn)
         with redis.Redis.from_url(self.redis_url) as client:
             client.config_resetstat()

@@ -1,8 +1,8 @@
 """Variants of applying the updates of a micro-batch: through the service, and with redis-py alone.
 
-All variants run as Arrow functions on the executors, even where a user would choose the slower `foreachPartition`,
-because only the writing is compared. The redis-py variants are atomic for each row, so no first update is lost; but
-rows that are sent again, for example after a failed task, count again. With `Table` they do not.
+All variants run as Arrow functions on the executors, although users may prefer the slower `foreachPartition`, because
+only the writing is compared. The redis-py variants are atomic for each row, so no first update is lost. However, rows
+that are sent again, for example after a failed task, count again. With `Table` they do not.
 """
 
 import json
@@ -24,7 +24,7 @@ from tableside_spark.executor.chunks import chunks
 from .flight_updates import DEFAULT, KEY
 
 Write: TypeAlias = Callable[[DataFrame, str, int], None]
-"""Applies the updates of a frame to a table; the number is that of the micro-batch."""
+"""Applies the updates of a frame to a table. The number counts micro-batches."""
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Row: TypeAlias = tuple[str, int, int, int]
@@ -83,7 +83,7 @@ def watched(url: str) -> Write:
 
 
 def pipelined(url: str) -> Write:
-    """redis-py, one call of the same script for each row, sent 1,000 at once."""
+    """redis-py, one call of the same script for each row, in pipelines of 1,000 calls."""
     return lambda frame, table, micro_batch: _run(_rows(frame), partial(_pipeline, url, table))
 
 

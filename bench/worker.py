@@ -21,7 +21,7 @@ KEYS = 100_000
 
 
 def run(rows: int = ROWS) -> dict[str, float]:
-    """Join the rows, one partition; return the largest resident size of a worker in MB, and rows per second."""
+    """Join the rows, one partition, and return the largest resident size of a worker in MB, and rows per second."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "service").mkdir()

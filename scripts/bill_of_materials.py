@@ -1,7 +1,7 @@
 """Prepare bills of materials: give `cyclonedx-py environment` a project file and an environment for one extra.
 
 The environment contains only the metadata of the packages, copied from the locked environment that runs this script.
-Nothing is downloaded.
+The script downloads nothing.
 """
 
 import sys

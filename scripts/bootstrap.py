@@ -43,13 +43,13 @@ exec "{java}" "$@"
 
 
 class SetupError(Exception):
-    """Something is missing or failed; the message is shown to the user."""
+    """Something is missing or failed. The message is shown to the user."""
 
 
 def main(command: Sequence[str]) -> None:
     """Complete the set-up, then replace this process by `command`."""
     with PROJECT.open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two commands at once must not both build the environment
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent commands must not both build the environment
         ensure_packages()
         ensure_state_jar()
         environment = child_environment(os.environ)
@@ -82,7 +82,7 @@ def ensure_locked() -> None:
 
 
 def ensure_state_jar() -> None:
-    """Compile the state store if there is a compiler; only queries that store their state in Tableside need it."""
+    """Compile the state store if there is a compiler. Only queries that store their state in Tableside need it."""
     subprocess.run([str(PYTHON), "-S", str(STATE_JAR), "--if-possible"], check=False)  # noqa: S603
 
 
@@ -97,7 +97,7 @@ def install_venv_module() -> None:
 
 
 def install_uv() -> bool:
-    """Install uv, which is much faster than pip; return whether it can be used."""
+    """Install uv, which is much faster than pip, and return whether it can be used."""
     configured = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout  # noqa: S603
     if re.search(r"\.(index-url|extra-index-url|no-index|proxy)=", configured):
         return False  # uv does not read pip's configuration
@@ -109,7 +109,7 @@ def install_uv() -> bool:
 
 
 def install(uv: bool, what: str, requirements: Path) -> None:
-    """Install exactly the given hashed requirements with uv; fall back to pip if uv fails."""
+    """Install exactly the given hashed requirements with uv. Fall back to pip if uv fails."""
     arguments = ["--no-deps", "--require-hashes", "--requirement", str(requirements)]
     if uv:
         try:
@@ -118,7 +118,7 @@ def install(uv: bool, what: str, requirements: Path) -> None:
             say(f"uv failed, falling back to pip ({str(error).splitlines()[-1].strip()})")
         else:
             return
-    # pip passes only environment variables to the isolated environments in which it builds from source.
+    # pip builds from source in isolated environments, and passes only environment variables to them.
     step(f"installing {what} with pip", [*pip(uv=False), *arguments], {"PIP_CONSTRAINT": str(LOCKED)})
 
 
@@ -166,7 +166,7 @@ def java_version(text: str) -> int:
 
 
 def ensure_java() -> Path:
-    """Install a Java from PyPI into `.venv` and return a JAVA_HOME with which Spark starts."""
+    """Install a Java from PyPI into `.venv` and return a JAVA_HOME that can start Spark."""
     stamp = VENV / "java.stamp"
     digest = digest_of(LOCKED_JAVA, Path(__file__))
     if not is_current(stamp, digest):
@@ -191,7 +191,7 @@ def write_shim() -> None:
 
 
 def step(title: str, command: Sequence[str], more: Mapping[str, str] | None = None) -> None:
-    """Run one command of the set-up with `more` environment variables; show its output only if it fails."""
+    """Run one command of the set-up with `more` environment variables. Show its output only if it fails."""
     environment = tool_environment() | dict(more or {})
     started = time.monotonic()
     say(f"{title} …")
@@ -208,7 +208,7 @@ def step(title: str, command: Sequence[str], more: Mapping[str, str] | None = No
 
 
 def wait(process: subprocess.Popen[bytes], title: str, started: float) -> None:
-    """Wait for a process and print the elapsed time; kill the process if the wait is interrupted."""
+    """Wait for a process and print the elapsed time. Kill the process if the wait is interrupted."""
     interval_s = 1 if sys.stderr.isatty() else 15
     try:
         while True:
@@ -235,7 +235,7 @@ def tool_environment() -> dict[str, str]:
 
 
 def say(text: str, *, over: bool = False) -> None:
-    """Print a line of progress; with `over`, replace the previous line on a terminal."""
+    """Print a line of progress. With `over`, replace the previous line on a terminal."""
     back = "\r\x1b[A\x1b[2K" if over and sys.stderr.isatty() else ""
     print(f"{back}[setup] {text}", file=sys.stderr, flush=True)
 

@@ -32,7 +32,7 @@ class StateJar(BuildHookInterface[BuilderConfig]):
 
 
 def _loaded(file: Path) -> ModuleType:
-    """Load a module from this tree, whatever the working directory of the build."""
+    """Load a module from this tree. The working directory of the build does not matter."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None

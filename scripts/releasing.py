@@ -87,7 +87,7 @@ def write_digests(folder: Path) -> None:
 
 
 def run(*command: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command in the tree and return its output; raise `SetupError` if it fails."""
+    """Run a command in the tree and return its output. Raise `SetupError` if it fails."""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         raise SetupError(f"failed: {' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())

@@ -33,11 +33,11 @@ LINT = "-Xlint:all,-serial,-processing,-classfile,-path"
 
 
 class JarError(Exception):
-    """The jar cannot be built; the message is shown to the user."""
+    """The jar cannot be built. The message is shown to the user."""
 
 
 def ensure_jar(javac: Path | None = None) -> Path:
-    """Return the jar; rebuild it if it is out of date, with this compiler or one that is installed."""
+    """Return the jar. Rebuild it if it is out of date, with this compiler or one that is installed."""
     with _locked():
         if not is_current():
             _replace(javac or _javac_at_hand(), _jars_at_hand())
@@ -93,7 +93,7 @@ def compile_java(javac: Path, files: Sequence[Path], folder: Path, *classpath: s
 
 
 def pack(folder: Path, made_of: str, jar: Path) -> None:
-    """Pack compiled classes, sorted and with a fixed time; uncompressed, because a wheel is compressed anyway."""
+    """Pack compiled classes, sorted and with a fixed time. The jar is uncompressed: a wheel compresses it anyway."""
     lines = {"Manifest-Version": "1.0", "Implementation-Title": TITLE, "Sources-Digest": made_of}
     manifest = "".join(f"{name}: {text}\r\n" for name, text in lines.items()) + "\r\n"
     classes = sorted(folder.rglob("*.class"))
@@ -157,7 +157,7 @@ def _locked() -> Iterator[None]:
 
 
 def make_if_possible() -> None:
-    """Build the jar if the tools for it are installed; otherwise print a message once."""
+    """Build the jar if the tools for it are installed. Otherwise, print a message once."""
     if is_current():
         return
     stamp, wanted = VENV / "jar.stamp", digest()
@@ -179,7 +179,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Build the jar; install Debian's compiler if there is none."""
+    """Build the jar. Install Debian's compiler if there is none."""
     parser = argparse.ArgumentParser(description="Build the jar of the state store, if it is missing or out of date.")
     parser.add_argument("--if-possible", action="store_true", help="install nothing, and without a compiler do nothing")
     if parser.parse_args().if_possible:

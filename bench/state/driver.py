@@ -48,7 +48,7 @@ def _warm(spark: SparkSession, task: Task) -> None:
 
 
 def _first(spark: SparkSession, task: Task) -> dict[str, Any]:
-    """Run all micro-batches; measure memory before the query stops and releases its state."""
+    """Run all micro-batches, and measure memory before the query stops and releases its state."""
     java = Java(spark)
     before_bytes = java.live_bytes()
     java.forget_peak()

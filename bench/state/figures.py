@@ -20,7 +20,7 @@ class Different(Exception):
 
 
 def of_run(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
-    """Return the figures of all micro-batches. Times per micro-batch include only those that change existing keys."""
+    """Return the figures of all micro-batches. Times per micro-batch exclude micro-batches that create keys."""
     progress, spent = answer["progress"], answer["spent"]
     if len(progress) != len(inputs.measured):
         raise Different(f"{len(progress)} micro-batches instead of {len(inputs.measured)}")
@@ -47,7 +47,7 @@ def of_run(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
 
 
 def of_beginning_anew(answer: Mapping[str, Any], inputs: Inputs) -> Figures:
-    """Return the figures of a restarted query; raise `Different` if the totals of its state are wrong."""
+    """Return the figures of a restarted query. Raise `Different` if the totals of its state are wrong."""
     expected = asdict(inputs.totals)
     if answer["totals"] != expected:
         raise Different(f"the state adds up to {answer['totals']} instead of {expected}")
@@ -73,7 +73,7 @@ def _trigger_s(progress: Mapping[str, Any]) -> float:
 
 
 def _of_state(operators: Sequence[Mapping[str, Any]]) -> Figures:
-    """Return Spark's metrics of the state operator; times are sums over tasks, which run concurrently."""
+    """Return Spark's metrics of the state operator. Times are sums over tasks, which run concurrently."""
     names = {name for each in operators for name in each["customMetrics"]}
     custom = {
         CUSTOM + name: float(sum(each["customMetrics"].get(name, 0) for each in operators)) for name in sorted(names)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 BUILDING_SHARE = 5
-"""One in this many micro-batches creates keys; the others change existing keys."""
+"""One in this many micro-batches creates keys. The others change existing keys."""
 
 CHANGED_PERCENT = (2, 4, 6, 8, 10)
 """The percentages of the keys that micro-batches change, in turn."""

@@ -1,4 +1,4 @@
-"""The measured query: a count, a sum and a last value for each user; its output is discarded."""
+"""The measured query: a count, a sum and a last value for each user. Its output is discarded."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Progress = Mapping[str, Any]
 
 
 def start(spark: SparkSession, folder: str, checkpoint: str, *, payload: bool) -> StreamingQuery:
-    """Start the query on a folder with one file per micro-batch; with `payload`, the state has the last payload too."""
+    """Start the query on a folder with one file per micro-batch. With `payload`, the state has the last payload too."""
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
     kept = [f.count("*"), f.sum("amount"), f.last("batch"), *([f.max_by("payload", "batch")] if payload else [])]
     state = rows.groupBy("user").agg(*kept)

@@ -58,7 +58,7 @@ def run(plan: Plan, rounds: int = 3) -> list[Result]:
 
 
 def _round(found: Found, plan: Plan, rows: Inputs, setting: Setting, turn: int) -> None:
-    """Measure all variants once; each round begins with a different one."""
+    """Measure all variants once. Each round begins with a different one."""
     first = turn % len(plan.ways)
     for name in [*plan.ways[first:], *plan.ways[:first]]:
         try:

@@ -27,7 +27,7 @@ TOO_LITTLE = ("OutOfMemoryError", "OUT_OF_MEMORY")
 
 
 class DriverFailed(Exception):
-    """A driver failed; the message contains the end of its log."""
+    """A driver failed. The message contains the end of its log."""
 
 
 class Exhausted(Exception):
@@ -46,7 +46,7 @@ class Setting:
 
 
 def measured(way: Way, inputs: Inputs, setting: Setting, timeout_s: float) -> Figures:
-    """Run a variant once and return its figures; raise `Exhausted` if its heap was too small."""
+    """Run a variant once and return its figures. Raise `Exhausted` if its heap was too small."""
     with tempfile.TemporaryDirectory(prefix="tableside-bench-") as name:
         folder = Path(name)
         offer(inputs.measured, folder / "input")

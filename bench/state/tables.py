@@ -1,4 +1,4 @@
-"""Format the figures as two tables: times; and memory, disk and restart."""
+"""Format the figures as two tables. The first has times, the second memory, disk use and the restart."""
 
 from collections.abc import Mapping
 

@@ -34,7 +34,7 @@ class Way:
     more: Mapping[str, str] = field(default_factory=dict)
 
     def configured(self, url: str) -> dict[str, str]:
-        """Return Spark's settings; `url` is that of the service, if there is one."""
+        """Return Spark's settings. `url` is the service's address, if there is a service."""
         if self.memory is not None:
             ours = settings(
                 url,

@@ -27,7 +27,7 @@ class Different(Exception):
 
 
 def main() -> None:
-    """Run the demonstration with the options of the command line; exit with 1 if a figure is wrong."""
+    """Run the demonstration with the options of the command line. Exit with 1 if a figure is wrong."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     progress = Progress(Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH))
@@ -75,7 +75,7 @@ def _options() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
-    """Provide the folder for the records; delete a temporary one at the end, unless the service still needs it."""
+    """Provide the folder for the records. Delete a temporary one at the end, unless the service still needs it."""
     if data is None:
         folder = Path(tempfile.mkdtemp(prefix="tableside-demo-"))
     elif data.exists() and any(data.iterdir()):
@@ -136,7 +136,7 @@ def _steps(spark: SparkSession, scratch: Path, service: job.Reach, progress: Pro
 
 
 def _verify(comparison: check.Comparison, what: str, progress: Progress) -> int:
-    """Print that all figures are equal, and return the number of compared rows; raise `Different` otherwise."""
+    """Print that all figures are equal, and return the number of compared rows. Raise `Different` otherwise."""
     if comparison.differing:
         lines = [f"  {row.expected} times by Spark, {row.actual} by the service: {row}" for row in comparison.differing]
         raise Different("\n".join([f"among {comparison.rows:,} {what}, for example", *lines]))
@@ -161,7 +161,7 @@ def _table(busiest: list[Row]) -> Table:
 
 
 def _explain(service: Service) -> None:
-    """Print how to ask the running service, and how to stop it."""
+    """Print how to send requests to the running service, and how to stop it."""
     tables = f"{service.url}/v1/tables"
     print(
         f"\nThe service is still running at {service.url} as process {service.process.pid}. Ask it:\n"

@@ -21,7 +21,7 @@ class Comparison:
 
 
 def compare(expected: DataFrame, actual: DataFrame) -> Comparison:
-    """Compare two frames in both directions, in every column of the expected one; the order of rows is ignored."""
+    """Compare two frames in both directions, in every column of the expected one. The order of rows is ignored."""
     columns = expected.columns
     sides = expected.withColumn("side", lit("expected")).unionByName(
         actual.select(columns).withColumn("side", lit("actual"))

@@ -35,7 +35,7 @@ def _data_folder() -> Path:
 
 
 def _convert(file: IO[bytes], target: Path, rows_max: int | None = None) -> None:
-    """Convert CSV to Parquet; missing values, `NA` in the CSV, become null."""
+    """Convert CSV to Parquet. Missing values, `NA` in the CSV, become null."""
     missing = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     table: pa.Table = pyarrow.csv.read_csv(file, convert_options=missing)
     pyarrow.parquet.write_table(table.slice(0, rows_max), target, row_group_size=ROW_GROUP_ROWS)

@@ -27,7 +27,7 @@ class Flights:
 
 
 def read_flights(spark: SparkSession, folder: Path) -> Flights:
-    """Read the flights and add the departure time in UTC; null for a flight that did not depart."""
+    """Read the flights and add the departure time in UTC, which is null for a flight that did not depart."""
     flights = spark.read.parquet(str(folder / "flights.parquet"))
     scheduled_s = sql.unix_timestamp("time_hour") + 60 * col("minute")
     departed_at = sql.timestamp_seconds(scheduled_s + 60 * col("dep_delay"))
@@ -54,7 +54,7 @@ class Reach:
 
 
 def load(spark: SparkSession, folder: Path, service: Reach) -> int:
-    """Put planes, airports and airlines into their tables; return the number of records."""
+    """Put planes, airports and airlines into their tables, and return the number of records."""
     return sum(
         service.table(name).put(spark.read.parquet(str(folder / f"{name}.parquet")), key=key).applied
         for name, key in KEYS.items()
@@ -74,7 +74,7 @@ def enrich(flights: DataFrame, service: Reach) -> DataFrame:
 
 
 def keep_count(flights: Flights, service: Reach) -> int:
-    """Update the record of each flight's aircraft, starting from a default; return the number of flights."""
+    """Update the record of each flight's aircraft, starting from a default, and return the number of flights."""
     aircraft = service.table("aircraft")
     nothing_yet = {"flights": 0, "miles": 0, "cancelled": 0, "destinations": sql.array()}
     departed = aircraft.update(

@@ -11,7 +11,7 @@ from rich.table import Table
 
 @dataclass
 class Step:
-    """One step of the demonstration; the code of the step sets the number of rows."""
+    """One step of the demonstration. The code of the step sets the number of rows."""
 
     title: str
     rows: int = 0

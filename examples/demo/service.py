@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 HOST = "127.0.0.1"
-PORT = 8080  # as in the README's commands; another port is used if this one is taken
+PORT = 8080  # The README's commands use this port. If it is taken, the demonstration uses another one.
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 
@@ -45,9 +45,9 @@ def running(
     config: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Service]:
-    """Run the service with its records under `folder`; stop it at the end, or `keep` it running after a success.
+    """Run the service with its records under `folder`. Stop it at the end, or `keep` it running after a success.
 
-    A configuration may place the records elsewhere; `environment` has the variables that it needs.
+    A configuration may place the records elsewhere. `environment` has the variables that it needs.
     """
     service = _start(folder, port or free_port(), config, environment or {})
     try:
@@ -92,7 +92,7 @@ def _start(folder: Path, port: int, config: Path | None, environment: Mapping[st
 
 
 def _wait_until_ready(service: Service) -> None:
-    """Return when the service is ready; raise if it has ended or does not become ready in time."""
+    """Return when the service is ready. Raise if it has ended or does not become ready in time."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if service.process.poll() is not None:

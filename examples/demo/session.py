@@ -17,7 +17,7 @@ HERE = "local[*]"
 
 @contextlib.contextmanager
 def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark on every core, or on a cluster, with its files under `folder`; stop it at the end."""
+    """Start Spark on every core, or on a cluster, with its files under `folder`. Stop it at the end."""
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.local.dir": str(folder),
@@ -30,7 +30,7 @@ def session(folder: Path, master: str = HERE, more: Mapping[str, str] | None = N
     }
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master(master).appName("flights").config(map=settings).getOrCreate()
-    # Stop at once on Ctrl-C: PySpark's handler would call the JVM inside the interrupted call, and log an error.
+    # Stop immediately on Ctrl-C. PySpark's handler would call the JVM inside the interrupted call, and log an error.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.disable()
     try:

@@ -22,7 +22,7 @@ class Place:
 
 @contextlib.contextmanager
 def place(kind: str, folder: Path, token: str | None = None) -> Iterator[Place]:
-    """Start the server of a kind of store, and install it first if necessary; stop it at the end.
+    """Start the server of a kind of store, and install it first if necessary. Stop it at the end.
 
     With a token, the service rejects requests without it.
     """
@@ -46,7 +46,7 @@ def _config(folder: Path, store: Mapping[str, str], token: str | None) -> Path:
 
 @contextlib.contextmanager
 def _server(kind: str, folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Run a server on loopback; yield its settings for the service's configuration, and environment variables."""
+    """Run a server on loopback. Yield its settings for the service's configuration, and environment variables."""
     match kind:
         case "rocksdb":
             yield {"path": str(folder / "tableside-data")}, {}

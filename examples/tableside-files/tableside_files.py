@@ -1,4 +1,4 @@
-"""Tables in files of JSON lines, held in memory: a kind of store for small tables that people want to read."""
+"""A kind of store for small tables that people want to read: each table is a file of JSON lines, cached in memory."""
 
 import asyncio
 import math
@@ -34,13 +34,13 @@ from tableside.core import (
 
 
 class FilesSettings(BaseModel, frozen=True, extra="forbid"):
-    """What the entry under `stores` may say beside its kind."""
+    """The options of an entry under `stores`, besides its kind."""
 
     path: Path
 
 
 class FilesBackend:
-    """A folder of tables, which one process owns."""
+    """A folder of tables. Only one process may open it."""
 
     Settings, TableOptions, single_process = FilesSettings, NoOptions, True
 
@@ -77,7 +77,7 @@ class FilesStore:
         self._records = SortedDict(map(self._loaded, lines))
 
     async def apply(self, operations: Sequence[Operation], until: float = math.inf) -> list[Outcome]:
-        return await asyncio.shield(asyncio.create_task(self._apply(operations)))  # what has begun is finished
+        return await asyncio.shield(asyncio.create_task(self._apply(operations)))  # completes after a cancellation
 
     async def _apply(self, operations: Sequence[Operation]) -> list[Outcome]:
         async with self._writing:

@@ -1,6 +1,6 @@
 {{/*
-Names and labels. A name has at most 52 characters: with what is added to it, by us or by a StatefulSet for its
-revisions, 63 are enough.
+Names and labels. A name has at most 52 characters, so that it fits into 63 with the suffixes that the chart and the
+revisions of a StatefulSet add.
 */}}
 {{- define "tableside.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" }}
@@ -16,13 +16,13 @@ revisions, 63 are enough.
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "tableside.fullname" .) "default") }}
 {{- end }}
 
-{{/* What finds our pods: it can never be changed, so it holds nothing that may. */}}
+{{/* The selector of the pods. It is immutable in Kubernetes, so it contains only constant labels. */}}
 {{- define "tableside.selector" -}}
 app.kubernetes.io/name: {{ include "tableside.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* All labels, given the dictionary `root`, and `more` that are the caller's: those of ours win. */}}
+{{/* All labels: the chart's, then those in `more` and commonLabels. The chart's take precedence. */}}
 {{- define "tableside.labels" -}}
 {{- $root := .root }}
 {{- $ours := include "tableside.selector" $root | fromYaml }}
@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- merge $ours (.more | default dict) $root.Values.commonLabels | toYaml }}
 {{- end }}
 
-{{/* The labels of pods: without the chart's version, which must not restart them. */}}
+{{/* The labels of pods, without the chart's version: a new version alone must not restart them. */}}
 {{- define "tableside.podLabels" -}}
 {{- merge (include "tableside.selector" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml }}
 {{- end }}

@@ -14,7 +14,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "tableside.serviceAccountName" . }}
   automountServiceAccountToken: {{ .Values.serviceAccount.automountToken }}
-  # Variables of the namespace's Services are no part of the configuration, which may name variables.
+  # The configuration may refer to environment variables, so Kubernetes adds none for the namespace's Services.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ include "tableside.gracePeriod" . }}
   securityContext:
@@ -90,7 +90,7 @@ ports:
   - name: probes
     containerPort: {{ .Values.ports.probes }}
     protocol: TCP
-{{- /* Not /readyz: a store that is away is no reason to start a pod again. */}}
+{{- /* Startup and liveness use /livez instead of /readyz: an unreachable store must not restart the pod. */}}
 startupProbe:
   httpGet: {path: /livez, port: probes}
   {{- toYaml .Values.probes.startup | nindent 2 }}

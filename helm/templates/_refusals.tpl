@@ -1,6 +1,6 @@
 {{/*
-What would not work is refused before anything is installed. The service refuses the same, but only when it starts.
-Values by themselves are checked by values.schema.json; this is what they have to do with each other.
+Checks that reject values which cannot work, before Helm installs anything. The service also rejects them, but only at
+start. values.schema.json checks each value. These templates check combinations of values.
 */}}
 {{- define "tableside.refusals" -}}
 {{- include "tableside.refuseConfiguration" . }}
@@ -54,7 +54,7 @@ Values by themselves are checked by values.schema.json; this is what they have t
 {{- end }}
 {{- end }}
 
-{{/* The root file system is read-only, so a path elsewhere would fail at start, or keep records nowhere. */}}
+{{/* The root file system is read-only. A path outside a volume would fail at start, or lose its records with the pod. */}}
 {{- define "tableside.refusePath" -}}
 {{- $mounts := list .root.Values.persistence.mountPath }}
 {{- range .root.Values.extraVolumeMounts }}
@@ -85,7 +85,7 @@ Values by themselves are checked by values.schema.json; this is what they have t
 {{- end }}
 {{- end }}
 
-{{/* How long a pod may take to end: the pause, what the service itself allows, and a little more. */}}
+{{/* The grace period of a pod: the preStop sleep, the service's own limit for a shutdown, and a reserve. */}}
 {{- define "tableside.gracePeriod" -}}
 {{- $shutdown := dig "limits" "shutdown_s" 30 .Values.config }}
 {{- if not (kindIs "string" $shutdown) }}

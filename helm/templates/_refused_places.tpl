@@ -1,4 +1,4 @@
-{{/* Addresses, mount paths and passwords that are refused before anything is installed; see _refusals.tpl. */}}
+{{/* Checks of addresses, mount paths and passwords, like the checks in _refusals.tpl. */}}
 
 {{- define "tableside.refuseAddress" -}}
 {{- if regexMatch "(?i)^(localhost|127[.].*|[0:]*:0*1|[0:]*:ffff:127[.].*)$" .Values.host }}
@@ -36,7 +36,7 @@
 {{- end }}
 {{- end }}
 
-{{/* The configuration is a ConfigMap, which more people may read than a Secret. A variable's name is no password. */}}
+{{/* More people can usually read ConfigMaps than Secrets, so the configuration must not contain passwords. */}}
 {{- define "tableside.refusePasswords" -}}
 {{- range $store, $options := .Values.config.stores }}
 {{- range $name, $value := $options }}

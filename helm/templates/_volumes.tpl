@@ -1,6 +1,6 @@
 {{/*
-What is mounted, each as a whole folder: a file that is mounted by itself (subPath) would never change, and the service
-reads its configuration, tokens and certificates again when they do.
+Mounts and volumes. Each mount is a whole folder: Kubernetes never updates a single mounted file (subPath), and the
+service reloads its configuration, tokens and certificates when they change.
 */}}
 {{- define "tableside.mounts" -}}
 {{ include "tableside.ownMounts" . }}
@@ -42,7 +42,7 @@ reads its configuration, tokens and certificates again when they do.
 {{- end }}
 {{- end }}
 
-{{/* Secrets are readable by the pod's group alone: 288 is 0440. */}}
+{{/* Only the pod's group can read the Secrets: 288 is 0440. */}}
 {{- define "tableside.volumes" -}}
 - name: config
   configMap:

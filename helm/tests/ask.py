@@ -1,6 +1,7 @@
-"""What `helm test` runs in a pod of the service's own image: is the release ready, and does it answer a caller?
+"""Check that a release is ready and responds to a caller. `helm test` runs this in a pod with the service's image.
 
-Standard library only. It is told by variables: URL, and perhaps TABLESIDE_TOKEN, RECORD (the path of one) and CA.
+It uses only the standard library. Its environment variables are URL and, optionally, TABLESIDE_TOKEN, RECORD (the path
+of a record), CALLER (set if a caller may list the tables) and CA (the file of a certificate authority).
 """
 
 import json
@@ -14,7 +15,7 @@ WAIT_MAX_S = 20
 
 
 def ask(path: str, token: str = "") -> object:
-    """Return what the service answers. Raise URLError for what is no success."""
+    """Return the decoded JSON of a response. Raise URLError if there is none, HTTPError if its status is an error."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(os.environ["URL"] + path, headers=headers)  # noqa: S310 - the chart's own URL
     with urllib.request.urlopen(request, timeout=WAIT_MAX_S, context=trusted()) as answer:  # noqa: S310
@@ -22,7 +23,7 @@ def ask(path: str, token: str = "") -> object:
 
 
 def trusted() -> ssl.SSLContext | None:
-    """Return whom to trust, for TLS: beside the usual authorities the one that came with the certificate, if any."""
+    """Return a TLS context that trusts the system's authorities and the one in CA, or None for plain HTTP."""
     if not os.environ["URL"].startswith("https:"):
         return None
     context = ssl.create_default_context()
@@ -32,7 +33,7 @@ def trusted() -> ssl.SSLContext | None:
 
 
 def main() -> int:
-    """Ask, and say what came; 0 if all went well."""
+    """Send the requests and print each result. Return 1 at the first failure, 0 if all succeed."""
     token, record = os.environ.get("TABLESIDE_TOKEN", ""), os.environ.get("RECORD", "")
     paths = ["/readyz", *(["/v1/tables"] if "CALLER" in os.environ else []), *([record] if record else [])]
     for path in paths:

@@ -1,4 +1,4 @@
-"""`python -m scripts.reference` writes the generated pages; `--check` only lists outdated ones."""
+"""`python -m scripts.reference` writes the generated pages. `--check` only lists outdated ones."""
 
 import sys
 

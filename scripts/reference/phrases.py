@@ -10,7 +10,7 @@ Link: TypeAlias = Callable[[str], str]
 """Returns a link to the section of a named schema."""
 
 ROW_CHARACTERS_MAX = 90
-"""The maximum length of a list of values in a cell; a longer list is replaced by its number of values."""
+"""The maximum length of a list of values in a cell. A longer list is replaced by its number of values."""
 
 
 def phrase(schema: Schema, link: Link) -> str:
@@ -30,7 +30,7 @@ def phrase(schema: Schema, link: Link) -> str:
 
 
 def code(value: object) -> str:
-    """Return a value as it is written in a file or a request."""
+    """Return a value in the form for a file or a request."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"`{text}`" if text else "empty"
 

@@ -41,7 +41,7 @@ UNITS = {
 
 @dataclass
 class Section:
-    """A model, and the paths in the file where it is used."""
+    """A model, and the paths in the file that use it."""
 
     title: str
     model: Schema
