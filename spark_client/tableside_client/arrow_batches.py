@@ -27,7 +27,7 @@ class ArrowBatches:
     def send(self, operations: pa.Table, repeatable: pa.Array) -> Call[pa.Table]:
         """Send operations, and retry them by position. A batch that is too large for one request is split.
 
-        An operation that is too large for a request of its own has the outcome `too_large`.
+        An operation that is too large for a separate request has the outcome `too_large`.
         """
         limits = self._settings.start()
         try:
@@ -39,7 +39,7 @@ class ArrowBatches:
         except TablesideError as failure:
             if failure.status != 413:
                 raise
-            if len(operations) < 2:  # the operation itself is too large: the others have outcomes of their own
+            if len(operations) < 2:  # the operation itself is too large: the others have separate outcomes
                 rows = batch_retry.failed_response(failure, len(operations)).rows
                 return rows.append_column("retries", pa.repeat(pa.scalar(0, pa.uint16()), len(rows)))
         half = len(operations) // 2

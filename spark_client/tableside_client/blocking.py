@@ -29,7 +29,7 @@ class Client:
     """A blocking client for the tables of one service, with one connection pool. Threads can share it.
 
     Calls retry temporary failures until `retries.total_s` if a second attempt is safe, so that a restart of the service
-    is only a delay. A write that is not safe to repeat (an update, or a precondition) carries a token of its own,
+    is only a delay. A write that is not safe to repeat (an update, or a precondition) carries its own token,
     so that it counts once. All exceptions derive from `TablesideError`.
 
     Args:

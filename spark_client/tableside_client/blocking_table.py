@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Table(Generic[V]):
-    """A table. `Client.table` creates it; it has no resources of its own.
+    """A table. `Client.table` creates it; it owns no resources.
 
     A key is a string or an integer, or a sequence of them for a composite key. Every method raises `TablesideError`
     if the service refuses the request or stays unavailable.

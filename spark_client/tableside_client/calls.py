@@ -1,6 +1,6 @@
 """Calls as generators, which the blocking and the asynchronous client share.
 
-A call yields what it needs, a `Request` or a `Pause`, and receives the response or the transport error. The client that
+A call yields a `Request` or a `Pause`, and receives the response or the transport error. The client that
 runs the call performs the input and output.
 """
 

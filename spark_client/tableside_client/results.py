@@ -1,4 +1,4 @@
-"""The results of operations: records, what a write returns, and the outcomes of a batch."""
+"""The results of operations: records, the results of writes, and the outcomes of a batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

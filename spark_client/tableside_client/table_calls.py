@@ -1,4 +1,4 @@
-"""The operations on one table as calls: what each verb sends, and what it makes of the response."""
+"""The operations on one table as calls: the request of each verb, and its result from the response."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ class TableCalls(Generic[V]):
         self.name = name
         self._settings = settings
         self._codec = codec
-        self._supports_tokens = True  # until the service says otherwise
+        self._supports_tokens = True  # until the service reports otherwise
         self._tokens = TokenSource()
 
     def describe(self) -> Call[dict[str, Any]]:
@@ -163,7 +163,7 @@ class TableCalls(Generic[V]):
         return (yield from self._settings.start().send_with_retries(request))
 
     def _send_batch(self, operations: Iterable[Mapping[str, Any]]) -> Call[list[Document]]:
-        """Send operations. Their own tokens belong to a writer of this batch, which may run beside other writes."""
+        """Send operations. Their tokens have a separate writer, so other writes may run concurrently."""
         tokens = TokenSource() if self._supports_tokens else None
         prepared = [Operation.create(operation, tokens) for operation in operations]
         return (yield from json_batch.send(self._settings.start(), self.name, prepared))

@@ -16,7 +16,7 @@ class ThreadTurns:
 
     @contextmanager
     def take(self, key: Any) -> Iterator[None]:
-        """Hold the lock of a key."""
+        """Acquire the lock of a key, and release it at the end of the context."""
         with self._guard:
             lock, users = self._locks.get(key) or (threading.Lock(), 0)
             self._locks[key] = lock, users + 1
@@ -38,7 +38,7 @@ class TaskTurns:
 
     @asynccontextmanager
     async def take(self, key: Any) -> AsyncIterator[None]:
-        """Hold the lock of a key."""
+        """Acquire the lock of a key, and release it at the end of the context."""
         lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
         self._locks[key] = lock, users + 1
         try:

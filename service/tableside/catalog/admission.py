@@ -102,7 +102,7 @@ class Reservation:
             self._bytes = body_bytes
 
     def step_aside(self, body_bytes: int) -> None:
-        """Release the slot, and all but so many bytes of the body."""
+        """Release the slot and the bytes of the body, except this many."""
         self._release_slot()
         if body_bytes < self._bytes:
             self._limits.bytes.leave(self._bytes - body_bytes)

@@ -54,7 +54,7 @@ async def steps_by_key(
 ) -> dict[Key, deque[Step]]:
     """Combine operations that follow each other on a key, and return for each key the steps to send in turn.
 
-    `key_names` are the names of the key's fields. `folding` tells that the store accepts any value. Raise TimeoutError
+    `key_names` are the names of the key's fields. With `folding`, the store accepts any value. Raise TimeoutError
     after the deadline `until`.
     """
     runs: dict[Key, list[_Run]] = {}
@@ -128,7 +128,7 @@ class _Run:
         return not (_touches(key_names, earlier) or _touches(key_names, later)) and self._has_room(later)
 
     def _has_room(self, update: Update) -> bool:
-        """Count an update, and what it is applied to; puts that another put replaces cost nothing."""
+        """Count an update and the value that it is applied to. A put that another put replaces costs nothing."""
         size = size_bytes(update)
         if isinstance(self._last, Put) or len(self._positions) == 1:
             size += size_bytes(self._last)
@@ -203,7 +203,7 @@ def set_outcomes(
                 _set_all(held_back.positions, error.not_attempted(), outcomes)
             steps.clear()
         elif len(step.positions) > 1 and not isinstance(step.operation, Get):
-            # The store rejected one of the combined operations, and the others must succeed: send each by itself.
+            # The store rejected one of the combined operations, and the others must succeed: send each alone.
             steps.extendleft(Step(operations[position], (position,)) for position in reversed(step.positions))
             return
     if isinstance(answer, Written) and len(step.positions) > 1:

@@ -34,7 +34,7 @@ async def _ping(backend: Backend) -> StoreUnavailable | None:
             await backend.ping()
     except StoreUnavailable as error:
         return error
-    except TableError as error:  # a server that hangs, say, for which the store had its own deadline
+    except TableError as error:  # for example, a server that hangs until the store's own deadline
         return StoreUnavailable(error.detail)
     except TimeoutError:
         return StoreUnavailable(f"no answer within {PING_TIMEOUT_S} s")

@@ -34,7 +34,7 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
     needs = "differs from what the service was started with: that needs a restart"
     faults = [Fault(member, needs) for member in _RESTART_ONLY if getattr(old, member) != getattr(new, member)]
     if (old.auth is None) != (new.auth is None):
-        faults.append(Fault("auth", needs))  # A file that lost its tokens must not open the tables to everyone.
+        faults.append(Fault("auth", needs))  # A file that lost its tokens must not make the tables public.
     for name in old.tables.keys() & new.tables.keys():
         before, after = old.tables[name], new.tables[name]
         members = [member for member in _TABLE_RESTART_ONLY if getattr(before, member) != getattr(after, member)]

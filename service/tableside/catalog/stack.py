@@ -42,8 +42,8 @@ class StackMetrics:
 class StackContext(msgspec.Struct, frozen=True):
     """The parameters that the stacks of one store share.
 
-    `kind` is the kind of the store. `remote` tells that the store runs outside this process; a local store has retries
-    and a bulkhead only if its settings ask for them. `share` is this process's fraction of the limits that the workers
+    `kind` is the kind of the store. `remote` means that the store runs outside this process. A local store has retries
+    and a bulkhead only if its settings request them. `share` is this process's fraction of the limits that the workers
     of a replica share. `in_flight` limits the work in flight in the store. `partitions` are the contexts of the stores
     that a partitioned store consists of.
     """
@@ -62,7 +62,7 @@ class StackContext(msgspec.Struct, frozen=True):
 class Stack(msgspec.Struct, frozen=True):
     """The policies around a store: `top` receives the operations, `policies` are the outermost policies.
 
-    In a partitioned table each partition has policies of its own, and `top` is the partitioned store above them.
+    In a partitioned table each partition has separate policies, and `top` is the partitioned store above them.
     """
 
     top: Store

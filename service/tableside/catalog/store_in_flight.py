@@ -16,7 +16,7 @@ from .admission import InFlight, InFlightLimit
 
 
 class Share:
-    """One store's share of one in-flight limit: a fraction of what the other stores leave free.
+    """One store's share of one in-flight limit: a fraction of the part that the other stores leave free.
 
     A store with nothing in flight may exceed it, as a single request may exceed a limit.
     """

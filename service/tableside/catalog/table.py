@@ -32,7 +32,7 @@ from .value_room import ValueRoom
 Result = TypeVar("Result")
 
 GRACE_S = 0.1
-"""Extra time after the deadline for the store to return by itself: it then reports what it has finished."""
+"""Extra time after the deadline in which the store may return and report the operations that it has finished."""
 
 
 class Table:

@@ -23,7 +23,7 @@ class ValueRoom:
         self._reduce: Reduce | None = None
 
     def keep(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Count the values of some outcomes, and return what to keep of the outcomes."""
+        """Count the values of some outcomes, and return the outcomes to keep."""
         kept = [*map(self._reduced_record, outcomes)] if self._reduction is not None else [*outcomes]
         self._left -= value_bytes(kept)
         return kept

@@ -82,7 +82,7 @@ class Loader:
         return self._row, {"op": "put", "key": parts[0] if len(parts) == 1 else parts, "value": value}
 
     def _send(self, puts: list[tuple[int, dict[str, Any]]]) -> bool:
-        """Send operations. Returns False if the load cannot go on."""
+        """Send operations. Return False if the load cannot continue."""
         try:
             outcomes = self._table.batch(operation for _, operation in puts)
         except TablesideError as error:

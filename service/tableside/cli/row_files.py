@@ -16,7 +16,7 @@ ROWS_PER_PART = 1_000
 CSV_BLOCK_BYTES = 16 * 2**20
 
 UNREADABLE = (pa.ArrowException, UnicodeDecodeError, OSError)
-"""What reading a damaged file raises."""
+"""The exceptions that reading a damaged file raises."""
 
 
 class Part(NamedTuple):

@@ -83,7 +83,7 @@ class ReportsConnections(Protocol):
 
 @runtime_checkable
 class HasPlace(Protocol):
-    """The settings of a store that can say where it keeps its records. Other settings need not implement it."""
+    """The settings of a store that can report the location of its records. Other settings need not implement it."""
 
     @property
     def place(self) -> str:
@@ -93,7 +93,7 @@ class HasPlace(Protocol):
 
 @runtime_checkable
 class HasDirectory(Protocol):
-    """The settings of a store that keeps its records in a directory of its own. Others need not implement it."""
+    """The settings of a store that keeps its records in a directory. Other settings need not implement it."""
 
     @property
     def directory(self) -> str:
@@ -102,7 +102,7 @@ class HasDirectory(Protocol):
 
 
 def place_of(settings: BaseModel) -> str | None:
-    """Return where a store keeps its records, None if its settings do not say."""
+    """Return the location of a store's records, None if its settings do not report it."""
     return settings.place if isinstance(settings, HasPlace) else None
 
 

@@ -55,8 +55,8 @@ class VersionedRecords(Protocol):
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace the records whose version is unchanged.
 
-        Each result is an outcome (an error says whether the record may have been replaced), True for the outcome in
-        the replacement's `changed`, or False if the record has another version now.
+        Each result is one of three. An outcome: its error states whether the record may have been replaced. True: the
+        outcome is the replacement's `changed`. False: the record has another version now.
         """
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from itertools import islice
 
 NAME_CHARACTERS_MAX = 80
-"""A longer name, or path of names, is cut in messages."""
+"""Messages contain only the start of a longer name or path."""
 
 NAMES_MAX = 5
 """A message lists at most so many names."""

@@ -6,7 +6,7 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 2. The keys of a batch are distinct; `Table` ensures this.
 3. A failure of the store is an outcome, not an exception. An exception is a bug, or cancellation.
 4. Operations succeed or fail independently. An operation that was not executed fails; it never returns "absent".
-5. An error says whether the write may have been applied. A store that waits returns by the deadline it was given.
+5. An error states whether the write may have been applied. A store that waits returns by its deadline.
 6. Get of an absent record returns None. Update of an absent record without a default returns RecordNotFound; with a
    default it is a single atomic step.
 7. A batch may exceed what the backend accepts in one request; the store splits it.

@@ -24,7 +24,7 @@ def check_port(url: str) -> None:
 def url_place(url: str) -> str:
     """Return the host, port and path of a URL, without user, password and parameters.
 
-    If the password is not encoded, so that it cannot be told from the rest, return only that.
+    If the password is not encoded, so that it cannot be separated from the rest, return only this sentence.
     """
     parts = urlsplit(url)
     if url.count("@") != parts.netloc.count("@"):

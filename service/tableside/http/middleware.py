@@ -184,7 +184,7 @@ class RequestInProgress:
             message["headers"].append((b"x-request-id", context.request_id.encode()))
         else:
             context.bytes_out += len(message.get("body", b""))
-            self.leave()  # What remains is to wait until the client has read the response.
+            self.leave()  # Only the client's reading of the response remains.
         return self._send(message)
 
     def _start_timer(self, task: "asyncio.Task[object]") -> None:

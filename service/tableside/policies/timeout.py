@@ -25,7 +25,7 @@ from ..core.directions import (
 from ..core.store import Policy
 
 GRACE_S = 0.1
-"""Extra time after the timeout for the store to return by itself: it then reports what it has finished."""
+"""Extra time after the timeout in which the store may return and report the operations that it has finished."""
 
 GRACE_AT_DEADLINE_S = GRACE_S / 2
 """Extra time at the caller's deadline: shorter than that of the table, which would lose the finished outcomes."""

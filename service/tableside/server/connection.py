@@ -29,7 +29,7 @@ noticed.
 """
 
 WRITE_BUFFER_BYTES = 65_536
-"""How many bytes a TLS transport may keep before it pauses the writer; that is what others have by default."""
+"""How many bytes a TLS transport may keep before it pauses the writer; other transports have this default."""
 
 IDLE_S = 0.02
 """How long a connection must be idle before a shutdown closes it: a request may just be arriving."""
@@ -250,7 +250,7 @@ class HttpConnection(asyncio.Protocol):
             self._go_on()
 
     def on_response_complete(self, exchange: Exchange) -> None:
-        """Go on with the next request once the client has read nearly all of the response."""
+        """Continue with the next request once the client has read nearly all of the response."""
         self.server_state.total_requests += 1
         if self._receiving is exchange:
             self._receiving = None

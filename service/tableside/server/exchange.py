@@ -76,7 +76,7 @@ class Connection(Protocol):
         """Receive more."""
 
     def on_response_complete(self, exchange: "Exchange") -> None:
-        """Go on with the next request."""
+        """Continue with the next request."""
 
 
 class Exchange:

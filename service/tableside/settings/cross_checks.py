@@ -1,4 +1,4 @@
-"""Checks between members of a configuration that are valid by themselves."""
+"""Checks of members of a configuration that are valid alone and conflict with each other."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +61,7 @@ def _table_checks(store: StoreSettings) -> Callable[[TableSpec], Iterable[TableE
 
 
 def check_directories(known: Mapping[str, StoreSettings | None], faults: FaultCollector) -> None:
-    """Check that stores have directories of their own, none within another, and no file in their place."""
+    """Check that no two stores share a directory, that none is within another, and that none is a file."""
     places = {
         name: Path(store.options.directory)
         for name, store in known.items()

@@ -16,10 +16,10 @@ class LimitSettings(BaseModel, frozen=True, extra="forbid"):
 
     Sizes are counted after decompression. The service immediately rejects a request that exceeds a limit on requests in
     flight. `in_flight_max` limits the number of requests; `operations_in_flight_max` limits the number of their
-    operations; `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may have at most
-    `store_share_max` of what the other stores leave of these three limits. After SIGTERM the service continues for
-    `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next response. Then it accepts
-    no more connections. The process ends at most `shutdown_s` seconds after the signal.
+    operations; `bytes_in_flight_max` limits the bytes of their bodies. With several stores, one store may use at most
+    the fraction `store_share_max` of the part of these three limits that the other stores leave free. After SIGTERM the
+    service continues for `drain_s` seconds: it answers /readyz with 503, and closes each connection after its next
+    response. Then it accepts no more connections. The process ends at most `shutdown_s` seconds after the signal.
     """
 
     body_bytes_max: int = Field(default=16 * 2**20, ge=1024)

@@ -10,7 +10,7 @@ import yaml
 from .faults import Fault, SettingsError
 
 NODES_MAX = 1_000_000
-"""Maximum number of values in a file. An alias counts as all the values that it stands for."""
+"""Maximum number of values in a file. An alias counts as all the values that it repeats."""
 
 DEPTH_MAX = 32
 """Maximum depth of nested mappings and lists, with aliases replaced by their values."""

@@ -50,7 +50,7 @@ def parse_read_options(options: Mapping[str, str], table_schema: TableSchema) ->
 def default_splits() -> int:
     """Return the default number of splits.
 
-    Spark does not tell a data source how many tasks run at once, so it is derived from the CPUs of the driver.
+    A data source cannot find out how many tasks Spark runs at once, so it is derived from the CPUs of the driver.
     """
     return min(SPLITS_PER_CPU * (os.cpu_count() or 1), SPLITS_DEFAULT_MAX)
 

@@ -70,7 +70,7 @@ class TableReader(DataSourceReader):
         selection = self._selection
         if selection.keys is not None:
             starts = range(0, len(selection.keys), LOOKUPS_PER_TASK)
-            # Spark makes a partition of its own in place of an empty list.
+            # Spark replaces an empty list by one partition.
             return [KeyLookup(selection.keys[start : start + LOOKUPS_PER_TASK]) for start in starts] or [KeyLookup(())]
         if selection.leading is not None:
             return [PageScan(None, str(part)) for part in selection.leading]
@@ -84,7 +84,7 @@ class TableReader(DataSourceReader):
         try:
             yield from (self._decoder.decode(page) for page in pages if len(page))
         except MismatchError as error:
-            # Spark prints the traceback, which says nothing more.
+            # Spark prints the traceback, which adds nothing.
             raise error.with_traceback(None) from None
 
     def _table(self) -> ArrowTable:

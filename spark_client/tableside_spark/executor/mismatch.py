@@ -8,7 +8,7 @@ MESSAGE = (
     "table %s: column %s is a JSON %s for key %s, which does not fit %s; "
     'correct the record or the schema, or set on_mismatch to "null"'
 )
-"""Takes the table, the column, the JSON type of the value, the key as JSON, and the wanted type. Never the value."""
+"""Takes the table, the column, the JSON type of the value, the key as JSON, and the column's type. Never the value."""
 
 
 class MismatchError(ValueError):

@@ -1,4 +1,4 @@
-"""The parts of a key with many rows: sent one after the other, each with a token of its own."""
+"""The parts of a key with many rows: sent one after the other, each with a separate token."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby

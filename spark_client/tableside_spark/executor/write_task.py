@@ -35,7 +35,7 @@ RETRIABLE = "__retriable"
 INVALID_OPERATION = "invalid_operation"
 """The code of operations that are not sent because they have a problem."""
 COUNTS = ("operations", "sent", "applied", "replayed", "failed", "dropped", "unsent", "retried", "waited_ms")
-"""The counts of an outcome row. All but `operations` and `waited_ms` count rows of the DataFrame."""
+"""The counts of an outcome row. Except `operations` and `waited_ms`, they count rows of the DataFrame."""
 
 _REPLAYED, _RETRIES, _SENT, _AT = map(internal, ("is_replayed", "retries", "is_sent", "at"))
 

@@ -12,7 +12,7 @@ from tableside_spark.plan.frames import is_remote
 from tableside_spark.plan.service_limits import ServiceLimits
 
 JOB_SHARE = 0.5
-"""The part of the service's limits on what is in flight that one job may use."""
+"""The part of the service's in-flight limits that one job may use."""
 
 _SLOTS_MAX = 100_000
 _slots_by_session: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()

@@ -22,7 +22,7 @@ def put_dead_letters(
     origin: Token | None,
     token: Token | None,
 ) -> None:
-    """Store failed rows as dead letters, once, however often the write is repeated.
+    """Store failed rows as dead letters, once, even if the write is repeated.
 
     The key of a dead letter is a digest of the row and its origin, and a number that distinguishes equal rows. Its
     value has the columns of `failed`, and `table`, `op`, `writer`, `sequence`, `time` and `truncated`.

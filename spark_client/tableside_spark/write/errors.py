@@ -1,4 +1,4 @@
-"""`TableWriteError`, which names the failed rows of a write and says whether running it again is safe."""
+"""`TableWriteError`, which names the failed rows of a write and states whether running it again is safe."""
 
 import json
 from collections import Counter

@@ -107,7 +107,7 @@ class WriteLocks:
 
     @contextmanager
     def exclusive(self, run: str, token: Token, table: str) -> Iterator[None]:
-        """Hold the lock of a table during a write. After a failure, the write may be repeated."""
+        """Keep a table locked during a write. After a failure, the write may be repeated."""
         self._acquire(run, token, table)
         try:
             yield

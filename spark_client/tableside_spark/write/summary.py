@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class WriteSummary:
     """The result of a write, counted in rows of the DataFrame.
 
-    Each row counts once, however often a task ran; a row for several partitions counts once for each. Every row is
-    either applied, replayed, failed, dropped or unsent.
+    Each row counts once, even if its task ran several times. A row for several partitions counts once for each. Every
+    row is either applied, replayed, failed, dropped or unsent.
 
     Attributes:
         operations: The operations sent. Rows with one key may share an operation.

@@ -23,7 +23,7 @@ TokenArgument = str | tuple[str, int] | None
 
 @dataclass(frozen=True, slots=True)
 class TokenLease:
-    """The token of a write, and the lock to hold during the write.
+    """The token of a write, and the lock to keep during the write.
 
     `is_repeatable` is true if another run of the write has the same token.
     """

@@ -64,7 +64,7 @@ def health_of(entry: CatalogEntry, now: Change | None, stores: Stores) -> Health
 
 
 def _in_flight(console: Console, limits: LimitSettings) -> list[tuple[str, float, int]]:
-    """Return the name, amount and limit of each resource in flight. Each worker process has limits of its own."""
+    """Return the name, amount and limit of each resource in flight. Each worker process has separate limits."""
     if (latest := console.history.latest) is None:
         return []
     limit_of = {

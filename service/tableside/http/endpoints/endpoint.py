@@ -57,7 +57,7 @@ class ServiceRequest(Request):
 
 
 class TableRequest(ServiceRequest):
-    """A request for a table: `table_name` and `key_segments` are from its path, `context` is what the log shows of it.
+    """A request for a table: `table_name` and `key_segments` are from its path, `context` is for its log line.
 
     The segments are still percent-encoded. The decoded path of the ASGI scope cannot distinguish `a%2Fb`, one segment,
     from `a/b`, two segments.

@@ -20,7 +20,7 @@ SCHEMA_BYTES_MAX = 2**18
 
 VIEW_INTS = 4
 VIEW_BYTES = 16
-"""A view consists of four 32-bit integers, the first of which is its length."""
+"""A view consists of four 32-bit integers. The first is its length."""
 
 
 def size_bytes(batch: pa.RecordBatch) -> int:

@@ -41,7 +41,7 @@ def project_value(value: bytes, fields: frozenset[str]) -> bytes:
 
 
 def common_projection(fields: Sequence[Fields]) -> Callable[[], Callable[[bytes], bytes]] | None:
-    """Return what makes a function that reduces values, or None if the operations request different fields."""
+    """Return a factory of functions that reduce values, or None if the operations request different fields."""
     common = fields[0] if fields and fields.count(fields[0]) == len(fields) else None
     return None if common is None else partial(projection, common, VALUES_MIN)
 

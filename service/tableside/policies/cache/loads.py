@@ -1,6 +1,6 @@
 """Loads: calls of the store that several gets can wait for, and the keys that they read.
 
-A load runs in a task of its own, so it continues for the other waiters if the one that began it is cancelled. It is
+A load runs in a separate task, so it continues for the other waiters if the one that began it is cancelled. It is
 cancelled only when its last waiter leaves.
 """
 

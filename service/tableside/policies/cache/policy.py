@@ -1,6 +1,6 @@
 """The cache policy: answers gets from its entries, or with one load of the store that concurrent gets share.
 
-Writes go to the store. Before and after each write, whatever its outcome, the cache drops the entry of its key, and
+Writes go to the store. Before and after each write, successful or not, the cache drops the entry of its key, and
 later gets do not join loads of the key that began earlier. So a get that begins after a write was acknowledged never
 returns a value read before the write ended. With `writes` "through" the cache then stores the record that an
 acknowledged write left, unless another write may have changed it since the first began.
@@ -170,7 +170,7 @@ class Cache(Policy):
         return outcomes
 
     def _load_ended(self, load: Load, writes: Sequence[Key]) -> None:
-        """Cache the records of a load, except of keys of which a write began or ended since the load began."""
+        """Cache the records of a load, except those whose keys had a write that began or ended since the load began."""
         keys = self._loads.finish(load) - self._writes.keys()
         outcomes = None if load.failed else load.task.result()
         if outcomes is not None and keys:

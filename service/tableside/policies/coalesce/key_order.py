@@ -37,7 +37,7 @@ class KeyQueue:
 
 
 class DirectCall:
-    """A large call, or a part of one, that is sent by itself.
+    """A large call, or a part of one, that is sent alone.
 
     `queues` are the queues of those of its keys that other operations wait for.
     """
@@ -106,7 +106,7 @@ class KeyOrder:
         return [position for position, key in enumerate(keys) if key in taken]
 
     def begin(self, direct: DirectCall) -> None:
-        """Add a direct call, none of its operations being held."""
+        """Add a direct call. None of its operations may be waiting."""
         (self._writing if direct.writes else self._reading)[direct] = None
 
     def end(self, direct: DirectCall) -> list[Slot]:

@@ -65,7 +65,7 @@ class Coalesce(Policy):
     async def close(self) -> None:
         """Send waiting operations at once and return when no operation is in flight; later operations do not linger.
 
-        Operations that still arrive are done. A second call does nothing.
+        Operations that arrive later are executed too. A second call does nothing.
         """
         if self._shared is not None:
             await self._shared.drain()
@@ -131,7 +131,7 @@ class Coalesce(Policy):
     async def _mixed(
         self, shared: SharedCalls, operations: Sequence[Operation], held: Sequence[int], until: float
     ) -> list[Outcome]:
-        """Send the operations that are not held at once, and queue the others behind earlier ones on their keys."""
+        """Send the operations that need not wait, and queue the others behind earlier ones on their keys."""
         free = sorted(set(range(len(operations))).difference(held))
         rest = [operations[position] for position in free]
         waiter = shared.accept([operations[position] for position in held], until)

@@ -27,7 +27,7 @@ class Gate:
     ) -> list[Outcome]:
         """Send the operations when they are paid; those that cannot be paid in time are not sent and get Throttled.
 
-        `charge_found` tells that these are gets whose found records cost credits.
+        With `charge_found`, these are gets whose found records cost credits.
         """
         if self._uniform:
             return await self._in_parts(operations, [1.0] * len(operations), until, credit, charge_found)

@@ -46,9 +46,9 @@ class SharedWindow:
         self.most = self._item.amount / UNITS
 
     async def lease(self, wanted: float, least: float) -> Lease:
-        """Take the wanted credits, or the available ones if they are at least `least`.
+        """Take the requested credits, or the available ones if they are at least `least`.
 
-        It takes one round trip if the wanted credits are available, and two or three if not.
+        It takes one round trip if the requested credits are available, and two or three if not.
         """
         units = min(math.ceil(wanted * UNITS), self._item.amount)
         enough = min(math.ceil(least * UNITS), self._item.amount)
@@ -88,7 +88,7 @@ KEEP_S = 0.1
 WAIT_MIN_S = 0.001
 
 RequestLease: TypeAlias = Callable[[float, float], Awaitable[Lease | None]]
-"""Leases the wanted credits, or fewer but not less than the second number; None if the limiter is unreachable."""
+"""Leases the requested credits, or fewer but not less than the second number; None if the limiter is unreachable."""
 
 
 class LeasedBucket:

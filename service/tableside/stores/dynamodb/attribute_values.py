@@ -52,7 +52,7 @@ def from_attribute(attribute: Attribute) -> Json:
 def to_attribute_like(member: Json, present: Attribute | None) -> Attribute:
     """Return a member's attribute, reusing the present attribute, or the parts of it, that have the same value.
 
-    Unchanged sets thus stay sets, and unchanged numbers keep all digits.
+    So unchanged sets stay sets, and unchanged numbers keep all digits.
     """
     if present is None:
         return to_attribute(member)

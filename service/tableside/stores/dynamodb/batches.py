@@ -1,4 +1,4 @@
-"""BatchGetItem and BatchWriteItem: splits batches by their limits, and retries what DynamoDB left unprocessed.
+"""BatchGetItem and BatchWriteItem: splits batches by their limits, and retries unprocessed items.
 
 DynamoDB lists the items that it did not process because of its own limits. They are retried with increasing pauses
 until the deadline, and then reported as Throttled, never as absent or written.
@@ -134,7 +134,7 @@ class BatchCalls:
     async def _one_by_one(
         self, requests: Sequence[Item], waiting: Mapping[object, Item], order: Sequence[object], until: float
     ) -> list[TableError | None]:
-        """Send each request in a call of its own, because one invalid request makes DynamoDB reject the whole call."""
+        """Send each request in a separate call, because one invalid request makes DynamoDB reject the whole call."""
         calls = [self._write([request], until) for request in waiting.values()]
         errors = {
             identity: error

@@ -1,4 +1,4 @@
-"""The store of one DynamoDB table: chooses for each operation the cheapest call that does exactly what it means.
+"""The store of one DynamoDB table: chooses for each operation the cheapest call with exactly its effect.
 
     gets                          GetItem, or BatchGetItem for many
     puts, deletes, unconditional  PutItem, DeleteItem, or BatchWriteItem for many

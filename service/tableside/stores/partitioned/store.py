@@ -1,6 +1,6 @@
 """The store of a partitioned table: routes each operation to the partitions it names, or to the partition of its key.
 
-Each partition is a store of its own with its own policies, so a cache never contains records of two partitions.
+Each partition is a separate store with separate policies, so a cache never contains records of two partitions.
 """
 
 import asyncio

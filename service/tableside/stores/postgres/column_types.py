@@ -63,7 +63,7 @@ def to_text(column: Column, member: Json) -> str | None:
 def accepts_unchanged(column: Column) -> bool:
     """Return whether UNCHANGED may be sent for a column.
 
-    Such a column may hold details that its JSON member lacks, such as further digits.
+    Such a column may contain details that its JSON member lacks, such as further digits.
     """
     return column.element is not None or column.type in {"numeric", *JSON_TYPES, *TIME_PATTERNS}
 

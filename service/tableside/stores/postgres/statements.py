@@ -1,7 +1,7 @@
 """Builds the SQL statements of one table once, when the table is opened.
 
 Every statement that locks or inserts rows processes keys in the same order, by their bytes. Batches that share keys
-therefore wait for each other without deadlock, whichever replica sends them. The alias `t` is the table, `s` its side
+therefore wait for each other without deadlock, also across replicas. The alias `t` is the table, `s` its side
 table, and `u` the rows sent, one array for each column.
 """
 

@@ -1,4 +1,4 @@
-"""What a transaction is about to write, and the outcomes of its writes."""
+"""The planned writes of a transaction, and their outcomes."""
 
 from collections.abc import Collection
 

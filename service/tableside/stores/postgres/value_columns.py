@@ -29,7 +29,7 @@ class ValueLayout(Protocol):
     """The column texts of a row without a value; None if every row is a record."""
 
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
-        """Return the column texts of a value; `before` is the value that the columns hold now.
+        """Return the column texts of a value; `before` is the present value of the columns.
 
         Raise InvalidOperation if the columns cannot store the value.
         """
@@ -56,7 +56,7 @@ class DocumentLayout:
 
 
 class ColumnsLayout:
-    """Stores each top-level member in a column of its own; except the key and reserved names."""
+    """Stores each top-level member in a separate column, except the key and reserved names."""
 
     preserves_text = False
     absent_texts: Texts | None = None
@@ -78,7 +78,7 @@ class ColumnsLayout:
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
         """Return each column's text: None for a missing member, and for a null unless the column's type is JSON.
 
-        An unchanged member becomes UNCHANGED if the column accepts it, because the column may hold more than the
+        An unchanged member becomes UNCHANGED if the column accepts it, because the column may contain more than the
         member shows.
         """
         members = values.decode(value)

@@ -1,7 +1,7 @@
 """Writes records: unconditional writes in one statement, all others in a transaction that locks the rows.
 
 The transaction locks the rows of a batch in key order, reads them, decides each write with `transition`, writes, and
-commits. A key without a row cannot be locked. Such records are inserted afterwards by a statement of their own, also in
+commits. A key without a row cannot be locked. Such records are inserted afterwards by a separate statement, also in
 key order; if another writer inserts the record first, the write is decided again. No transaction waits for a key while
 it locks a greater one, so deadlocks cannot occur.
 

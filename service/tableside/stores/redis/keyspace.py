@@ -1,4 +1,4 @@
-"""Goes through the names of all Redis keys that match a pattern, with SCAN, node by node.
+"""Iterates over the names of all Redis keys that match a pattern, with SCAN, node by node.
 
 SCAN returns every key that exists throughout the scan if its cursors are followed on one run of a server. A position
 therefore contains the server's run id and a cursor. After a restart of the server, or a failover to another node, the
@@ -68,7 +68,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
     @staticmethod
     def from_bytes(text: bytes) -> "Position":
-        """Parse what `to_bytes` returned. Raise MalformedRequest for anything else."""
+        """Parse the result of `to_bytes`. Raise MalformedRequest for anything else."""
         try:
             position = msgspec.json.decode(text, type=Position)
             parse_slots(position.left)

@@ -1,7 +1,7 @@
 """Scans of one partition in sort order, from its index.
 
-Another tool may have added records without the index. Unless the table is `exclusive`, a scan therefore first goes
-through the names of the database, page by page without records, and adds what the index lacks. The indexes of an
+Another tool may have added records without the index. Unless the table is `exclusive`, a scan therefore first
+reads the names in the database, page by page without records, and adds the missing ones to the index. The indexes of an
 exclusive table are completed in the same way, once, and then have a mark for each slot. Later scans find the mark and
 read only the index.
 """

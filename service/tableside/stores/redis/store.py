@@ -33,7 +33,7 @@ from .writes import RecordWriter
 
 
 class RedisStore:
-    """The records of one table. `never_evicts`: Redis keeps what tokens and the indexes of partitions need."""
+    """The records of one table. `never_evicts`: Redis keeps the data of tokens and of the indexes of partitions."""
 
     def __init__(
         self,

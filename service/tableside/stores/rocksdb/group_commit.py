@@ -2,8 +2,8 @@
 
 Work that arrives during a sync waits and runs with the next group, in order of arrival, on the one writer thread.
 Reading, deciding and writing in one piece of work is therefore atomic among all writers. A turn of the thread, from one
-sync to the next, is bounded in operations, bytes and time. Larger work is done in several turns, between which others
-have theirs.
+sync to the next, is bounded in operations, bytes and time. Larger work takes several turns, and other work runs
+between them.
 """
 
 import asyncio

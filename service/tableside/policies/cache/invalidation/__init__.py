@@ -1,4 +1,4 @@
-"""The channel over which replicas tell each other's caches what was written: Redis publish/subscribe.
+"""The Redis publish/subscribe channel on which replicas announce their writes to each other's caches.
 
 Imported only where a table uses it, because it needs the Redis driver.
 """

@@ -88,7 +88,7 @@ class Channel:
         """Return a channel that connects in the background, and retries until it succeeds.
 
         `connection` are the driver's connection arguments, `store` is the name of the Redis in the settings, and
-        `cluster` tells that it is a node of a Redis Cluster; any node will do.
+        With `cluster`, it is any node of a Redis Cluster.
         """
         return cls(connection, store=store, cluster=cluster, connect_timeout_s=connect_timeout_s, metrics=metrics)
 

@@ -1,6 +1,6 @@
 """Connections to the Redis that carries a channel.
 
-The driver's own PubSub is not used: it reconnects by itself and does not report that messages may have been missed.
+The driver's own PubSub is not used: it reconnects silently and does not report that messages may have been missed.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def connector(connection: Mapping[str, Any], connect_timeout_s: float) -> Connec
         options["socket_keepalive"] = True
     options |= {
         "socket_connect_timeout": connect_timeout_s,
-        "socket_timeout": None,  # The publisher and the subscriber have timeouts of their own.
+        "socket_timeout": None,  # The publisher and the subscriber set separate timeouts.
         "protocol": 2,
         "driver_info": None,
     }
