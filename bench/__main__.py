@@ -95,7 +95,7 @@ def _name(text: str) -> str:
 
 
 def _chosen(names: list[str]) -> list[str]:
-    """Return the benchmarks to run. `stores` comes with the named kinds of store, or with all of them."""
+    """Return the benchmarks to run. `stores` measures the named kinds of store, or all of them."""
     kinds = [name for name in names if name in KINDS]
     others = [name for name in names or NAMES if name in NAMES]
     if "stores" in others and not kinds:

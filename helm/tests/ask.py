@@ -1,7 +1,7 @@
 """Check that a release is ready and responds to a caller. `helm test` runs this in a pod with the service's image.
 
-It uses only the standard library. Its environment variables are URL and, optionally, TABLESIDE_TOKEN, RECORD (the path
-of a record), CALLER (set if a caller may list the tables) and CA (the file of a certificate authority).
+It uses only the standard library. The environment variable URL is required. Optional ones are TABLESIDE_TOKEN, RECORD
+(the path of a record), CALLER (set if a caller may list the tables) and CA (the file of a certificate authority).
 """
 
 import json

@@ -11,7 +11,7 @@ from .words import etag, one, put, record, refused, same, update, value, written
 
 
 class Basics(Opens):
-    """Promises 1, 3, 4, 7 and 8: each operation has one independent outcome, in order, whatever the batch size."""
+    """Promises 1, 3, 4, 7 and 8: each operation has one independent outcome, in order, in batches of any size."""
 
     async def test_no_operations_have_no_outcomes(self, open_store: Open) -> None:
         store = await open_store()
@@ -21,7 +21,7 @@ class Basics(Opens):
         store = await open_store()
         assert await one(store, Get("absent")) is None
 
-    async def test_a_record_is_found_as_it_was_put(self, open_store: Open) -> None:
+    async def test_a_put_record_is_returned_unchanged(self, open_store: Open) -> None:
         store = await open_store()
         acknowledged = await written(store, put("a", {"n": 1, "s": "x"}))
         found = await record(store, "a")
@@ -50,7 +50,7 @@ class Basics(Opens):
         assert (await written(store, Delete("a"))).etag is None
         assert refused(await one(store, update("a", {"n": 2})), RecordNotFound)
 
-    async def test_outcomes_come_in_the_order_of_operations(self, open_store: Open) -> None:
+    async def test_outcomes_have_the_order_of_operations(self, open_store: Open) -> None:
         store = await open_store()
         await store.apply([put(key, {"key": key}) for key in "fdb"])
         outcomes = await store.apply(
@@ -78,7 +78,7 @@ class Basics(Opens):
         assert isinstance(found[6], RecordNotFound)
         assert found[7] is None
 
-    async def test_one_that_fails_leaves_the_others_standing(self, open_store: Open) -> None:
+    async def test_a_failed_operation_does_not_affect_the_others(self, open_store: Open) -> None:
         store = await open_store()
         await store.apply([put("full", {"rich": "data"}), put("word", {"n": "x"})])
         outcomes = await store.apply(
@@ -129,7 +129,9 @@ class Basics(Opens):
             kept = values.decode(outcome.value)["n"] if isinstance(outcome, Record) else outcome
             assert kept == (index, index + 1, None)[index % 3]
 
-    async def test_many_bytes_in_one_call_and_what_it_does_not_read_in_the_next(self, open_store: Open) -> None:
+    async def test_a_large_call_succeeds_and_gets_beyond_its_limit_succeed_in_the_next_call(
+        self, open_store: Open
+    ) -> None:
         store = await open_store()
         long = "x" * 60_000
         outcomes = await store.apply([put(f"{index}", {"long": long, "n": index}) for index in range(400)])
@@ -143,7 +145,7 @@ class Basics(Opens):
             waiting = [index for index in waiting if index not in read]
         assert all(isinstance(one, Record) and values.decode(one.value)["n"] == n for n, one in found.items())
 
-    async def test_calls_side_by_side_do_not_disturb_each_other(self, open_store: Open) -> None:
+    async def test_concurrent_calls_are_independent(self, open_store: Open) -> None:
         store = await open_store()
 
         async def own(worker: int) -> None:
@@ -156,7 +158,7 @@ class Basics(Opens):
 
         await asyncio.gather(*(own(worker) for worker in range(8)))
 
-    async def test_a_value_is_returned_where_it_is_asked_for(self, open_store: Open) -> None:
+    async def test_a_value_is_returned_on_request(self, open_store: Open) -> None:
         store = await open_store()
         made = await written(store, put("a", {"n": 1}, returning=True))
         assert made.value is not None

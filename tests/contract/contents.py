@@ -93,7 +93,7 @@ class KeysAndValues(Opens):
         assert refused(await one(store, update(("u", 1), {"$set": {"day": True}})), InvalidOperation)
         assert await value(store, ("u", 1)) == {"n": 2}
 
-    async def test_a_value_comes_back_as_it_was(self, open_store: Open) -> None:
+    async def test_a_value_is_returned_unchanged(self, open_store: Open) -> None:
         store = await open_store()
         await store.apply([put(f"{index}", {"member": member}) for index, member in enumerate(MEMBERS)])
         for index, member in enumerate(MEMBERS):

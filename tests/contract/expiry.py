@@ -20,7 +20,7 @@ class Expiry(Opens):
         assert refused(await one(store, update("a", {"n": 2})), RecordNotFound)
         assert await one(store, Get("a")) is None
 
-    async def test_reads_and_writes_say_when_a_record_expires(self, store: Store, time: Time) -> None:
+    async def test_reads_and_writes_return_the_expiry(self, store: Store, time: Time) -> None:
         around = time.now_ms() + 60_000
         acknowledged = await written(store, put("a", {}, ttl_s=60))
         assert abs(acknowledged.expires_ms - around) <= 2000
@@ -43,7 +43,7 @@ class Expiry(Opens):
         await time.passes(0.5)
         assert await one(store, Get("a")) is None
 
-    async def test_an_update_sets_expiry_where_it_says_so(self, store: Store, time: Time) -> None:
+    async def test_an_update_with_a_ttl_sets_expiry(self, store: Store, time: Time) -> None:
         await store.apply([put("a", {}, ttl_s=1), put("b", {}), put("c", {}, ttl_s=1)])
         await store.apply(
             [
@@ -59,7 +59,7 @@ class Expiry(Opens):
         assert (await record(store, "c")).expires_ms == 0
         assert await one(store, Get("d")) is None
 
-    async def test_the_tables_default_holds_where_nothing_else_is_said(self, open_store: Open, time: Time) -> None:
+    async def test_the_tables_default_applies_without_a_ttl(self, open_store: Open, time: Time) -> None:
         store = await open_store(ttl_s=100)
         needs(store, "ttl")
         made: list[Operation] = [

@@ -34,7 +34,7 @@ class Time:
         return 0.3 if self._real else 1.0
 
     async def goes_on(self, seconds: float) -> None:
-        """Let time pass within a record's lifetime; with a real clock, the next `passes` makes up for most of it."""
+        """Let time pass within a record's lifetime. With a real clock, the next `passes` makes up for most of it."""
         if self._real:
             self._owed_s += seconds
             await asyncio.sleep(0.02)
@@ -73,7 +73,7 @@ class Opens(ABC):
 
     @abstractmethod
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
-        """Return an empty store; leaving the context closes it."""
+        """Return an empty store. Leaving the context closes it."""
 
     @pytest.fixture
     def time(self) -> Time:

@@ -19,7 +19,7 @@ from .words import COMPOSITE, INTEGERS, etag, one, put, record, refused, same, s
 class Answers(WithinPolicy):
     """A policy passes operations, outcomes, errors and scans through unchanged, and returns no stale outcome."""
 
-    async def test_operations_reach_the_store_as_they_were_asked(self, policy: Policy, within: Within) -> None:
+    async def test_operations_reach_the_store_unchanged(self, policy: Policy, within: Within) -> None:
         token, other = Token("w", 1), Token("w", 2)
         asked: list[Operation] = [
             Get("a", max_age_s=0),
@@ -38,7 +38,7 @@ class Answers(WithinPolicy):
         reached = {operation.key: operation for call in within.calls for operation in call}
         assert [plain(reached[operation.key]) for operation in asked] == list(map(plain, asked))
 
-    async def test_records_and_acknowledgements_are_those_of_the_store(self, policy: Policy, within: Within) -> None:
+    async def test_records_and_acknowledgements_come_from_the_store(self, policy: Policy, within: Within) -> None:
         made = await written(policy, put("a", {"n": 1}, ttl_s=60))
         there = await record(within, "a")
         assert made == Written(there.etag, expires_ms=there.expires_ms)
@@ -73,7 +73,7 @@ class Answers(WithinPolicy):
         await written(policy, put("a", {"n": 9}, if_absent=True))
         assert await seen() == 9
 
-    async def test_keys_of_every_kind_are_told_apart(self, open_store: Open) -> None:
+    async def test_keys_of_every_kind_are_distinguished(self, open_store: Open) -> None:
         kinds: list[tuple[Any, list[Key]]] = [
             (INTEGERS, [0, 1, -1, 2**63 - 1]),
             (COMPOSITE, [("u", 1), ("u", -1), ("u1", 1), ("1", 1)]),
@@ -87,7 +87,7 @@ class Answers(WithinPolicy):
                 assert found == [*range(len(keys) - 1)]
                 assert outcomes[-1] is None
 
-    async def test_what_the_store_can_do_is_what_is_said_of_it(self, policy: Policy, within: Within) -> None:
+    async def test_the_policy_states_the_capabilities_of_the_store(self, policy: Policy, within: Within) -> None:
         for can in (Capabilities(), Capabilities(*[False] * 9), Capabilities(tokens=False, native_update=True)):
             within.can = can
             assert policy.capabilities == can
@@ -111,7 +111,7 @@ class Answers(WithinPolicy):
                 assert isinstance(outcome, TableError)
                 assert (outcome.detail, outcome.retry_after_s) == (f"so it is: {kind.code}", 3)
 
-    async def test_what_may_have_been_applied_is_said_so_and_seen_by_the_next_get(
+    async def test_an_unknown_outcome_is_reported_and_the_next_get_sees_the_store(
         self, policy: Policy, within: Within
     ) -> None:
         await written(policy, put("a", {"n": 1}))
@@ -123,9 +123,7 @@ class Answers(WithinPolicy):
         assert (outcome.applied, outcome.retriable, outcome.detail) == ("unknown", True, lost.detail)
         assert same(await value(policy, "a"), {"n": 2}), "it was applied, and once"
 
-    async def test_an_exception_is_not_hidden_and_holds_up_nobody_after_it(
-        self, policy: Policy, within: Within
-    ) -> None:
+    async def test_an_exception_is_raised_and_does_not_block_later_calls(self, policy: Policy, within: Within) -> None:
         for _ in range(3):
             within.breaks = True
             for operation in (Get("a", max_age_s=0), put("a")):
@@ -142,7 +140,7 @@ class Answers(WithinPolicy):
 
     # Versions, tokens, expiry
 
-    async def test_versions_are_compared_with_the_records_own(self, policy: Policy, within: Within) -> None:
+    async def test_etags_are_compared_with_the_stored_record(self, policy: Policy, within: Within) -> None:
         first = (await written(policy, put("a", {"n": 1}))).etag or ""
         assert await etag(policy, "a") == first
         second = (await written(policy, update("a", {"n": 2}, if_match=(first,)))).etag or ""
@@ -150,7 +148,7 @@ class Answers(WithinPolicy):
             assert refused(await one(policy, stale), PreconditionFailed)
         assert refused(await one(policy, put("a", {}, if_absent=True)), PreconditionFailed)
         assert same(await value(policy, "a"), {"n": 2})
-        await written(within, put("a", {"n": 3}))  # as another tool writes
+        await written(within, put("a", {"n": 3}))  # like a write of another tool
         assert refused(await one(policy, Delete("a", (second,))), PreconditionFailed)
         await written(policy, Delete("a", ("*",)))
         assert refused(await one(policy, increment("a", if_match=("*",))), PreconditionFailed)
@@ -193,7 +191,7 @@ class Answers(WithinPolicy):
 
     # Scans
 
-    async def test_scans_and_splits_are_handed_on(self, policy: Policy, within: Within) -> None:
+    async def test_scans_and_splits_are_passed_through(self, policy: Policy, within: Within) -> None:
         await policy.apply([put(f"{letter}{index}", {"n": index}) for letter in "ab" for index in range(10)])
         await policy.apply([Get("a2"), increment("a1")])
         assert await scanned(policy, prefix="a") == [f"a{index}" for index in range(10)]
@@ -206,7 +204,7 @@ class Answers(WithinPolicy):
         assert page == await within.scan(scan)
         assert same(values.decode(dict((await policy.scan(Scan(100))).records)["a1"].value), {"n": 2})
 
-    async def test_a_scan_that_fails_raises_and_the_next_is_done(self, policy: Policy, within: Within) -> None:
+    async def test_a_failed_scan_raises_and_the_next_succeeds(self, policy: Policy, within: Within) -> None:
         await written(policy, put("a"))
         for _ in range(3):
             within.breaks = True

@@ -45,7 +45,7 @@ class Calls(WithinPolicy):
         await asyncio.gather(*(caller(number) for number in range(20)))
         assert {key: (await value(policy, key))["n"] for key in keys} == acknowledged
 
-    async def test_of_many_that_ask_for_one_version_at_the_same_time_one_writes(self, policy: Policy) -> None:
+    async def test_one_of_many_concurrent_writes_with_the_same_etag_succeeds(self, policy: Policy) -> None:
         for turn in range(2):
             rest: dict[str, Any] = {"if_match": (await etag(policy, "a"),)} if turn else {"if_absent": True}
             puts = [put("a", {"n": index}, **rest) for index in range(32)]
@@ -54,14 +54,14 @@ class Calls(WithinPolicy):
             assert all(refused(each, PreconditionFailed) for index, each in enumerate(outcomes) if index != winner)
             assert same(await value(policy, "a"), {"n": winner})
 
-    async def test_a_write_sent_many_times_at_once_with_its_token_counts_once(self, policy: Policy) -> None:
+    async def test_concurrent_copies_of_a_write_with_a_token_count_once(self, policy: Policy) -> None:
         outcomes = await asyncio.gather(*(written(policy, increment("a", token=Token("w", 1))) for _ in range(32)))
         assert [outcome.replayed for outcome in outcomes].count(False) == 1
         assert same(await value(policy, "a"), {"n": 1})
 
     # Deadlines, cancellation, closing
 
-    async def test_a_slow_store_ends_at_the_deadline_and_what_reached_it_is_unknown(
+    async def test_a_slow_call_ends_at_the_deadline_with_an_unknown_outcome(
         self, policy: Policy, within: Within
     ) -> None:
         within.takes_s = lambda operations: NEVER_S
@@ -77,7 +77,7 @@ class Calls(WithinPolicy):
             unknown = operation.key in reached and not isinstance(operation, Get)
             assert outcome.applied == ("unknown" if unknown else "no")
 
-    async def test_a_read_whose_caller_leaves_ends_in_the_store(self, policy: Policy, within: Within) -> None:
+    async def test_cancelling_a_read_cancels_it_in_the_store(self, policy: Policy, within: Within) -> None:
         within.open.clear()
         reading = asyncio.create_task(policy.apply([Get("a"), Get("b")]))
         await until(lambda: within.held > 0)
@@ -86,7 +86,7 @@ class Calls(WithinPolicy):
             await reading
         await until(lambda: within.held == 0)
 
-    async def test_one_caller_who_leaves_takes_no_other_along(self, policy: Policy, within: Within) -> None:
+    async def test_a_cancelled_caller_does_not_cancel_others(self, policy: Policy, within: Within) -> None:
         await written(policy, put("a", {"n": 1}))
         within.open.clear()
         operations: list[Operation] = [Get("a", max_age_s=0), put("b"), increment("c"), Get("a", max_age_s=0)]
@@ -99,7 +99,7 @@ class Calls(WithinPolicy):
             outcomes = await asyncio.gather(*calls[1:])
         assert [type(outcome) for [outcome] in outcomes] == [Written, Written, Record]
 
-    async def test_a_write_whose_caller_left_does_not_undo_a_later_one(self, policy: Policy, within: Within) -> None:
+    async def test_a_cancelled_write_does_not_undo_a_later_one(self, policy: Policy, within: Within) -> None:
         within.open.clear()
         left = asyncio.create_task(policy.apply([put("a", {"n": 1})]))
         await until(lambda: within.held > 0)
@@ -113,7 +113,7 @@ class Calls(WithinPolicy):
             for key in "ab":
                 assert same(await value(policy, key), {"n": 2})
 
-    async def test_closing_finishes_what_was_accepted_and_closes_what_is_within(
+    async def test_closing_finishes_accepted_calls_and_closes_the_inner_store(
         self, policy: Policy, within: Within
     ) -> None:
         within.open.clear()

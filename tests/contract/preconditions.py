@@ -24,7 +24,7 @@ class Preconditions(Opens):
         assert len(set(seen)) == len(seen)
         assert None not in seen
 
-    async def test_an_etag_can_stand_in_a_header(self, store: Store) -> None:
+    async def test_an_etag_is_valid_in_a_header(self, store: Store) -> None:
         found = (await written(store, put("a"))).etag
         assert found is not None
         assert found.isascii()
@@ -46,14 +46,14 @@ class Preconditions(Opens):
         await written(store, Delete("a", if_match=(third,)))
         assert await one(store, Get("a")) is None
 
-    async def test_if_match_takes_any_of_several(self, store: Store) -> None:
+    async def test_if_match_accepts_several_etags(self, store: Store) -> None:
         version = (await written(store, put("a", {"n": 1}))).etag or ""
         assert refused(await one(store, put("a", {}, if_match=("x", "y"))), PreconditionFailed)
         assert refused(await one(store, put("a", {}, if_match=())), PreconditionFailed)
         await written(store, put("a", {"n": 2}, if_match=("x", version, "y")))
         assert same(await value(store, "a"), {"n": 2})
 
-    async def test_if_match_of_anything_wants_a_record(self, store: Store) -> None:
+    async def test_if_match_any_requires_a_record(self, store: Store) -> None:
         await written(store, put("a", {"n": 1}))
         for operation in (put("a", {"n": 2}, if_match=("*",)), update("a", {"n": 3}, if_match=("*",))):
             await written(store, operation)
@@ -66,7 +66,7 @@ class Preconditions(Opens):
             assert refused(await one(store, absent), PreconditionFailed)
         assert await one(store, Get("a")) is None
 
-    async def test_if_match_on_an_absent_record_fails_default_or_not(self, store: Store) -> None:
+    async def test_if_match_on_an_absent_record_fails_even_with_a_default(self, store: Store) -> None:
         assert refused(await one(store, update("a", {"n": 1}, if_match=("x",))), PreconditionFailed)
         assert refused(await one(store, update("a", {"n": 1}, {"n": 0}, if_match=("x",))), PreconditionFailed)
         assert refused(await one(store, Delete("a", if_match=("x",))), PreconditionFailed)
@@ -82,14 +82,14 @@ class Preconditions(Opens):
         assert (await written(store, put("a", {"n": 3}, if_absent=True))).created
         assert same(await value(store, "a"), {"n": 3})
 
-    async def test_of_many_that_make_a_record_at_the_same_time_one_does(self, store: Store) -> None:
+    async def test_one_of_many_concurrent_creations_succeeds(self, store: Store) -> None:
         puts = [put("a", {"n": index}, if_absent=True) for index in range(32)]
         outcomes = await asyncio.gather(*(one(store, operation) for operation in puts))
         [winner] = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Written)]
         assert all(refused(outcome, PreconditionFailed) for index, outcome in enumerate(outcomes) if index != winner)
         assert same(await value(store, "a"), {"n": winner})
 
-    async def test_of_many_that_replace_a_version_at_the_same_time_one_does(self, store: Store) -> None:
+    async def test_one_of_many_concurrent_replacements_succeeds(self, store: Store) -> None:
         version = (await written(store, put("a", {"n": -1}))).etag or ""
         writes = [put("a", {"n": index}, if_match=(version,)) for index in range(16)]
         writes += [put("a", {"n": index}, if_match=("other", version)) for index in range(16, 32)]

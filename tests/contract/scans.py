@@ -14,13 +14,13 @@ from .words import COMPOSITE, INTEGERS, UNUSUAL_KEYS, met_once, one, pages, put,
 
 
 class Scans(PartitionScans):
-    """A scan returns every record, in pages of bounded size; splits divide a table."""
+    """A scan returns every record, in pages of bounded size. Splits divide a table."""
 
     async def test_a_scan_of_nothing_is_an_empty_last_page(self, open_store: Open) -> None:
         store = await open_store()
         assert await store.scan(Scan(10)) == Page([], None)
 
-    async def test_pages_hold_every_record_once(self, open_store: Open) -> None:
+    async def test_pages_contain_every_record_once(self, open_store: Open) -> None:
         keys = [f"{index * 7919 % 101:03}" for index in range(101)]
         store = await self.filled(open_store, keys)
         for limit in (1, 7, 100, 101, 102, 10_000):
@@ -31,7 +31,7 @@ class Scans(PartitionScans):
             if store.capabilities.sorted_scan:
                 assert met == sorted(keys)
 
-    async def test_a_scan_answers_what_a_get_does(self, open_store: Open) -> None:
+    async def test_a_scan_returns_the_same_records_as_gets(self, open_store: Open) -> None:
         store = await open_store()
         ttls = (None, 100) if store.capabilities.ttl else (None,)
         await store.apply([put(f"{index}", {"n": index}, ttl_s=ttls[index % len(ttls)]) for index in range(10)])
@@ -60,12 +60,12 @@ class Scans(PartitionScans):
         found = await pages(store, Scan(1000, bytes_max=5000))
         assert len(found) >= 6
         assert all(sum(len(one_found.value) for _, one_found in page.records) <= 5000 + 1100 for page in found)
-        # A scan may return a record twice, as Redis does while it grows its hash table.
+        # A scan may return a record twice, for example while Redis resizes its hash table.
         times = Counter(str(key) for page in found for key, _ in page.records)
         assert times.keys() == {f"{index:02}" for index in range(40)}
         assert max(times.values()) <= 2
 
-    async def test_a_record_that_stays_is_met_while_others_come_and_go(self, open_store: Open) -> None:
+    async def test_a_scan_returns_a_stable_record_while_others_change(self, open_store: Open) -> None:
         staying = [f"{index:03}" for index in range(0, 100, 2)]
         store = await self.filled(open_store, staying)
         met: list[Key] = []

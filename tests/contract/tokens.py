@@ -1,4 +1,4 @@
-"""Contract tests: a write that is sent again counts once."""
+"""Contract tests: a retried write counts once."""
 
 import asyncio
 
@@ -53,7 +53,7 @@ class Tokens(Opens):
         assert (await written(store, update("a", {"$inc": {"n": 1}}, {}, token=Token("w", 0)))).replayed
         assert same(await value(store, "a"), {"n": 1})
 
-    async def test_writers_do_not_disturb_each_other(self, store: Store) -> None:
+    async def test_writers_are_independent(self, store: Store) -> None:
         names = ["w", "W", "w ", "ü" * 128, "🛫", "a/b", "%", "1"]
         for sequence in (1, 2):
             for name in names:
@@ -83,7 +83,7 @@ class Tokens(Opens):
         assert not await replayed(1)  # forgotten
         assert same(await value(store, "a"), {"n": 11})
 
-    async def test_a_token_is_looked_at_before_preconditions(self, store: Store) -> None:
+    async def test_a_token_is_checked_before_preconditions(self, store: Store) -> None:
         needs(store, "if_match")
         old = (await written(store, put("a", {"n": 0}, token=Token("w", 1)))).etag or ""
         replaced = put("a", {"n": 1}, if_match=(old,), token=Token("w", 2))
@@ -96,11 +96,11 @@ class Tokens(Opens):
         assert (await written(store, Delete("a", if_match=(old,), token=Token("w", 2)))).replayed
         assert same(await value(store, "a"), {"n": 1})
 
-    async def test_a_token_is_looked_at_before_the_update_itself(self, store: Store) -> None:
+    async def test_a_token_is_checked_before_the_update(self, store: Store) -> None:
         await written(store, put("a", {"n": "text"}, token=Token("w", 1)))
         assert (await written(store, update("a", {"$inc": {"n": 1}}, token=Token("w", 1)))).replayed
 
-    async def test_a_token_is_looked_at_before_absence(self, store: Store) -> None:
+    async def test_a_token_is_checked_before_absence(self, store: Store) -> None:
         await written(store, put("a", {"n": 1}, token=Token("w", 1)))
         gone = Delete("a", token=Token("w", 2))
         assert not (await written(store, gone)).replayed
@@ -141,7 +141,7 @@ class Tokens(Opens):
         assert not (await written(store, put("a", {"n": 1}, token=Token("w", 4)))).replayed
         assert same(await value(store, "a"), {"n": 1})
 
-    async def test_what_a_delete_left_is_absent_for_preconditions_and_defaults(self, store: Store) -> None:
+    async def test_a_tombstone_is_absent_for_preconditions_and_defaults(self, store: Store) -> None:
         await written(store, Delete("a", token=Token("w", 1)))
         assert refused(await one(store, update("a", {"n": 1})), RecordNotFound)
         assert refused(await one(store, put("a", {}, if_match=("*",))), PreconditionFailed)
@@ -169,7 +169,7 @@ class Tokens(Opens):
         assert (await written(store, operation)).replayed
         assert (await record(store, "a")).expires_ms == first.expires_ms
 
-    async def test_of_one_write_sent_many_times_at_once_one_counts(self, store: Store) -> None:
+    async def test_concurrent_copies_of_a_write_count_once(self, store: Store) -> None:
         increment = update("a", {"$inc": {"n": 1}}, {"n": 0}, token=Token("w", 1))
         outcomes = await asyncio.gather(*(written(store, increment) for _ in range(32)))
         assert [outcome.replayed for outcome in outcomes].count(False) == 1

@@ -23,26 +23,26 @@ REFUSED: list[tuple[Any, str]] = [
         "`$addToSet` at `word`: the field is a string, not an array",
     ),
 ]
-"""Updates that cannot be applied to the test's record, and what every store says about them."""
+"""Updates that cannot be applied to the test's record, and the error message of every store."""
 
 
 class Updates(Opens):
     """Promise 6: an update is one atomic step, with or without a default."""
 
-    async def test_an_update_of_nothing_is_refused_and_makes_nothing(self, open_store: Open) -> None:
+    async def test_an_update_of_an_absent_record_fails_and_creates_nothing(self, open_store: Open) -> None:
         store = await open_store()
         assert refused(await one(store, update("a", {"n": 1})), RecordNotFound)
         assert refused(await one(store, update("a", {})), RecordNotFound)
         assert await one(store, Get("a")) is None
 
-    async def test_an_update_of_nothing_starts_from_its_default(self, open_store: Open) -> None:
+    async def test_an_update_of_an_absent_record_starts_from_its_default(self, open_store: Open) -> None:
         store = await open_store()
         made = await written(store, update("a", {"$inc": {"n": 5}}, {"n": 10, "kept": True}))
         assert made.created
         assert made.etag == await etag(store, "a")
         assert same(await value(store, "a"), {"n": 15, "kept": True})
 
-    async def test_the_default_is_not_looked_at_where_there_is_a_record(self, open_store: Open) -> None:
+    async def test_the_default_is_ignored_if_there_is_a_record(self, open_store: Open) -> None:
         store = await open_store()
         await written(store, put("a", {"n": 1}))
         assert not (await written(store, update("a", {"$inc": {"n": 1}}, {"n": 100, "x": 1}))).created
@@ -56,7 +56,7 @@ class Updates(Opens):
         assert not (await written(store, update("a", {}, {"n": 2}))).created
         assert same(await value(store, "a"), {"n": 1})
 
-    async def test_a_default_that_the_update_does_not_fit_makes_nothing(self, open_store: Open) -> None:
+    async def test_an_update_that_does_not_fit_its_default_creates_nothing(self, open_store: Open) -> None:
         store = await open_store()
         assert refused(await one(store, update("a", {"$inc": {"n": 1}}, {"n": "x"})), InvalidOperation)
         assert await one(store, Get("a")) is None
@@ -92,7 +92,7 @@ class Updates(Opens):
             {"x": {"z": 2, "w": [1], "v": {"deep": []}, "count": 1}, "n": 10, "s": "a", "l": [1, 1], "t": [1, 2]},
         )
 
-    async def test_a_refused_update_leaves_the_record_exactly_as_it_was(self, open_store: Open) -> None:
+    async def test_a_refused_update_leaves_the_record_unchanged(self, open_store: Open) -> None:
         store = await open_store()
         before = {"n": 1, "word": "x", "big": 2**63 - 1, "list": [1]}
         await written(store, put("a", before))
@@ -122,7 +122,7 @@ class Updates(Opens):
         assert len({outcome.etag for outcome in outcomes if isinstance(outcome, Written)}) == 64
         assert same(await value(store, "a"), {"n": 64, **{f"m{index}": index for index in range(64)}})
 
-    async def test_puts_and_deletes_among_updates_lose_nothing_that_follows(self, open_store: Open) -> None:
+    async def test_puts_and_deletes_among_updates_lose_no_later_update(self, open_store: Open) -> None:
         store = await open_store()
         await asyncio.gather(
             *(one(store, update("a", {"$inc": {"n": 1}}, {"n": 0})) for _ in range(20)),

@@ -82,7 +82,7 @@ class WithinPolicy(Opens):
 
     @abstractmethod
     def around(self, inner: Store, time: Time) -> Policy:
-        """Return the policy around a store; both use the clock `time`."""
+        """Return the policy around a store. Both use the clock `time`."""
 
     def opened(self, spec: TableSpec, time: Time, directory: Path) -> AbstractAsyncContextManager[Store]:
         return self.closing(Within(MemoryStore(spec, time.now_ms)), time)

@@ -1,4 +1,4 @@
-"""The dashboard shows metrics that the service has, all of them, in PromQL that Prometheus reads."""
+"""The dashboard shows exactly the service's metrics, in valid PromQL."""
 
 import json
 import re
@@ -26,7 +26,7 @@ tables:
 """
 
 NOT_SHOWN: frozenset[str] = frozenset()
-"""Metrics that the dashboard has no place for."""
+"""Metrics that the dashboard leaves out."""
 
 VARIABLES = {"datasource", "job", "instance", "table"}
 BUILT_IN = {"$__rate_interval": "5m"}
@@ -40,7 +40,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> dict[str, str]:
-    """Return every expression of the dashboard by its panel and letter."""
+    """Return every expression of the dashboard, by its panel and letter."""
     return {
         f"{panel['title']} {panel['id']} {target['refId']}": target["expr"]
         for panel in panels()
@@ -54,7 +54,7 @@ def queries() -> list[str]:
 
 @pytest.fixture(scope="module")
 def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The metrics that a running service has, by name, with their types; also those that have no samples yet."""
+    """The types of a running service's metrics by name, including metrics without samples."""
     directory = tmp_path_factory.mktemp("dashboard")
     config = directory / "tableside.yaml"
     config.write_text(CONFIG)
@@ -64,13 +64,13 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: kind for name, kind in found.items() if not name.endswith("_created")}
 
 
-def test_every_expression_reads_metrics_that_the_service_has(families: dict[str, str]) -> None:
+def test_every_expression_uses_existing_metrics(families: dict[str, str]) -> None:
     there = {name + added for name, kind in families.items() for added in ADDED[kind]}
     asked = {name for text in (*expressions().values(), *queries()) for name in NAME.findall(text)}
     assert asked - there == set()
 
 
-def test_every_alert_reads_metrics_that_the_service_has(families: dict[str, str]) -> None:
+def test_every_alert_uses_existing_metrics(families: dict[str, str]) -> None:
     there = {name + added for name, kind in families.items() for added in ADDED[kind]}
     rules = yaml.safe_load(RULES)["groups"][0]["rules"]
     asked = {name for rule in rules for name in NAME.findall(rule["expr"])}
@@ -85,7 +85,7 @@ def test_every_metric_of_the_service_is_shown(families: dict[str, str]) -> None:
     assert missing == set(NOT_SHOWN)
 
 
-def test_prometheus_reads_every_expression(tmp_path: Path) -> None:
+def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:{number}", "expr": with_values(text)} for number, text in enumerate(expressions().values())
     ]
@@ -96,7 +96,7 @@ def test_prometheus_reads_every_expression(tmp_path: Path) -> None:
     assert f"{len(rules)} rules found" in done.stdout
 
 
-def test_every_expression_keeps_to_what_is_chosen() -> None:
+def test_every_expression_filters_by_the_selected_variables() -> None:
     for place, text in expressions().items():
         for selector in re.findall(r"(?:tableside|process)_[a-z_]+(\{[^}]*\})?", text):
             assert 'job=~"$job", instance=~"$instance"' in selector, place
@@ -104,14 +104,14 @@ def test_every_expression_keeps_to_what_is_chosen() -> None:
             assert text.count('table=~"$table"') >= 1, place
 
 
-def test_the_variables_are_those_that_are_used() -> None:
+def test_every_variable_is_used() -> None:
     names = [one["name"] for one in DASHBOARD["templating"]["list"]]
     assert set(names) == VARIABLES
     used = set(re.findall(r"\$\{?([a-z_]+)\}?", json.dumps(DASHBOARD)))
     assert used - {"__rate_interval", "__all"} == VARIABLES
 
 
-def test_every_panel_asks_the_chosen_source_and_has_a_unit_and_a_place_of_its_own() -> None:
+def test_every_panel_uses_the_selected_source_and_has_a_unit_and_a_separate_place() -> None:
     places: set[tuple[int, int]] = set()
     for panel in panels():
         assert panel["title"]
@@ -139,7 +139,7 @@ def with_values(text: str) -> str:
     return text
 
 
-def test_the_panels_that_the_runbook_names_are_there() -> None:
+def test_the_panels_that_the_runbook_names_exist() -> None:
     runbook = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
     named = set(re.findall(r"(?<!\*)\*([A-Z][^*.]+)\*(?!\*)", runbook))
     assert len(named) >= 5

@@ -1,4 +1,4 @@
-"""The alert rules: each fires when it should and not otherwise, names what to do, and reads metrics that there are."""
+"""The alert rules: each fires only when it should, links the remedy, and uses existing metrics."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def operations(outcome: str, values: str, table: str = "t") -> Series:
 
 
 def durations(**upto: str) -> Series:
-    """Return a histogram of a table by its bounds: le_0_5 is 0.5."""
+    """Return a histogram of a table. The arguments are bounds: le_0_5 is 0.5."""
     labels = {"table": "t", "operation": "get", "outcome": "found"}
     bounds = {name.removeprefix("le_").replace("_", ".").replace("inf", "+Inf"): of for name, of in upto.items()}
     return {series("tableside_operation_duration_seconds_bucket", le=le, **labels): of for le, of in bounds.items()}
@@ -128,7 +128,7 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
     ("TablesideRestarts", {STARTED: "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25, WHERE),
     ("TablesideRestarts", scrapes("0+1x5 0+1x5 0+1x5 0+1x60"), 25, WHERE),
 ]
-"""An alert, what Prometheus has seen, minute by minute, the minute in which it fires, and its labels then."""
+"""An alert, the samples that Prometheus scraped each minute, the minute when it fires, and its labels."""
 
 STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideDown", {UP: "1x60", BUILT: "1x60"}, 50),
@@ -137,10 +137,10 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideGone", {BUILT: "1x10 _x3 1x50"}, 14),
     ("TablesideNoStoreReachable", readyz("200", "0+12x60"), 30),
     ("TablesideNoStoreReachable", readyz("200", "0+6x60") | readyz("503", "0+6x60"), 30),
-    ("TablesideNoStoreReachable", readyz("503", "0+12x1 12x60") | readyz("200", "0x1 0+12x60"), 3),  # it was starting
+    ("TablesideNoStoreReachable", readyz("503", "0+12x1 12x60") | readyz("200", "0x1 0+12x60"), 3),  # just started
     ("TablesideFailures", operations("found", "0+600x60") | operations("store_unavailable", "0+20x60"), 30),
     ("TablesideFailures", operations("found", "0+600x60") | operations("precondition_failed", "0+600x60"), 30),
-    ("TablesideFailures", operations("found", "0x60") | operations("internal", "5x60"), 30),  # long ago
+    ("TablesideFailures", operations("found", "0x60") | operations("internal", "5x60"), 30),  # the failures are too old
     ("TablesideFailures", operations("found", "0+600x60") | operations("overloaded", "0x10 0+300x3 900x60"), 13),
     ("TablesideSlow", durations(le_1_0="0+995x60", le_2_5="0+1000x60", le_inf="0+1000x60"), 30),
     ("TablesideThrottled", operations("written", "0+600x60") | operations("throttled", "0+5x60"), 30),
@@ -160,7 +160,7 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideStorePoolExhausted", connections("0x60", most="0x60"), 30),
     ("TablesideIssuerUnreachable", fetches(failed="0x60", fetched="1x60"), 40),
     ("TablesideIssuerUnreachable", fetches(failed="0+1x60", fetched="0+1x60"), 40),
-    ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # it is not asked any more
+    ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # no more fetches
     ("TablesideReloadRefused", {series("tableside_settings_reloads_total", outcome="applied"): "0+1x60"}, 30),
     ("TablesideRestarts", {STARTED: "1x15 901x60", BUILT: "1x60"}, 40),  # a new version
     ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # not ours
@@ -169,7 +169,7 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
 
 
 def case(alert: str, seen: Series, minute: int, fires: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a case for promtool: exactly these alerts of that name fire in that minute."""
+    """Return a case for promtool: exactly these alerts with this name fire at this minute."""
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in seen.items()],
@@ -178,7 +178,7 @@ def case(alert: str, seen: Series, minute: int, fires: list[dict[str, Any]]) -> 
 
 
 def check(folder: Path, cases: list[dict[str, Any]], rules: Path = RULES) -> subprocess.CompletedProcess[str]:
-    """Let promtool check all cases in one run; it names the alert and the minute of each that fails."""
+    """Check all cases in one run of promtool. It names the alert and the minute of each failed case."""
     file = folder / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": cases}))
     return promtool("test", "rules", file)
@@ -186,7 +186,7 @@ def check(folder: Path, cases: list[dict[str, Any]], rules: Path = RULES) -> sub
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rules without what they say, whose numbers promtool would compare, too."""
+    """The rules without their annotations: promtool would also compare the numbers in them."""
     rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
     for rule in rules["groups"][0]["rules"]:
         del rule["annotations"]
@@ -210,7 +210,7 @@ def test_no_alert_fires_otherwise(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_every_wrong_case_is_found_among_others(bare: Path, tmp_path: Path) -> None:
+def test_every_wrong_case_is_detected_among_others(bare: Path, tmp_path: Path) -> None:
     wrong = [case(alert, seen, minute, []) for alert, seen, minute, _ in FIRES]
     right = [case(alert, seen, minute, []) for alert, seen, minute in STAYS_QUIET]
     done = check(tmp_path, [*wrong, *right], bare)
@@ -220,7 +220,7 @@ def test_every_wrong_case_is_found_among_others(bare: Path, tmp_path: Path) -> N
     ]
 
 
-def test_what_is_said_of_an_alert_has_its_numbers(tmp_path: Path) -> None:
+def test_the_annotations_of_an_alert_contain_its_numbers(tmp_path: Path) -> None:
     said = {
         "summary": "Operations on the table t fail",
         "description": "9.091% of the operations on t (tableside) failed in the last 5 minutes.",
@@ -232,19 +232,19 @@ def test_what_is_said_of_an_alert_has_its_numbers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_every_alert_is_seen_to_fire_and_to_stay_quiet() -> None:
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     assert {alert for alert, *_ in FIRES} == ALERTS.keys()
     assert {alert for alert, *_ in STAYS_QUIET} == ALERTS.keys()
 
 
-def test_prometheus_reads_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     done = promtool("check", "rules", RULES)
     assert done.returncode == 0, done.stdout
     assert f"{len(ALERTS)} rules found" in done.stdout
 
 
 @pytest.mark.parametrize("alert", sorted(ALERTS))
-def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_what_to_do(alert: str) -> None:
+def test_an_alert_has_a_severity_a_description_and_a_runbook(alert: str) -> None:
     rule = ALERTS[alert]
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()

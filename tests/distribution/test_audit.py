@@ -68,7 +68,7 @@ def advisories() -> Iterator[Advisories]:
         thread.join()
 
 
-def test_without_vulnerabilities_it_says_so_after_looking_up_every_locked_package(advisories: Advisories) -> None:
+def test_every_locked_package_is_looked_up(advisories: Advisories) -> None:
     done = audit("--osv-url", advisories.url)
     assert (done.returncode, done.stdout) == (0, NO_VULNERABILITIES), done.stderr
     asked = {(ecosystem, name) for ecosystem, name, _ in advisories.asked}

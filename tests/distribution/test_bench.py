@@ -1,4 +1,4 @@
-"""The benchmarks run, with figures that are plausible; what the figures are is not for a test to say."""
+"""The benchmarks run and produce plausible figures. No test depends on the size of a figure."""
 
 import importlib.util
 import json
@@ -36,7 +36,7 @@ def test_a_store_is_measured_against_its_driver(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.server
-def test_refusals_are_compared_by_what_is_wrong_with_a_token(tmp_path: Path) -> None:
+def test_refusals_are_compared_by_the_kind_of_error(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "refusals", "--seconds", "0.1")
     groups = {result["group"] for result in results}
     assert groups == {"refusals, in process", "refusals, over HTTP"}
@@ -59,7 +59,7 @@ def test_hostile_requests_are_listed_with_their_cost(tmp_path: Path) -> None:
     assert "The worst inputs" in printed
 
 
-def test_times_that_differ_are_told_from_those_that_do_not() -> None:
+def test_different_times_are_distinguished_from_equal_ones() -> None:
     chance = random.Random(1)
     times = [[chance.gauss(mean, 1.0) for _ in range(2000)] for mean in (10.0, 10.0, 10.3)]
     assert abs(welch_t(times[0], times[1])) < DIFFERENT
@@ -87,14 +87,14 @@ def test_a_state_in_a_table_is_measured_against_sparks_own(tmp_path: Path) -> No
 
 
 @pytest.mark.jvm
-def test_a_driver_that_does_not_end_is_ended_and_said_to_have_failed(tmp_path: Path) -> None:
+def test_a_driver_that_exceeds_its_time_is_killed_and_reported(tmp_path: Path) -> None:
     options = ["--keys", "100", "--batches", "1", "--heaps-mib", "512", "--maintenance-s", "60", "--run-max-s", "2"]
     results, printed = _measured(tmp_path, "state", *options, "--ways", "rocksdb")
     assert results == []
     assert "Spark, RocksDB, changelog, heap 512 MiB, maintenance every 60 s: no end within 2 s" in printed
 
 
-def test_rows_add_up_to_the_state_that_is_expected_of_them(tmp_path: Path) -> None:
+def test_rows_add_up_to_the_expected_state(tmp_path: Path) -> None:
     made = inputs.write(tmp_path / "rows", keys=1_000, batches=10)
     rows = pa.concat_tables(pyarrow.parquet.read_table(file) for file in (*made.measured, *made.more))
     by_key = rows.group_by("user").aggregate([("amount", "count"), ("amount", "sum"), ("batch", "max")])
@@ -109,7 +109,7 @@ def test_rows_add_up_to_the_state_that_is_expected_of_them(tmp_path: Path) -> No
     assert [file.read_bytes() for file in again.measured] == [file.read_bytes() for file in made.measured]
 
 
-def test_ratios_are_to_the_same_round_and_a_way_that_failed_says_why() -> None:
+def test_ratios_use_the_same_round_and_failures_have_a_reason() -> None:
     found = Found()
     for turn, (baseline_s, other_s) in enumerate([(1.0, 3.0), (10.0, 20.0), (2.0, 2.0)]):
         found.adds("rocksdb", turn, {"wall_s": baseline_s})
@@ -123,7 +123,7 @@ def test_ratios_are_to_the_same_round_and_a_way_that_failed_says_why() -> None:
     assert found.ways() == ["rocksdb", "hdfs", "all", "bounded"]
 
 
-def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: Path) -> None:
+def test_a_state_with_wrong_totals_is_rejected(tmp_path: Path) -> None:
     made = inputs.write(tmp_path / "rows", keys=100, batches=2)
     progress = [{"durationMs": {"triggerExecution": milliseconds}} for milliseconds in (300, 90, 100, 400, 100)]
     answer = {"progress": progress, "loads_s": [0.2, 0.1], "read_s": 1.0, "totals": asdict(made.totals)}
@@ -137,7 +137,7 @@ def test_a_state_that_is_not_what_its_rows_add_up_to_is_not_accepted(tmp_path: P
 @pytest.mark.full
 @pytest.mark.jvm
 @with_flights
-def test_folded_updates_are_measured_against_those_of_every_row(tmp_path: Path) -> None:
+def test_folded_updates_are_measured_against_row_by_row_updates(tmp_path: Path) -> None:
     results, printed = _measured(tmp_path, "folding", "--rows", str(FLIGHTS))
     assert all(result["per_second"] > 0 for result in results)
     counts = {result["way"]: result["counts"] for result in results}
@@ -156,7 +156,7 @@ def test_folded_updates_are_measured_against_those_of_every_row(tmp_path: Path) 
 
 
 @with_flights
-def test_what_updates_add_up_to_is_all_the_flights_that_they_are_made_of(tmp_path: Path) -> None:
+def test_the_expected_records_count_all_flights(tmp_path: Path) -> None:
     updates = flight_updates.read(tmp_path, FLIGHTS)
     assert [len(batch) for batch in updates.micro_batches] == [1_000, 1_000]
     assert sum(value["flights"] for value in updates.expected.values()) == updates.rows == FLIGHTS
@@ -166,7 +166,7 @@ def test_what_updates_add_up_to_is_all_the_flights_that_they_are_made_of(tmp_pat
 
 
 @pytest.mark.parametrize("actual", [{}, {"N1": {"flights": 1}}, {"N1": {"flights": 2}, "N2": {"flights": 1}}])
-def test_a_table_with_an_update_lost_or_too_many_is_not_accepted(actual: flight_updates.Values) -> None:
+def test_a_table_with_a_lost_or_an_extra_update_is_rejected(actual: flight_updates.Values) -> None:
     expected = {"N1": {"flights": 2}}
     flight_updates.check(expected, dict(expected))
     with pytest.raises(flight_updates.Different, match="1 of 1 records differ"):
@@ -174,7 +174,7 @@ def test_a_table_with_an_update_lost_or_too_many_is_not_accepted(actual: flight_
 
 
 def _measured(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:
-    """Run benchmarks, once each, and return what they wrote and what they printed."""
+    """Run benchmarks, once each, and return their results and their output."""
     file = folder / "results.json"
     command = [sys.executable, "-m", "bench", *arguments, "--rounds", "1", "--json", str(file)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

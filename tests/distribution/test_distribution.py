@@ -1,4 +1,4 @@
-"""The wheel and the sdist contain exactly our packages; each extra installs its dependencies in the locked versions."""
+"""The wheel and the sdist contain exactly our packages. Each extra installs its locked dependencies."""
 
 import hashlib
 import json
@@ -145,12 +145,12 @@ def test_without_a_compiler_a_build_that_requires_the_jar_fails(released: Releas
     assert "no javac of version 17 or later in JAVA_HOME or on PATH: install a JDK" in said
 
 
-def test_bare_it_is_the_client_and_neither_spark_nor_the_service(installed: Installed) -> None:
+def test_without_extras_it_installs_only_the_client(installed: Installed) -> None:
     assert run(installed(""), "-Ic", IMPORT_CLIENT) == "[]\n"
 
 
 @pytest.mark.parametrize("command", [["tableside"], ["python", "-Im", "tableside"]])
-def test_bare_the_command_says_in_one_line_what_is_missing(installed: Installed, command: list[str]) -> None:
+def test_without_extras_the_command_names_the_missing_extra(installed: Installed, command: list[str]) -> None:
     program, *arguments = command
     said = run(installed("").with_name(program), *arguments, "tables", code=1)
     assert re.fullmatch(
@@ -159,7 +159,7 @@ def test_bare_the_command_says_in_one_line_what_is_missing(installed: Installed,
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_an_extra_brings_what_its_store_needs(installed: Installed, tmp_path: Path, kind: str) -> None:
+def test_an_extra_installs_the_dependencies_of_its_store(installed: Installed, tmp_path: Path, kind: str) -> None:
     config = configuration(tmp_path, kind)
     assert run(installed(kind), "-Im", "tableside", "check", config) == f"{config}: no faults\n"
 

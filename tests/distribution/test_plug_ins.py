@@ -1,4 +1,4 @@
-"""A package brings a kind of store: the documented example, installed in an environment of its own, is one."""
+"""The documented example of a package with a kind of store works, installed into a separate environment."""
 
 import json
 import os
@@ -29,11 +29,11 @@ from tableside_files import FilesBackend
 
 
 """
-"""What the class of the page needs around it."""
+"""Code that the page's test class needs: imports and fixtures."""
 
 
 def of_page(language: str, containing: str) -> str:
-    """Return the one block of the page in this language that contains this."""
+    """Return the only block of the page in this language that contains this text."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     [block] = [block for block in found if containing in block]
     return str(block)
@@ -41,7 +41,7 @@ def of_page(language: str, containing: str) -> str:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has the example beside what this one has."""
+    """The Python of an environment with the example and all packages of the current environment."""
     directory = tmp_path_factory.mktemp("plug-in")
     venv.create(directory / "venv", symlinks=True, with_pip=False)
     python = directory / "venv" / "bin" / "python"
@@ -87,7 +87,7 @@ def test_the_service_serves_it(python: Path, tmp_path: Path) -> None:
     assert json.loads(line)[:2] == ["red", {"seen": 2}]
 
 
-def test_what_it_may_be_told_is_checked(python: Path, tmp_path: Path) -> None:
+def test_its_options_are_checked(python: Path, tmp_path: Path) -> None:
     config = tmp_path / "tableside.yaml"
     config.write_text("stores: {small: {kind: files, folder: x}}\ntables: {t: {store: small, layout: wide}}\n")
     shown = run(python, "-m", "tableside", "check", config, code=1)
@@ -96,7 +96,7 @@ def test_what_it_may_be_told_is_checked(python: Path, tmp_path: Path) -> None:
     assert "tables.t.layout: is not a known option" in shown
 
 
-def test_a_package_whose_class_is_no_kind_of_store_is_a_fault_of_the_file(python: Path, tmp_path: Path) -> None:
+def test_a_package_with_an_invalid_class_is_a_configuration_error(python: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken-1.dist-info"
     broken.mkdir()
     (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
@@ -113,6 +113,6 @@ def test_a_package_whose_class_is_no_kind_of_store_is_a_fault_of_the_file(python
     )
 
 
-def test_the_documentation_shows_the_example_as_it_is() -> None:
+def test_the_documentation_shows_the_example_unchanged() -> None:
     for file in ("pyproject.toml", "tableside_files.py"):
         assert f"\n{(EXAMPLE / file).read_text()}```" in PAGE, file

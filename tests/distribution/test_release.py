@@ -1,4 +1,4 @@
-"""`scripts/release` builds the same bytes from the same commit, and refuses what cannot be reproduced."""
+"""`scripts/release` builds the same bytes from the same commit, and refuses trees that it cannot reproduce."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a newcomer runs first: the commands of the README, and what they install."""
+"""The commands that newcomers run first: those in the README, and the set-up that they start."""
 
 import importlib.util
 import os
@@ -37,7 +37,7 @@ SHIPPED = [
     ),
 ]
 
-# In two halves, so that this file does not hold what it looks for.
+# Split in two, so that this file does not contain the text that the test searches.
 HOSTS = [
     ("py", "pi.org"),
     ("python", "hosted.org"),
@@ -65,7 +65,7 @@ HOSTS = [
 
 
 @pytest.mark.parametrize(("section", "command"), [("Try it", "scripts/demo"), ("Test it", "scripts/test")])
-def test_the_readme_names_one_command_first_and_it_is_there(section: str, command: str) -> None:
+def test_the_first_command_of_each_section_exists(section: str, command: str) -> None:
     assert shell_blocks(section)[0] == command
     assert os.access(ROOT / command, os.X_OK)
 
@@ -93,12 +93,12 @@ def test_the_test_command_checks_style_and_types_and_runs_every_case(tmp_path: P
 @pytest.mark.parametrize(
     "arguments", [["tests/distribution/test_scripts.py"], ["-k", "two words"], ["--full", "tests/hostile"]]
 )
-def test_the_test_command_gives_a_selection_to_pytest_alone(tmp_path: Path, arguments: list[str]) -> None:
+def test_the_test_command_with_a_selection_runs_only_pytest(tmp_path: Path, arguments: list[str]) -> None:
     assert run_by_test_command(tmp_path, *arguments).splitlines() == ["pytest", *arguments]
 
 
 def run_by_test_command(folder: Path, *arguments: str) -> str:
-    """Return what `scripts/test` runs in the virtual environment, an argument per line."""
+    """Return the command that `scripts/test` runs in the virtual environment, one argument per line."""
     scripts = folder / "scripts"
     scripts.mkdir()
     shutil.copy(ROOT / "scripts" / "test", scripts)
@@ -139,7 +139,7 @@ def test_every_direct_dependency_is_locked_at_a_version_that_it_allows() -> None
     assert wrong == []
 
 
-def test_without_a_python_the_script_says_so_in_one_line() -> None:
+def test_without_python_the_script_prints_one_line() -> None:
     result = run([str(ROOT / "scripts" / "run"), "true"], env={**os.environ, "PYTHON": "no-such-python"})
     assert result.returncode == 1
     assert result.stderr == "Python 3.11 or later is missing: install python3, or set PYTHON to another interpreter\n"
@@ -188,19 +188,19 @@ def shell_blocks(section: str) -> list[str]:
 
 
 def tracked() -> list[Path]:
-    """Return the files that git knows, or without git those that come with the project."""
+    """Return the files that git tracks, or without git all files of the project."""
     listed = run(["git", "ls-files", "-z"], cwd=ROOT).stdout if shutil.which("git") else ""
     names = [name for name in listed.split("\0") if name] or SHIPPED
     return [path for name in names for path in ROOT.glob(name) if path.is_file()]
 
 
 def project() -> dict[str, Any]:
-    """Return what pyproject.toml says."""
+    """Return the content of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def direct_dependencies() -> list[Requirement]:
-    """Return every requirement that the project names, in any extra or group or to be built."""
+    """Return every requirement of the project: dependencies, extras, groups and build requirements."""
     described = project()
     lists = [
         described["build-system"]["requires"],
@@ -215,7 +215,7 @@ def direct_dependencies() -> list[Requirement]:
 
 
 def locked_versions() -> dict[str, list[str]]:
-    """Return the versions of each locked package: more than one where markers choose."""
+    """Return the versions of each locked package. Markers select one of several versions."""
     versions: dict[str, list[str]] = {}
     for name, version in re.findall(
         r"(?m)^([a-z0-9-]+)==([^ ;\\]+)", (ROOT / "requirements" / "constraints.txt").read_text()
@@ -225,7 +225,7 @@ def locked_versions() -> dict[str, list[str]]:
 
 
 def bootstrap() -> ModuleType:
-    """Return the set-up script as a module."""
+    """Return the set-up script, imported as a module."""
     spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
     assert spec is not None
     assert spec.loader is not None
@@ -235,5 +235,5 @@ def bootstrap() -> ModuleType:
 
 
 def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command and keep what it printed."""
+    """Run a command and return its result and output."""
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)

@@ -1,4 +1,4 @@
-"""The jar of the state store: made once of the same sources, the same wherever that is, by one process at a time."""
+"""The build of the state store's jar is reproducible, runs only after changes, and runs in one process at a time."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ JAR = "spark_client/tableside_spark/state/tableside-state.jar"
 SMALL = "package tableside.state;\n/** Small. */\nfinal class Small {\n  private Small() {}\n}\n"
 FOR_JAVA_17 = bytes.fromhex("cafebabe0000003d")
 FOR_SMALL = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Has the compiler start sooner."""
+"""Options that shorten the compiler's start."""
 
 WITHOUT_JAVA = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 
@@ -42,13 +42,13 @@ def small_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def made_tree(tree: Path, small_jar: Path) -> Path:
-    """A tree whose jar is made."""
+    """A tree whose jar is built."""
     (tree / JAR).parent.mkdir(parents=True)
     shutil.copy(small_jar, tree / JAR)
     return tree
 
 
-def test_it_is_made_of_what_is_compiled_and_says_of_which_sources(made_tree: Path) -> None:
+def test_the_jar_contains_the_classes_and_a_manifest(made_tree: Path) -> None:
     assert made(made_tree) == f"{made_tree / JAR}\n"
     with zipfile.ZipFile(made_tree / JAR) as jar:
         assert jar.namelist() == ["META-INF/MANIFEST.MF", "tableside/state/Small.class"]
@@ -58,7 +58,7 @@ def test_it_is_made_of_what_is_compiled_and_says_of_which_sources(made_tree: Pat
     assert max(len(line.encode()) for line in manifest.splitlines()) <= 70
 
 
-def test_it_is_not_made_again_while_the_sources_are_the_same(made_tree: Path) -> None:
+def test_it_is_not_rebuilt_if_the_sources_are_unchanged(made_tree: Path) -> None:
     tree = made_tree
     before = (tree / JAR).stat()
     os.utime(tree / SOURCE)
@@ -68,7 +68,7 @@ def test_it_is_not_made_again_while_the_sources_are_the_same(made_tree: Path) ->
 
 
 @pytest.mark.parametrize("change", ["source", "new source", "removed source", "jar", "no jar"])
-def test_it_is_made_again_when_something_has_changed(made_tree: Path, change: str) -> None:
+def test_it_is_rebuilt_after_a_change(made_tree: Path, change: str) -> None:
     tree = made_tree
     other = tree / SOURCE.replace("Small", "Other")
     if change == "removed source":
@@ -92,14 +92,14 @@ def test_it_is_made_again_when_something_has_changed(made_tree: Path, change: st
         assert ("tableside/state/Other.class" in jar.namelist()) is (change == "new source")
 
 
-def test_two_trees_give_the_same_bytes(small_jar: Path, tmp_path: Path) -> None:
+def test_builds_in_different_folders_have_the_same_bytes(small_jar: Path, tmp_path: Path) -> None:
     other = small_tree(tmp_path / "another" / "place")
     os.utime(other / SOURCE, (0, 0))
     made(other, {"TZ": "Asia/Tokyo", "LC_ALL": "C"})
     assert small_jar.read_bytes() == (other / JAR).read_bytes()
 
 
-def test_processes_that_make_it_at_once_make_one(tree: Path) -> None:
+def test_concurrent_builds_produce_one_jar(tree: Path) -> None:
     command = [sys.executable, "scripts/state_jar.py", "--if-possible"]
     started = [subprocess.Popen(command, cwd=tree, stderr=subprocess.DEVNULL) for _ in range(4)]
     assert [process.wait(120) for process in started] == [0, 0, 0, 0]
@@ -108,7 +108,7 @@ def test_processes_that_make_it_at_once_make_one(tree: Path) -> None:
         assert jar.testzip() is None
 
 
-def test_an_error_leaves_the_jar_that_was_there(made_tree: Path) -> None:
+def test_an_error_keeps_the_previous_jar(made_tree: Path) -> None:
     tree = made_tree
     before = (tree / JAR).read_bytes()
     (tree / SOURCE).write_text("package tableside.state;\nfinal class Small\n")
@@ -119,14 +119,14 @@ def test_an_error_leaves_the_jar_that_was_there(made_tree: Path) -> None:
     assert [file.name for file in (tree / JAR).parent.iterdir()] == [Path(JAR).name]
 
 
-def test_a_warning_is_an_error_where_the_compiler_is_the_one_that_is_written_for(tree: Path) -> None:
+def test_a_warning_is_an_error_with_the_targeted_compiler(tree: Path) -> None:
     (tree / SOURCE).write_text("package tableside.state;\nfinal class Small { int n = (int) 1; }\n")
     version = subprocess.run([ensure_javac(), "-version"], capture_output=True, text=True, check=True).stdout
     said = made(tree, code=1 if version.startswith("javac 17") else 0)
     assert ("Small.java:2: warning: [cast]" in said) is version.startswith("javac 17")
 
 
-def test_where_there_is_no_compiler_the_set_up_says_so_once_and_goes_on(tree: Path) -> None:
+def test_without_a_compiler_the_set_up_prints_one_message_and_continues(tree: Path) -> None:
     said = made(tree, WITHOUT_JAVA, options=["--if-possible"])
     assert said == "[setup] no javac 17 or later: the jar for Spark's state is not built (scripts/jar does it)\n"
     assert made(tree, WITHOUT_JAVA, options=["--if-possible"]) == ""
@@ -135,13 +135,13 @@ def test_where_there_is_no_compiler_the_set_up_says_so_once_and_goes_on(tree: Pa
     assert (tree / JAR).exists()
 
 
-def test_what_cannot_be_compiled_does_not_stop_the_set_up(tree: Path) -> None:
+def test_a_compilation_error_does_not_stop_the_set_up(tree: Path) -> None:
     (tree / SOURCE).write_text("package tableside.state; class")
     said = made(tree, options=["--if-possible"])
     assert "[setup] the jar for Spark's state is not built: failed: " in said
 
 
-def test_a_compiler_that_is_too_old_is_none(tree: Path, tmp_path: Path) -> None:
+def test_a_compiler_that_is_too_old_is_ignored(tree: Path, tmp_path: Path) -> None:
     old = tmp_path / "old" / "bin" / "javac"
     old.parent.mkdir(parents=True)
     old.write_text("#!/bin/sh\necho javac 11.0.2\n")
@@ -151,7 +151,7 @@ def test_a_compiler_that_is_too_old_is_none(tree: Path, tmp_path: Path) -> None:
 
 
 def small_tree(folder: Path) -> Path:
-    """Make a tree that has what the jar is made with, and one class."""
+    """Create a tree with the build scripts and one class."""
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / SOURCE).parent.mkdir(parents=True)
     (folder / SOURCE).write_text(SMALL)
@@ -162,7 +162,7 @@ def small_tree(folder: Path) -> Path:
 def made(
     tree: Path, environment: Mapping[str, str] | None = None, *, options: list[str] | None = None, code: int = 0
 ) -> str:
-    """Have the jar made, and return what is printed."""
+    """Build the jar and return the output."""
     command = [sys.executable, "-m", "scripts.state_jar", *(options or [])]
     full = {**os.environ, **FOR_SMALL, **(environment or {})}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which version a tree is: git's tags say it, and where there are none there is still one that everything accepts."""
+"""The version of a tree comes from git's tags. Without tags it is still a valid version."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ DESCRIBED = "Metadata-Version: 2.4\nName: tableside\nVersion: 1.2.3.dev4+g12ab\n
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with what decides on the version, and one commit."""
+    """A repository with one commit of the files that determine the version."""
     folder = tmp_path / "repository"
     folder.mkdir()
     for name in WHAT_DECIDES:
@@ -46,14 +46,14 @@ def test_after_a_release_it_is_a_development_version_of_the_next(repository: Pat
     assert re.fullmatch(rf"1\.2\.4\.dev2{NODE}", version_of(repository))
 
 
-def test_a_change_that_is_in_no_commit_makes_it_a_development_version(repository: Path) -> None:
+def test_uncommitted_changes_make_it_a_development_version(repository: Path) -> None:
     git(repository, "tag", "v1.2.3")
     (repository / "LICENSE").write_text("another")
     git(repository, "add", "LICENSE")
     assert re.fullmatch(rf"1\.2\.4\.dev0{NODE}\.d\d{{8}}", version_of(repository))
 
 
-def test_tags_of_other_things_are_no_versions(repository: Path) -> None:
+def test_other_tags_are_ignored(repository: Path) -> None:
     git(repository, "tag", "chart-9.9.9")
     assert re.fullmatch(rf"0\.1\.0\.dev1{NODE}", version_of(repository))
 
@@ -69,7 +69,7 @@ def test_a_tree_without_git_has_a_version(repository: Path) -> None:
     assert version_of(repository) == "0.1.0.dev0"
 
 
-def test_within_a_tree_of_something_else_its_tags_do_not_count(repository: Path) -> None:
+def test_the_tags_of_a_surrounding_repository_are_ignored(repository: Path) -> None:
     inner = repository / "vendored"
     inner.mkdir()
     shutil.copy(ROOT / "pyproject.toml", inner)
@@ -78,12 +78,12 @@ def test_within_a_tree_of_something_else_its_tags_do_not_count(repository: Path)
     assert version_of(inner) == "0.1.0.dev0"
 
 
-def test_a_build_without_git_can_be_told_its_version(repository: Path) -> None:
+def test_an_environment_variable_sets_the_version_without_git(repository: Path) -> None:
     shutil.rmtree(repository / ".git")
     assert version_of(repository, {"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_TABLESIDE": "1.2.3"}) == "1.2.3"
 
 
-def test_the_archive_that_a_host_makes_of_a_tag_is_that_version(repository: Path, tmp_path: Path) -> None:
+def test_an_archive_of_a_tag_has_the_version_of_the_tag(repository: Path, tmp_path: Path) -> None:
     git(repository, "tag", "v1.2.3")
     archive = tmp_path / "archive.tar"
     git(repository, "archive", "--output", str(archive), "HEAD")
@@ -92,23 +92,23 @@ def test_the_archive_that_a_host_makes_of_a_tag_is_that_version(repository: Path
     assert version_of(tmp_path / "unpacked") == "1.2.3"
 
 
-def test_the_service_says_which_version_is_installed() -> None:
+def test_the_package_states_the_installed_version() -> None:
     assert tableside.__version__ == metadata.version("tableside")
     assert Version(tableside.__version__)
 
 
-def test_it_is_looked_up_only_when_somebody_asks() -> None:
+def test_the_version_is_looked_up_on_first_use() -> None:
     assert bare_python(ROOT / "service", "import tableside, sys; print('importlib.metadata' in sys.modules)") == "False"
 
 
-def test_of_the_modules_alone_nobody_knows_the_version(tmp_path: Path) -> None:
+def test_modules_without_metadata_have_an_unknown_version(tmp_path: Path) -> None:
     modules = tmp_path / "modules.zip"
     with zipfile.ZipFile(modules, "w") as archive:
         archive.write(ROOT / "service" / "tableside" / "__init__.py", "tableside/__init__.py")
     assert bare_python(modules, "import tableside; print(tableside.__version__)") == "0+unknown"
 
 
-def test_in_a_wheel_that_is_not_unpacked_the_version_is_known(tmp_path: Path) -> None:
+def test_a_wheel_that_is_not_unpacked_has_its_version(tmp_path: Path) -> None:
     wheel = tmp_path / "tableside-1.2.3.dev4+g12ab-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(ROOT / "service" / "tableside" / "__init__.py", "tableside/__init__.py")
@@ -116,16 +116,16 @@ def test_in_a_wheel_that_is_not_unpacked_the_version_is_known(tmp_path: Path) ->
     assert bare_python(wheel, "import tableside; print(tableside.__version__)") == "1.2.3.dev4+g12ab"
 
 
-def test_it_has_no_other_attribute_by_chance() -> None:
+def test_the_package_has_no_other_attribute() -> None:
     assert not hasattr(tableside, "version")
 
 
 def version_of(folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Return the version that the build would give a tree."""
+    """Return the version that a build of the tree would have."""
     return module(folder, "hatchling", "version", environment=environment).strip()
 
 
 def bare_python(place: Path, program: str) -> str:
-    """Run a program with nothing but the standard library and one place to import from."""
+    """Run a program that can import only the standard library and modules in one place."""
     command = [sys.executable, "-ISc", f"import sys; sys.path.insert(0, {str(place)!r}); {program}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

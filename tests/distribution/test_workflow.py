@@ -1,4 +1,4 @@
-"""A public CI does what everybody can do: it checks the tree out with its history, and runs `.ci/run`."""
+"""The public CI checks out the tree with its history and runs `.ci/run`, as contributors can."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from scripts.bootstrap import ROOT
 
 @pytest.fixture
 def workflow() -> dict[Any, Any]:
-    """What it is told."""
+    """The workflow's definition."""
     [file] = (ROOT / ".github" / "workflows").iterdir()
     described: dict[Any, Any] = yaml.safe_load(file.read_text())
     return described
 
 
-def test_its_only_command_is_the_one_of_the_tree(workflow: dict[Any, Any]) -> None:
+def test_its_only_command_is_the_script_of_the_tree(workflow: dict[Any, Any]) -> None:
     [job] = workflow["jobs"].values()
     checkout, test = job["steps"]
     assert checkout["uses"].startswith("actions/checkout@v")
@@ -25,7 +25,7 @@ def test_its_only_command_is_the_one_of_the_tree(workflow: dict[Any, Any]) -> No
     assert job["timeout-minutes"] == 90
 
 
-def test_it_may_read_the_tree_and_nothing_else(workflow: dict[Any, Any]) -> None:
+def test_it_has_only_read_permission(workflow: dict[Any, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets." not in str(workflow)
-    assert "pull_request_target" not in workflow[True]  # the word `on`, as YAML reads it
+    assert "pull_request_target" not in workflow[True]  # YAML reads the word `on` as True

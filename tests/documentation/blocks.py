@@ -1,4 +1,4 @@
-"""The code blocks of the README and of the pages of the documentation, and where each stands."""
+"""The code blocks of the README and of the documentation's pages, with their positions."""
 
 import re
 import textwrap
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from scripts.bootstrap import ROOT
 
 GENERATED = "docs/reference/"
-"""Pages that are made from the code, and compared with it as a whole."""
+"""Pages that are generated from the code. Another test compares them as a whole."""
 
 _FENCED = re.compile(
     r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
@@ -16,7 +16,7 @@ _FENCED = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A code block: its page, the line on which its text begins, its language, and its text."""
+    """A code block: its page, the first line of its text, its language, and its text."""
 
     page: str
     line: int
@@ -28,7 +28,7 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Return the names of the pages that people wrote, and of those in the root."""
+    """Return the names of the pages in docs and in the root, except generated ones."""
     names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
     return ["README.md", "CONTRIBUTING.md", "SECURITY.md", *(name for name in names if not name.startswith(GENERATED))]
 

@@ -1,8 +1,8 @@
-"""Which test runs, compares or checks each code block. A block that nobody claims is a failure of the inventory.
+"""The inventory of code blocks: which test runs, compares or checks each of them. A block without a claim fails a test.
 
-To claim blocks, add a line: the page, the language, a part of the text if not all blocks of that language on that page
-are meant, and the test, as `file::name`. What cannot run on a machine like this one says why, and names the test that
-looks at it as far as one can.
+To claim blocks, add a line with the page, the language, and the test as `file::name`. If the claim covers only some
+blocks of that language on the page, add a part of their text. If a block cannot run in the tests, `not_run` states the
+reason, and the named test checks as much of it as possible.
 """
 
 from dataclasses import dataclass
@@ -10,45 +10,45 @@ from fnmatch import fnmatch
 
 from documentation.blocks import Block
 
-RUN = "documentation/test_runs.py::test_a_page_does_what_it_says"
+RUN = "documentation/test_runs.py::test_the_blocks_of_a_page_run"
 CONFIGURED = "documentation/test_configurations.py::test_a_configuration_has_no_faults"
-READ = "documentation/test_examples.py::test_json_that_is_shown_is_json"
-INSTALLED = "documentation/test_examples.py::test_what_is_installed_is_what_the_project_has"
-NAMED = "documentation/test_examples.py::test_modules_that_are_named_are_there"
-CONTAINED = "documentation/test_examples.py::test_a_container_is_asked_for_what_the_project_has"
-SUBMITTED = "documentation/test_deployment.py::test_spark_submit_knows_its_options"
-VALIDATED = "documentation/test_deployment.py::test_kubernetes_knows_the_object"
-BASED = "documentation/test_deployment.py::test_an_image_gets_what_the_project_asks_for"
+READ = "documentation/test_examples.py::test_json_blocks_are_valid"
+INSTALLED = "documentation/test_examples.py::test_installed_extras_exist"
+NAMED = "documentation/test_examples.py::test_named_modules_exist"
+CONTAINED = "documentation/test_examples.py::test_container_commands_use_existing_options"
+SUBMITTED = "documentation/test_deployment.py::test_spark_submit_has_the_options"
+VALIDATED = "documentation/test_deployment.py::test_the_object_is_valid_for_kubernetes"
+BASED = "documentation/test_deployment.py::test_an_image_installs_the_projects_requirements"
 DRAWN = "documentation/test_examples.py::test_a_drawing_fits_a_screen"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Blocks, and the test that looks at them."""
+    """Blocks, and the test that covers them."""
 
     page: str
     language: str
     test: str
     containing: str = ""
     not_run: str = ""
-    """Why they are not run as they stand, if they are not."""
+    """The reason why the test does not run the blocks, or empty if it runs them."""
 
     def covers(self, block: Block) -> bool:
-        """Whether a block is meant."""
+        """Whether this claim is about a block."""
         return fnmatch(block.page, self.page) and block.language == self.language and self.containing in block.text
 
 
 CLAIMS = [
     # The README.
     Claim("README.md", "sh", "documentation/test_readme.py::demonstration", "scripts/demo"),
-    Claim("README.md", "sh", "distribution/test_scripts.py::test_the_readme_names_one_command_first_and_it_is_there", "scripts/test",
+    Claim("README.md", "sh", "distribution/test_scripts.py::test_the_first_command_of_each_section_exists", "scripts/test",
           not_run="it runs every test, this one too"),
-    Claim("README.md", "text", "documentation/test_readme.py::test_the_demonstration_finds_the_figures_that_the_readme_shows"),
-    Claim("README.md", "console", "documentation/test_readme.py::test_every_command_answers_what_the_readme_says"),
+    Claim("README.md", "text", "documentation/test_readme.py::test_the_demonstration_prints_the_figures_of_the_readme"),
+    Claim("README.md", "console", "documentation/test_readme.py::test_every_command_prints_the_output_of_the_readme"),
     Claim("README.md", "python", "documentation/test_readme.py::test_the_spark_example_runs", "tableside_spark"),
     Claim("README.md", "python", "documentation/test_readme.py::test_the_python_example_runs", "tableside_client"),
     Claim("CONTRIBUTING.md", "sh", "distribution/test_scripts.py::test_the_commands_for_contributors_succeed"),
-    # Pages that are run from the first block to the last.
+    # Pages that a test follows from the first block to the last.
     *(
         Claim(f"docs/{page}.md", language, RUN, "tableside serve" if language == "sh" else "")
         for page, languages in {
@@ -64,7 +64,7 @@ CLAIMS = [
     Claim("docs/command-line.md", "sh", "service/cli/test_cli.py::test_completion_is_installed_for_the_current_shell", "completion"),
     Claim("docs/python.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
     Claim("docs/quick-start.md", "sh", INSTALLED, "pip install", not_run="the package is here, and no registry is"),
-    # Pages whose programs have tests of their own.
+    # Pages whose programs have separate tests.
     *(
         Claim("docs/spark.md", language, f"spark_client/test_spark_documentation.py::{test}", containing)
         for language, test, containing in (
@@ -97,21 +97,21 @@ CLAIMS = [
           'writeStream.format("kafka")'),
     Claim("docs/partitioned-tables.md", "python", "spark_client/test_partitioned.py::test_the_program_of_the_page",
           "alerts_by_region"),
-    Claim("docs/writing-a-store.md", "toml", "distribution/test_plug_ins.py::test_the_documentation_shows_the_example_as_it_is"),
-    Claim("docs/writing-a-store.md", "python", "distribution/test_plug_ins.py::test_the_documentation_shows_the_example_as_it_is",
+    Claim("docs/writing-a-store.md", "toml", "distribution/test_plug_ins.py::test_the_documentation_shows_the_example_unchanged"),
+    Claim("docs/writing-a-store.md", "python", "distribution/test_plug_ins.py::test_the_documentation_shows_the_example_unchanged",
           "class FilesBackend"),
     Claim("docs/writing-a-store.md", "python", "distribution/test_plug_ins.py::test_it_passes_the_shared_suite",
           "class TestFiles"),
     Claim("docs/writing-a-store.md", "yaml", "distribution/test_plug_ins.py::test_the_service_serves_it", "kind: files"),
-    # What stores hold.
-    Claim("docs/stores/redis.md", "console", "documentation/test_programs.py::test_what_redis_holds", "redis-cli"),
-    Claim("docs/stores/postgres.md", "sql", "documentation/test_programs.py::test_a_table_of_documents_made_by_hand",
+    # The contents of stores.
+    Claim("docs/stores/redis.md", "console", "documentation/test_programs.py::test_the_contents_of_redis", "redis-cli"),
+    Claim("docs/stores/postgres.md", "sql", "documentation/test_programs.py::test_a_manually_created_table_of_documents",
           "CREATE TABLE profiles"),
-    Claim("docs/stores/postgres.md", "sql", "documentation/test_programs.py::test_a_table_of_columns_made_by_hand",
+    Claim("docs/stores/postgres.md", "sql", "documentation/test_programs.py::test_a_manually_created_table_of_columns",
           "CREATE TABLE aircraft"),
-    Claim("docs/stores/postgres.md", "yaml", "documentation/test_programs.py::test_a_table_of_columns_made_by_hand",
+    Claim("docs/stores/postgres.md", "yaml", "documentation/test_programs.py::test_a_manually_created_table_of_columns",
           "layout: columns"),
-    # Configurations, or parts of one.
+    # Configurations and parts of configurations.
     Claim("docs/configuration.md", "yaml", CONFIGURED),
     Claim("docs/stores*.md", "yaml", CONFIGURED, "stores:"),
     Claim("docs/policies*.md", "yaml", CONFIGURED),
@@ -120,35 +120,35 @@ CLAIMS = [
     Claim("docs/security/issuers.md", "yaml",
           "service/auth/test_issuers_service.py::test_the_manifests_of_the_documentation_are_some", "apiVersion:",
           not_run="there is no cluster"),
-    # Values of the chart, and what is said to a cluster.
+    # Values of the chart, and commands for a cluster.
     Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_values_of_a_page_are_installed_and_their_configuration_is_taken",
+          "deploy/chart/test_documentation.py::test_values_of_a_page_render_and_the_service_accepts_their_configuration",
           "config:"),
     Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_what_a_page_shows_beside_values_is_of_other_tools",
+          "deploy/chart/test_documentation.py::test_other_yaml_blocks_of_a_page_belong_to_other_tools",
           not_run="they configure proxies and adapters, which are not here"),
     Claim("docs/kubernetes.md", "sh",
-          "deploy/chart/test_documentation.py::test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are",
+          "deploy/chart/test_documentation.py::test_commands_of_a_page_use_the_chart_and_existing_values",
           not_run="there is no cluster"),
-    # Values of the chart, and what needs a cluster.
+    # Values of the chart, and objects of other tools.
     Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_values_of_a_page_are_installed_and_their_configuration_is_taken",
+          "deploy/chart/test_documentation.py::test_values_of_a_page_render_and_the_service_accepts_their_configuration",
           "config:\n"),
     Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_what_a_page_shows_beside_values_is_of_other_tools", "ClientTrafficPolicy",
+          "deploy/chart/test_documentation.py::test_other_yaml_blocks_of_a_page_belong_to_other_tools", "ClientTrafficPolicy",
           not_run="it is Envoy Gateway's"),
     Claim("docs/kubernetes.md", "yaml",
-          "deploy/chart/test_documentation.py::test_what_a_page_shows_beside_values_is_of_other_tools", "seriesQuery",
+          "deploy/chart/test_documentation.py::test_other_yaml_blocks_of_a_page_belong_to_other_tools", "seriesQuery",
           not_run="it is prometheus-adapter's"),
     Claim("docs/kubernetes.md", "sh",
-          "deploy/chart/test_documentation.py::test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are",
+          "deploy/chart/test_documentation.py::test_commands_of_a_page_use_the_chart_and_existing_values",
           not_run="there is no cluster"),
-    # How a release is made, checked and installed.
+    # Building, checking and installing a release.
     Claim("docs/releasing.md", "sh",
           "distribution/test_release.py::test_it_makes_an_sdist_a_wheel_bills_of_materials_and_their_digests", "sha256sum"),
     Claim("docs/releasing.md", "sh", "distribution/test_release.py::test_a_second_release_of_the_commit_has_the_same_bytes",
           "git clone"),
-    Claim("docs/releasing.md", "sh", "distribution/test_distribution.py::test_an_extra_brings_what_its_store_needs",
+    Claim("docs/releasing.md", "sh", "distribution/test_distribution.py::test_an_extra_installs_the_dependencies_of_its_store",
           "requirements.txt"),
     Claim("docs/image.md", "sh", CONTAINED,
           not_run="there is no container engine; tests/deploy/image builds and runs the image"),
@@ -166,7 +166,7 @@ CLAIMS = [
     Claim("docs/spark-deployment.md", "yaml", VALIDATED, "kind: Pod", not_run="there is no cluster of Kubernetes"),
     # A request.
     Claim("docs/http.md", "http", "service/http/test_tokens.py::test_the_request_of_the_documentation_is_applied_once"),
-    # What is shown, and is nothing to run.
+    # Blocks that are not programs.
     Claim("docs/partitioned-tables.md", "json", READ),
     Claim("docs/design.md", "text", NAMED, "core < telemetry"),
     Claim("docs/design.md", "text", NAMED, "tableside_client < partitioning"),
@@ -175,5 +175,5 @@ CLAIMS = [
 
 
 def claims_of(block: Block) -> list[Claim]:
-    """Return who looks at a block."""
+    """Return the claims that cover a block."""
     return [claim for claim in CLAIMS if claim.covers(block)]

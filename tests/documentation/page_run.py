@@ -1,4 +1,4 @@
-"""Does what a page says, from its first block to its last: in a directory of its own, with a service of its own."""
+"""Run all blocks of a page in order, in a separate directory with a separate service."""
 
 import contextlib
 import io
@@ -17,13 +17,13 @@ COMMAND_S = 120
 
 
 class PageRun:
-    """A reader who follows a page. What Python prints is compared with the text that follows it.
+    """Runs the blocks of a page like a reader. A text block must equal the output of the preceding program.
 
-    `url` is where the page's service is, and `printed` what the last program printed.
+    `url` is the address of the page's service, and `printed` the output of the last program.
     """
 
     def __init__(self, directory: Path, names: Mapping[str, Any], said: Mapping[str, str] | None = None) -> None:
-        """Begin; `names` are what programs find, `said` what addresses on the page are here."""
+        """Start with the global `names` of programs. `said` maps addresses on the page to addresses in this run."""
         self._directory = directory
         self._names = dict(names)
         self._said = dict(said or {})
@@ -38,7 +38,7 @@ class PageRun:
         self._services.close()
 
     def do(self, block: Block) -> None:
-        """Do what a block says, and compare what it shows."""
+        """Run a block, and compare its output with the page."""
         done: Callable[[str], None] = getattr(self, f"_{block.language}")
         done(self._here(block.text))
 
@@ -66,7 +66,7 @@ class PageRun:
                 self._run(line, check=True)
 
     def _serve(self, line: str) -> None:
-        """Start the service that the line says, in place of the one before."""
+        """Start the service with the command of the line, after stopping the previous one."""
         self._services.close()
         config = re.search(r"--config (\S+)", line)
         file = self._directory / config[1] if config else None

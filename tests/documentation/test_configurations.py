@@ -1,4 +1,4 @@
-"""Every configuration on a page has no faults; what is a part of one is completed with the stores that it names."""
+"""Every configuration on a page is valid. If a block is a part of one, the test adds the stores that it names."""
 
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch
 
 
 def completed(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration that has this part, and beside it the stores that its tables name."""
+    """Return a configuration with this part, and with the stores that its tables name."""
     named = {table["store"] for table in part.get("tables", {}).values()}
     return {"stores": {name: {"kind": "memory"} for name in named or {"local"}}, **part}
 
 
-def test_a_faulty_one_would_be_noticed() -> None:
+def test_a_faulty_configuration_would_be_detected() -> None:
     with pytest.raises(Exception, match=r"tables\.t\.ttl: is not a known option"):
         validate(completed({"tables": {"t": {"store": "s", "ttl": 5}}}), {})

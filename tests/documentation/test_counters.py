@@ -1,4 +1,4 @@
-"""The example service that keeps counters through `AsyncClient`, with a real service."""
+"""The example web service with counters uses `AsyncClient` with a real service."""
 
 import asyncio
 

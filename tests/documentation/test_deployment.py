@@ -1,4 +1,4 @@
-"""What docs/spark-deployment.md says to tools that are not here, or not run: they would understand it."""
+"""The commands and objects of docs/spark-deployment.md are valid for tools that the tests cannot run."""
 
 import re
 import shlex
@@ -26,20 +26,20 @@ def claimed(test: str) -> list[Block]:
 
 
 def commands(block: Block) -> list[list[str]]:
-    """Return the commands of a shell block, in words."""
+    """Return the commands of a shell block, each as a list of words."""
     return [shlex.split(line) for line in block.text.replace("\\\n", " ").splitlines()]
 
 
 @pytest.fixture(scope="module")
 def options() -> set[str]:
-    """The options that `spark-submit` says that it has."""
+    """The options in the help of `spark-submit`."""
     spark_submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     told = subprocess.run([spark_submit, "--help"], capture_output=True, text=True)
     return set(re.findall(r"--[a-z-]+", told.stdout + told.stderr))
 
 
 @pytest.mark.parametrize("block", claimed(SUBMITTED), ids=str)
-def test_spark_submit_knows_its_options(block: Block, options: set[str]) -> None:
+def test_spark_submit_has_the_options(block: Block, options: set[str]) -> None:
     submits = [words for words in commands(block) if words[0] == "spark-submit"]
     assert submits
     for words in submits:
@@ -49,12 +49,12 @@ def test_spark_submit_knows_its_options(block: Block, options: set[str]) -> None
 
 
 @pytest.mark.parametrize("block", claimed(VALIDATED), ids=str)
-def test_kubernetes_knows_the_object(block: Block) -> None:
+def test_the_object_is_valid_for_kubernetes(block: Block) -> None:
     kubernetes_validate.validate(yaml.safe_load(block.text), KUBERNETES, strict=True)
 
 
 @pytest.mark.parametrize("block", claimed(BASED), ids=str)
-def test_an_image_gets_what_the_project_asks_for(block: Block) -> None:
+def test_an_image_installs_the_projects_requirements(block: Block) -> None:
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     said = [Requirement(text) for text in re.findall(r'"([a-z]+[<>=!][^"]*)"', block.text)]
     assert {one.name for one in said} == {"tableside", "pandas"}
@@ -62,7 +62,7 @@ def test_an_image_gets_what_the_project_asks_for(block: Block) -> None:
     assert pandas in [Requirement(text) for text in wanted["spark"]]
 
 
-def test_the_packages_of_the_zip_file_are_those_that_were_tried() -> None:
+def test_the_packages_of_the_zip_file_are_the_tested_ones() -> None:
     [block] = [
         block for block in every_block() if block.page == "docs/spark-deployment.md" and "--py-files" in block.text
     ]

@@ -1,4 +1,4 @@
-"""What pages show and nobody can run: it is what it says it is, and names what there is."""
+"""Blocks of pages that cannot run are well-formed, and the options, modules and extras in them exist."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from documentation.verbs import options_of
 from scripts.bootstrap import ROOT
 
 COLUMNS_MAX = 84
-"""What a drawing may be wide, to be seen as one."""
+"""The maximum width of a drawing in characters, so that lines do not wrap."""
 
 
 def claimed(test: str) -> list[Block]:
@@ -22,12 +22,12 @@ def claimed(test: str) -> list[Block]:
 
 
 @pytest.mark.parametrize("block", claimed(READ), ids=str)
-def test_json_that_is_shown_is_json(block: Block) -> None:
+def test_json_blocks_are_valid(block: Block) -> None:
     assert isinstance(json.loads(block.text), dict | list)
 
 
 @pytest.mark.parametrize("block", claimed(INSTALLED), ids=str)
-def test_what_is_installed_is_what_the_project_has(block: Block) -> None:
+def test_installed_extras_exist(block: Block) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [Requirement(text) for text in re.findall(r"'?(tableside(?:\[[\w,]+\])?)'?$", block.text, re.MULTILINE)]
     assert wanted
@@ -41,13 +41,13 @@ def test_a_drawing_fits_a_screen(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", claimed(NAMED), ids=str)
-def test_modules_that_are_named_are_there(block: Block) -> None:
+def test_named_modules_exist(block: Block) -> None:
     packages = (ROOT / "service" / "tableside", ROOT / "spark_client", ROOT / "spark_client" / "tableside_spark")
     assert set(re.findall(r"[a-z_]+", block.text)) <= {path.stem for package in packages for path in package.iterdir()}
 
 
 @pytest.mark.parametrize("block", claimed(CONTAINED), ids=str)
-def test_a_container_is_asked_for_what_the_project_has(block: Block) -> None:
+def test_container_commands_use_existing_options(block: Block) -> None:
     for line in block.text.splitlines():
         docker, verb, *given = shlex.split(line)
         assert docker == "docker"
@@ -59,7 +59,7 @@ def test_a_container_is_asked_for_what_the_project_has(block: Block) -> None:
 
 
 def after_image(given: list[str]) -> list[str]:
-    """Return what is run in the container: what stands after the image's name, or after what stands for all that."""
+    """Return the command for the container: the words after the image's name, or after an ellipsis that includes it."""
     image = next(at for at, word in enumerate(given) if word in ("tableside", "…") and given[at - 1] != "--name")
     return given[image + 1 :]
 

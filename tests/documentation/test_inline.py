@@ -1,4 +1,4 @@
-"""What pages name in the midst of a sentence is there: verbs and their options, scripts, extras, files, settings."""
+"""Names in the text of pages exist: verbs and their options, scripts, extras, files and settings."""
 
 import importlib.util
 import os
@@ -40,13 +40,13 @@ PACKAGES = (ROOT, ROOT / "service" / "tableside", ROOT / "spark_client")
 
 
 def inline(page: str) -> list[str]:
-    """Return what stands in a sentence as code; blocks are looked at elsewhere."""
+    """Return the code spans in the text of a page. Other tests check its blocks."""
     text = re.sub(r"^( *)```.*?^\1```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     return [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
 
 
 @pytest.mark.parametrize("page", pages())
-def test_a_verb_that_is_named_is_there_with_its_options(page: str) -> None:
+def test_named_verbs_and_their_options_exist(page: str) -> None:
     for code in inline(page):
         found = words(code)
         if len(found) > 1 and found[0] == "tableside" and found[1].isalpha() and found[1].islower():
@@ -55,7 +55,7 @@ def test_a_verb_that_is_named_is_there_with_its_options(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_a_script_a_module_or_a_file_that_is_named_is_there(page: str) -> None:
+def test_named_scripts_modules_and_files_exist(page: str) -> None:
     for code in inline(page):
         found = words(code)
         if found and found[0].startswith("scripts/"):
@@ -69,14 +69,14 @@ def test_a_script_a_module_or_a_file_that_is_named_is_there(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_an_extra_that_is_named_is_there(page: str) -> None:
+def test_named_extras_exist(page: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for extras in re.findall(r"tableside\[([\w,]+)\]", (ROOT / page).read_text(encoding="utf-8")):
         assert set(extras.split(",")) <= project["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize("page", pages())
-def test_a_setting_that_is_named_is_there(page: str) -> None:
+def test_named_settings_exist(page: str) -> None:
     for code in inline(page):
         match = re.match(rf"({'|'.join(SETTINGS)})\.(\w+)(?::|$)", code)
         if match:
@@ -90,7 +90,7 @@ def test_names_are_found_in_sentences() -> None:
     assert "--read" in options_of(["token", "new"])
 
 
-def test_an_environment_variable_that_is_named_is_read() -> None:
+def test_named_environment_variables_are_used() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")
         for folder in ("service", "spark_client", "helm", "examples", "scripts")

@@ -1,4 +1,4 @@
-"""Every code block of the README and the pages is run, compared or checked by a test that there is."""
+"""An existing test runs, compares or checks every code block of the README and the pages."""
 
 import re
 
@@ -12,12 +12,12 @@ TESTS = ROOT / "tests"
 
 
 @pytest.mark.parametrize("block", every_block(), ids=str)
-def test_a_block_is_looked_at(block: Block) -> None:
+def test_every_block_is_claimed(block: Block) -> None:
     assert claims_of(block), f"{block} is claimed by no test: see tests/documentation/claims.py\n{block.text}"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.page} {claim.language} {claim.containing}")
-def test_a_claim_is_about_a_block_that_there_is_and_names_a_test_that_there_is(claim: Claim) -> None:
+def test_a_claim_names_an_existing_block_and_an_existing_test(claim: Claim) -> None:
     assert any(claim.covers(block) for block in every_block())
     file, _, name = claim.test.partition("::")
     assert re.search(rf"^\s*(async )?def {name}\b", (TESTS / file).read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The site of the documentation is built without the network and without a broken link; generated pages are current."""
+"""The documentation's site builds without network access or broken links, and generated pages are up to date."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def navigation() -> list[object]:
 
 
 def named(nav: object) -> list[str]:
-    """Return the pages that a part of the navigation names."""
+    """Return the pages in a part of the navigation."""
     if isinstance(nav, str):
         return [nav]
     parts = nav.values() if isinstance(nav, Mapping) else nav
@@ -49,7 +49,7 @@ def named(nav: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the site is built from, in a directory of its own."""
+    """A copy of the site's sources in a separate directory."""
     root = tmp_path_factory.mktemp("pages")
     shutil.copytree(ROOT / "docs", root / "docs")
     shutil.copytree(ROOT / "spark_client", root / "spark_client", ignore=shutil.ignore_patterns("__pycache__"))
@@ -76,7 +76,7 @@ class _Loaded(HTMLParser):
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what a tag loads."""
+        """Record the address that a tag loads."""
         found = dict(attrs)
         if "src" in found:
             self.addresses.append(found["src"] or "")
@@ -97,14 +97,14 @@ def test_the_command_builds_as_these_tests_do() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "helm/README.md"])
-def test_what_a_page_beside_the_site_links_to_is_there(page: str) -> None:
+def test_links_of_pages_outside_the_site_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if not re.match(r"\w+:|#", link):
             assert (ROOT / page).parent.joinpath(link.partition("#")[0]).exists(), link
 
 
-def test_every_page_is_in_the_navigation_once_and_no_other() -> None:
+def test_the_navigation_contains_every_page_once() -> None:
     assert sorted(named(navigation())) == PAGES
 
 
@@ -129,7 +129,7 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder over HTTP, as any web server would."""
+    """Serve a folder over HTTP, like a web server."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -147,7 +147,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 async def _search(page: Page, words: str) -> None:
-    """Type into the search, which opens once the page's script has come to listen, and wait for what is found."""
+    """Type into the search as soon as the page's script accepts input, and wait for the results."""
     field = page.locator("input:visible")
     async with asyncio.timeout(BROWSER_S):
         while not await field.count():
@@ -158,7 +158,7 @@ async def _search(page: Page, words: str) -> None:
 
 
 @pytest.mark.browser
-async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> None:
+async def test_a_browser_loads_nothing_from_other_hosts_even_in_searches(site: Path) -> None:
     program, asked = chromium.chromium(), list[str]()
     with served(site) as url:
         async with async_playwright() as driver:
@@ -184,7 +184,7 @@ async def test_a_browser_asks_nobody_else_also_when_it_searches(site: Path) -> N
         (("::: tableside_spark.NoSuchThing",), ("tableside_spark.NoSuchThing",)),
     ],
 )
-def test_links_that_lead_nowhere_fail_the_build_and_are_named(
+def test_broken_links_fail_the_build_and_are_named(
     added: Sequence[str], names: Sequence[str], site: Path, tmp_path: Path
 ) -> None:
     root = shutil.copytree(site.parent, tmp_path / "pages", ignore=shutil.ignore_patterns("site", ".cache"))
@@ -198,18 +198,16 @@ def test_links_that_lead_nowhere_fail_the_build_and_are_named(
 
 @pytest.fixture(scope="module")
 def stale() -> list[str]:
-    """The generated pages that are out of date; each of them is made for that."""
+    """The generated pages that are out of date. To find them, all are generated."""
     return references.stale()
 
 
 @pytest.mark.parametrize("name", references.PAGES)
-def test_a_generated_page_is_what_the_code_says(name: str, stale: list[str]) -> None:
+def test_a_generated_page_is_up_to_date(name: str, stale: list[str]) -> None:
     assert name not in stale, f"{name} is out of date: renew it by `scripts/run python -m scripts.reference`"
 
 
-def test_a_generated_page_that_is_out_of_date_is_named_and_renewed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_outdated_generated_page_is_named_and_rewritten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(references, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     assert references.stale() == list(references.PAGES)
@@ -258,19 +256,19 @@ def test_every_public_name_of_the_client_is_described(site: Path) -> None:
 
 METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 NO_METRICS = {"tableside_client", "tableside_spark", "tableside_files"}
-"""What begins as metrics do: packages."""
+"""Names of packages, which start like metrics."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "metrics.md"])
-def test_every_metric_that_a_page_names_is_one(page: str) -> None:
+def test_metrics_named_on_pages_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     said = set(re.findall(r"`(tableside_\w+[a-z])", text)) - NO_METRICS
     assert [name for name in said if f"`{name.removesuffix('_total')}`" not in METRICS] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_list_stands_apart_from_the_text_before_it(page: str) -> None:
-    """Else the site shows no list, though others do; nor does it show one in a list that is indented by less than 4."""
+def test_an_empty_line_precedes_every_list(page: str) -> None:
+    """Without it, the site shows no list. For nested lists, the site also requires an indentation by 4."""
     prose = re.sub(
         r"^( *)```.*?^\1```$", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )

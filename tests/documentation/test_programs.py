@@ -1,4 +1,4 @@
-"""What the pages of the stores show with a store's own tools, done with these tools against the real store."""
+"""Examples with a store's own tools, such as psql, work with the real store."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def psql(dsn: str, statements: str) -> str:
 
 @pytest.fixture(scope="module")
 def orders_dsn(postgres_dsn: str) -> str:
-    """A schema of its own for tables with the names of the page."""
+    """A separate schema for tables with the names of the page."""
     name = f"page_{os.urandom(4).hex()}"
     psql(postgres_dsn, f"CREATE SCHEMA {name}")
     return f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}options=-csearch_path%3D{name}"
@@ -45,7 +45,7 @@ def orders_dsn(postgres_dsn: str) -> str:
 
 @pytest.fixture(scope="module")
 def profiles(orders_dsn: str) -> str:
-    """What psql prints of the statements about documents."""
+    """The output of psql for the statements about documents."""
     return psql(orders_dsn, shown(POSTGRES, "sql", "CREATE TABLE profiles"))
 
 
@@ -53,7 +53,7 @@ def profiles(orders_dsn: str) -> str:
 def service(
     redis_url: str, orders_dsn: str, profiles: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    """A service with the tables of the page, those in PostgreSQL made by its statements before."""
+    """A service with the tables of the page. The page's statements created the PostgreSQL tables."""
     psql(orders_dsn, shown(POSTGRES, "sql", "CREATE TABLE aircraft"))
     stores = {"cache": {"kind": "redis", "url": redis_url}, "orders": {"kind": "postgres", "dsn": orders_dsn}}
     tables = {
@@ -68,7 +68,7 @@ def service(
         yield started
 
 
-def test_what_redis_holds(service: Service, redis_url: str) -> None:
+def test_the_contents_of_redis(service: Service, redis_url: str) -> None:
     [(line, printed)] = re.findall(r"^\$ redis-cli (.*)\n(.*)$", shown(REDIS, "console", "redis-cli"), re.MULTILINE)
     put = httpx.put(f"{service.url}/v1/tables/visits/records/user-1/5", json={"n": 1})
     assert put.status_code == 204
@@ -82,7 +82,7 @@ def test_what_redis_holds(service: Service, redis_url: str) -> None:
     assert ours[1] == said[1]
 
 
-def test_a_table_of_documents_made_by_hand(service: Service, profiles: str) -> None:
+def test_a_manually_created_table_of_documents(service: Service, profiles: str) -> None:
     assert "1815" in profiles
     assert value(service, "profiles", "ada") == {"n": 1, "born": 1815}
     about = httpx.get(f"{service.url}/v1/tables/profiles").json()["capabilities"]
@@ -90,7 +90,7 @@ def test_a_table_of_documents_made_by_hand(service: Service, profiles: str) -> N
     assert about["tokens"]
 
 
-def test_a_table_of_columns_made_by_hand(service: Service) -> None:
+def test_a_manually_created_table_of_columns(service: Service) -> None:
     text = (ROOT / POSTGRES).read_text(encoding="utf-8")
     said = re.search(r"The value of `N10156` is then `(\{.*?\})`", text)
     assert said is not None

@@ -1,4 +1,4 @@
-"""The README is true: its demonstration is run, and its commands answer what it says they do."""
+"""The README is correct: the demonstration runs, and its commands print the documented output."""
 
 import os
 import re
@@ -29,7 +29,7 @@ FIGURES = re.compile(r"EQUAL: .*|│ N\w+ +│.*")
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the demonstration printed, and the service that it left running."""
+    """The demonstration's output, and the service that it left running."""
 
     printed: str
     url: str
@@ -66,13 +66,13 @@ def demonstration() -> Iterator[Demonstration]:
         os.kill(int(started[2]), signal.SIGTERM)
 
 
-def test_the_demonstration_finds_the_figures_that_the_readme_shows(demonstration: Demonstration) -> None:
+def test_the_demonstration_prints_the_figures_of_the_readme(demonstration: Demonstration) -> None:
     [shown] = blocks("text")
     assert len(FIGURES.findall(shown)) == len(shown.splitlines()) == 5
     assert set(FIGURES.findall(shown)) <= set(FIGURES.findall(demonstration.printed))
 
 
-def test_every_command_answers_what_the_readme_says(demonstration: Demonstration, tmp_path: Path) -> None:
+def test_every_command_prints_the_output_of_the_readme(demonstration: Demonstration, tmp_path: Path) -> None:
     environment = {**os.environ, "TABLESIDE_URL": demonstration.url}
     for command in commands():
         if command.line.startswith("cat "):

@@ -1,4 +1,4 @@
-"""Pages that are to be followed from the top: every command is run, every program, and what they show is compared."""
+"""Tutorial pages: every command and program runs in order, and its output is compared with the page."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def spark() -> Iterator[SparkSession]:
 def followed(
     page: str, directory: Path, names: Mapping[str, Any] | None = None, said: Mapping[str, str] | None = None
 ) -> Iterator[PageRun]:
-    """Do what the page says, save what other tests do, and leave its service running meanwhile."""
+    """Run the blocks of a page except those that other tests run, and keep its service running within the context."""
     found = [block for block in blocks(page) if RUN in [claim.test for claim in claims_of(block)]]
     assert found
     with PageRun(directory, names or {}, said) as run:
@@ -41,23 +41,23 @@ def followed(
         yield run
 
 
-def test_a_page_does_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run(spark: SparkSession, tmp_path: Path) -> None:
     with followed("docs/quick-start.md", tmp_path, {"spark": spark}):
         pass
 
 
-def test_the_programs_without_spark_print_what_the_page_says(tmp_path: Path) -> None:
+def test_the_programs_without_spark_print_the_documented_output(tmp_path: Path) -> None:
     with followed("docs/python.md", tmp_path):
         pass
 
 
-def test_the_commands_print_what_the_page_says(tmp_path: Path) -> None:
+def test_the_commands_print_the_documented_output(tmp_path: Path) -> None:
     with followed("docs/command-line.md", tmp_path):
         pass
 
 
 def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
-    # Where Spark runs already, names of files are seen from where it was started.
+    # A running Spark resolves relative file names against the directory where it was started.
     said = {'json("clicks")': f'json("{tmp_path}/clicks")', 'start("checkpoint"': f'start("{tmp_path}/checkpoint"'}
     with followed("docs/samza.md", tmp_path, {"spark": spark}, said) as run, Client(run.url) as tables:
         assert tables.table("page_counts").record("/new").value == {"clicks": 1, "last": 4}

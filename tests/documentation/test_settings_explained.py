@@ -1,4 +1,4 @@
-"""Every setting is explained by hand as well, with the default that it has."""
+"""A page explains every setting with its default, in addition to the generated reference."""
 
 import json
 import re
@@ -27,7 +27,7 @@ MODELS |= MODELS["Settings"]["$defs"]
 
 
 def defaults(text: str) -> Iterator[tuple[str, Any]]:
-    """Return what tables of options say: the name of an option, and its default where that is one value."""
+    """Return the options in the tables of a page, with their defaults if these are single values."""
     for name, default in re.findall(r"^\| `([\w.]+)` \| `?([\w.-]+)`? \|", text, re.MULTILINE):
         try:
             yield name, json.loads(default)
@@ -36,7 +36,7 @@ def defaults(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def page_of(kind: str) -> Path:
-    """Return the page of a kind of store; kinds with few options share one."""
+    """Return the page of a kind of store. Kinds with few options share a page."""
     page = ROOT / "docs" / "stores" / f"{kind}.md"
     return page if page.exists() else ROOT / "docs" / "stores.md"
 
@@ -64,7 +64,7 @@ def test_an_option_of_a_store_is_explained_with_its_default(kind: str) -> None:
             assert known[name].get("default") == default, name
 
 
-def test_the_defaults_of_the_page_are_those_that_hold() -> None:
+def test_the_defaults_of_the_page_are_correct() -> None:
     places = {"limits": "LimitSettings", "logs": "LogSettings", "traces": "TraceSettings", "console": "ConsoleSettings",
               "auth": "AuthSettings", "retry_budget": "RetryBudgetSettings"}  # fmt: skip
     compared = 0

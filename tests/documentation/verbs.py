@@ -1,4 +1,4 @@
-"""What the command line knows, to compare with what pages say to it."""
+"""The verbs and options of the command line, for comparison with the commands on pages."""
 
 import shlex
 
@@ -8,7 +8,7 @@ from tableside.cli.main import app
 
 
 def words(code: str) -> list[str]:
-    """Return the words of a command, none if it is no command."""
+    """Return the words of a command, or none if the text is not a command."""
     try:
         return shlex.split(code)
     except ValueError:
@@ -16,7 +16,7 @@ def words(code: str) -> list[str]:
 
 
 def options_of(verb: list[str]) -> set[str]:
-    """Return the options that a verb has; raise KeyError if there is no such verb."""
+    """Return the options of a verb. Raise KeyError if the verb does not exist."""
     found: typer.core.TyperCommand | typer.core.TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]  # what typer makes
     for word in verb:
         if isinstance(found, typer.core.TyperGroup):

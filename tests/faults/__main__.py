@@ -1,4 +1,4 @@
-"""Run tests against faults: `scripts/run python -m tests.faults [NAME ...]`. The README beside it says how.
+"""Run tests against faults: `scripts/run python -m tests.faults [NAME ...]`. See README.md in this folder.
 
 The tests run in a copy of the committed tree in one place outside the checkout, with the packages of its `.venv`.
 """
@@ -27,7 +27,7 @@ CHECK = "import sys, tableside, tableside_spark; print(tableside.__file__, table
 
 
 def main() -> int:
-    """Return 0 if every fault was caught, 1 if some were missed, 2 if a run says neither."""
+    """Return 0 if every fault was caught, 1 if some were missed, 2 if a run ended with an error."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Show that tests catch known faults.")
     parser.add_argument("names", nargs="*", help="area/number-words or a beginning of it; all faults if none is given")
     parser.add_argument("--quick-check", action="store_true", help="only see whether every patch applies")
@@ -40,7 +40,7 @@ def main() -> int:
         return 2 if broken else 0
     began = time.monotonic()
     with COPY.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs would have each other's faults
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent runs would apply their patches to the same copy
         make_copy()
         if not given.unchecked and not passes_without_fault(chosen):
             return 2
@@ -50,12 +50,12 @@ def main() -> int:
 
 
 def applies(fault: Fault, tree: Path = ROOT) -> bool:
-    """Return whether the patch fits a tree."""
+    """Return whether the patch applies to a tree."""
     return _git(tree, "apply", "--check", str(fault.file)).returncode == 0
 
 
 def make_copy() -> None:
-    """Make the copy what is committed now. Its `.venv` is the checkout's, but for what belongs to a place: servers."""
+    """Update the copy to the last commit. Its `.venv` links to the checkout's, except for separate servers."""
     if not (COPY / ".git").exists():
         _git(ROOT, "clone", "--quiet", "--shared", str(ROOT), str(COPY)).check_returncode()
     for arguments in (("fetch", "--quiet", str(ROOT), "HEAD"), ("reset", "--quiet", "--hard", "FETCH_HEAD")):
@@ -72,7 +72,7 @@ def make_copy() -> None:
 
 
 def passes_without_fault(chosen: Sequence[Fault]) -> bool:
-    """Run everything that is run with a fault, once; show what fails."""
+    """Run all tests of the chosen faults without a fault, and print failures."""
     tests = dict.fromkeys(test for fault in chosen for test in fault.tests)
     began = time.monotonic()
     done = pytest(list(tests))
@@ -84,7 +84,7 @@ def passes_without_fault(chosen: Sequence[Fault]) -> bool:
 
 
 def run(fault: Fault) -> str:
-    """Run the tests of a fault in the copy with the patch, and write down what became of it."""
+    """Run the tests of a fault in the copy with the patch. Record and return the result."""
     began = time.monotonic()
     _git(COPY, "apply", str(fault.file)).check_returncode()
     try:
@@ -103,13 +103,13 @@ def run(fault: Fault) -> str:
 
 
 def pytest(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run tests in the copy, without what an earlier run has learnt."""
+    """Run tests in the copy, without the examples that hypothesis saved in earlier runs."""
     shutil.rmtree(COPY / ".hypothesis", ignore_errors=True)
     return _run([_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments], cwd=COPY)
 
 
 def note(fault: Fault, result: str, failing: str) -> None:
-    """Put the result into the table, in place of the one before."""
+    """Write the result into the table, and replace the previous one."""
     lines = RESULTS.read_text().splitlines()[1:] if RESULTS.exists() else []
     rows = {line.partition("\t")[0]: line for line in lines}
     rows[fault.name] = "\t".join((fault.name, result, failing, " ".join(fault.tests)))
@@ -126,7 +126,7 @@ def _git(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _run(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command whose modules, and those of its children, are the copy's."""
+    """Run a command so that it and its child processes import the copy's modules."""
     environment = {name: value.replace(f"{ROOT}/", f"{COPY}/") for name, value in os.environ.items()}
     environment["PYTHONPATH"] = os.pathsep.join(str(COPY / place) for place in PACKAGES)
     try:

@@ -10,7 +10,7 @@ _TESTS = "Tests:"
 
 @dataclass(frozen=True)
 class Fault:
-    """One patch: its name (`area/number-words`), what is wrong with the code, and the tests to run."""
+    """One patch: its name (`area/number-words`), a description of the fault, and the tests to run."""
 
     name: str
     file: Path
@@ -25,7 +25,7 @@ class Fault:
 
     @property
     def changed_lines(self) -> tuple[int, int]:
-        """Count the lines that the patch removes, and those that it adds."""
+        """Return the number of lines that the patch removes, and the number that it adds."""
         lines = [line for line in self.diff.splitlines() if not line.startswith(("---", "+++"))]
         return sum(line.startswith("-") for line in lines), sum(line.startswith("+") for line in lines)
 

@@ -9,7 +9,7 @@ INHERITED = sorted((ROOT / "tests" / "contract").glob("*.py"))
 """The modules whose cases test classes inherit."""
 
 
-def test_every_fault_is_one_line_of_the_product_as_it_is() -> None:
+def test_every_fault_applies_and_changes_one_line_of_the_product() -> None:
     for fault in faults():
         done = subprocess.run(["git", "apply", "--check", fault.file], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, f"{fault.name}: {done.stderr}"

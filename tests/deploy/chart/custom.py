@@ -1,4 +1,4 @@
-"""What we use of the kinds that others define: enough of their schemas to find a member that they do not have."""
+"""Schemas of the custom resources that the chart uses, with only these members, so that a wrong member is found."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ SPECS: dict[tuple[str, str], Schema] = {
 
 
 def check(one: dict[str, Any]) -> bool:
-    """Check an object of such a kind and return that it is one. Raise ValidationError for what is wrong with it."""
+    """Validate a custom resource and return True, or return False for other kinds. Raise ValidationError if invalid."""
     if (schema := SPECS.get((one["apiVersion"], one["kind"]))) is None:
         return False
     whole = _object(["apiVersion", "kind", "metadata", "spec"], apiVersion=TEXT, kind=TEXT, metadata={}, spec=schema)

@@ -1,4 +1,4 @@
-"""Many sets of values, in which every two choices meet: what can be installed is far more than can be looked at."""
+"""Pairwise testing: a few sets of values contain every pair of choices, because there are too many combinations."""
 
 import functools
 import random
@@ -9,7 +9,7 @@ from deploy.chart.rendering import LOCAL, REMOTE, Values, merged
 
 FULL_ROWS = 160
 CANDIDATES = 40
-"""How many rows are dealt for each one that is taken."""
+"""The number of random rows from which the best one is chosen."""
 SEED = 7
 
 Choice: TypeAlias = "dict[str, Values]"
@@ -161,7 +161,7 @@ CHOICES: dict[str, Choice] = {
 
 @functools.cache
 def rows() -> list[dict[str, str]]:
-    """Return which choice is taken of each kind, in few rows in which every two choices meet."""
+    """Return a few rows, each with one choice for each topic, that together contain every pair of choices."""
     dice, found, missing = random.Random(SEED), list[dict[str, str]](), pairs()
     while missing:
         dealt = [_dealt(dice) for _ in range(CANDIDATES)]
@@ -172,13 +172,13 @@ def rows() -> list[dict[str, str]]:
 
 @functools.cache
 def full_rows() -> list[dict[str, str]]:
-    """Return more rows, in which most choices meet by threes too."""
+    """Return more rows, which also contain most combinations of three choices."""
     dice = random.Random(SEED)
     return rows() + [_dealt(dice) for _ in range(FULL_ROWS - len(rows()))]
 
 
 def values_of(row: dict[str, str]) -> Values:
-    """Return the values that a row stands for; what the chart refuses beside the others is left out."""
+    """Return the values of a row, without values that the chart rejects in combination with the others."""
     values = merged(*(CHOICES[name][chosen] for name, chosen in row.items()))
     if row["workload"] != "remote":
         values.pop("autoscaling", None)
@@ -186,7 +186,7 @@ def values_of(row: dict[str, str]) -> Values:
 
 
 def pairs() -> set[tuple[tuple[str, str], tuple[str, str]]]:
-    """Return every two choices of different kinds."""
+    """Return every pair of choices for two topics."""
     return {
         ((one, a), (other, b)) for one, other in combinations(CHOICES, 2) for a in CHOICES[one] for b in CHOICES[other]
     }
@@ -197,5 +197,5 @@ def _dealt(dice: random.Random) -> dict[str, str]:
 
 
 def pairs_of(row: dict[str, str]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
-    """Return every two choices that meet in a row."""
+    """Return every pair of choices in a row."""
     return set(combinations(row.items(), 2))

@@ -1,4 +1,4 @@
-"""A pod of the chart as a process here: its command, its files, its ports, and what the kubelet would ask it."""
+"""Run a pod of the chart as a local process, with its command, files and ports, and send the kubelet's probes."""
 
 import hashlib
 import sys
@@ -19,7 +19,7 @@ TOKENS = f"- {{name: test, sha256: {hashlib.sha256(TOKEN.encode()).hexdigest()},
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that runs here: what the chart made, where its ports are, and the folder that is its root."""
+    """A pod as a local process: the rendered objects, its root folder, and the URLs of its two ports."""
 
     objects: list[Object]
     root: Path
@@ -29,7 +29,7 @@ class Pod:
 
 @contextmanager
 def started(values: Values, root: Path) -> Iterator[Pod]:
-    """Run what the pod's container would run, with its volumes as folders, on loopback."""
+    """Run the command of the pod's container on loopback, with folders instead of volumes."""
     http, probes, scheme = free_port(), free_port(), "https" if "tls" in values else "http"
     objects = render(merged(values, {"ports": {"http": http, "probes": probes}}))
     mine = container(objects)
@@ -52,14 +52,14 @@ def placed(path: str, root: Path) -> Path:
 
 
 def moved(text: str, root: Path) -> str:
-    """Return a text with the paths of volumes in it as they are here."""
+    """Replace the paths of volumes in a text by the local folders."""
     for path in ("/etc/tableside", "/data/"):
         text = text.replace(path, f"{root}{path}")
     return text
 
 
 def probe(there: Pod, kind: str) -> int:
-    """Ask as the kubelet would, and return the status."""
+    """Send a probe like the kubelet, and return the status."""
     path = container(there.objects)[f"{kind}Probe"]["httpGet"]["path"]
     try:
         return httpx.get(there.probes + path, timeout=30).status_code

@@ -1,4 +1,4 @@
-"""The chart as Helm itself renders it: values in, Kubernetes' objects out. Needs no cluster and no network."""
+"""Render the chart with Helm: from values to Kubernetes objects, without a cluster or network."""
 
 import functools
 import json
@@ -15,18 +15,18 @@ Values = dict[str, Any]
 Object = dict[str, Any]
 
 REMOTE: Values = {"config": {"stores": {"cache": {"kind": "redis", "url": "redis://redis:6379/0"}}}, "insecure": True}
-"""The least that can be installed on a store that is elsewhere."""
+"""The minimal values for a store outside the pod."""
 
 LOCAL: Values = {
     "config": {"stores": {"local": {"kind": "rocksdb", "path": "/data/tables"}}, "auto_create": True},
     "insecure": True,
     "persistence": {"enabled": True},
 }
-"""The least that can be installed on RocksDB."""
+"""The minimal values for RocksDB."""
 
 
 def render(values: Values, release: str = "demo", namespace: str = "tables") -> list[Object]:
-    """Return the objects that an installation would make. Raise HelmError where the chart refuses the values."""
+    """Return the objects that an installation would create. Raise HelmError if the chart rejects the values."""
     files = _files(json.dumps(values), release, namespace)
     texts = [text for name, text in sorted(files.items()) if not name.endswith("NOTES.txt")]
     return [one for text in texts for one in yaml.load_all(text, yaml.CSafeLoader) if one]
@@ -39,7 +39,7 @@ def notes(values: Values) -> str:
 
 @functools.cache
 def _files(values: str, release: str, namespace: str) -> dict[str, str]:
-    """Return what Helm makes of each template; many tests begin with the same values."""
+    """Return the rendered text of each template. It is cached, because many tests use the same values."""
     chart, given = _chart(), json.loads(values)
     chart.validate_schema(given)
     return dict(chart.render(given, name=release, namespace=namespace))
@@ -51,7 +51,7 @@ def _chart() -> helm_python.Chart:
 
 
 def merged(*values: Values) -> Values:
-    """Return values laid over each other, as files of values are: mappings are merged, the last of others counts."""
+    """Merge sets of values like several files of values: mappings are merged, otherwise the last value wins."""
     result: Values = {}
     for one in values:
         for name, value in one.items():
@@ -66,7 +66,7 @@ def all_of(objects: list[Object], kind: str) -> list[Object]:
 
 
 def only(objects: list[Object], kind: str) -> Object:
-    """Return the one object of a kind, which has to be there."""
+    """Return the only object of a kind. Fail if there is none or more than one."""
     [found] = all_of(objects, kind)
     return found
 
@@ -84,7 +84,7 @@ def pod(objects: list[Object]) -> Object:
 
 
 def container(objects: list[Object]) -> Object:
-    """Return the container in which the service runs."""
+    """Return the container that runs the service."""
     [found] = [one for one in pod(objects)["spec"]["containers"] if one["name"] == "tableside"]
     return dict(found)
 
@@ -102,5 +102,5 @@ def service(objects: list[Object]) -> Object:
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether two renderings say the same."""
+    """Return whether two renderings are equal."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

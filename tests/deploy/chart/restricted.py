@@ -1,4 +1,4 @@
-"""Kubernetes' Pod Security Standard "restricted", as rules on a pod, and what we ask beyond it.
+"""Rules of Kubernetes' Pod Security Standard "restricted" for pods, and stricter rules of this project.
 
 Source: the page Pod Security Standards of Kubernetes' documentation, as of version 1.36.
 """
@@ -13,7 +13,7 @@ SELINUX_TYPES = {None, "container_t", "container_init_t", "container_kvm_t", "co
 
 
 def faults(spec: dict[str, Any]) -> list[str]:
-    """Return in what a pod's specification breaks the standard, or what we ask beyond it."""
+    """Return the rules that a pod's specification violates."""
     return [*_of_pod(spec), *(fault for one in _containers(spec) for fault in _of_container(one, spec))]
 
 
@@ -38,9 +38,9 @@ def _of_container(one: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
         yield "allowPrivilegeEscalation"
     if context.get("runAsNonRoot") is not True:
         yield "runAsNonRoot"
-    if context.get("runAsUser") in (0, None):  # the standard lets it be absent
+    if context.get("runAsUser") in (0, None):  # the standard allows its absence
         yield "runAsUser"
-    if own.get("readOnlyRootFilesystem") is not True:  # the standard does not ask for it
+    if own.get("readOnlyRootFilesystem") is not True:  # the standard does not require it
         yield "readOnlyRootFilesystem"
     if context.get("seccompProfile", {}).get("type") not in SECCOMP:
         yield "seccompProfile"

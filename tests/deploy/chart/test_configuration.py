@@ -1,4 +1,4 @@
-"""The configuration arrives as it was given, and the service takes it; a pod is replaced when it has to be."""
+"""The service gets the configuration unchanged and accepts it. Pods are replaced only when necessary."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ DOCUMENTS = st.dictionaries(TEXTS, PLAIN | TEXTS | st.lists(TEXTS, max_size=3), 
 
 @settings(max_examples=15, deadline=None)
 @given(documents=st.lists(DOCUMENTS, min_size=2, max_size=8))
-def test_the_service_reads_a_configuration_as_it_was_given(documents: list[dict[str, Any]]) -> None:
+def test_the_service_reads_the_configuration_unchanged(documents: list[dict[str, Any]]) -> None:
     objects = render(merged(REMOTE, {"config": {"anything": documents}}))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config.yaml"
@@ -60,7 +60,7 @@ def test_the_service_reads_a_configuration_as_it_was_given(documents: list[dict[
         assert parse_yaml(read_text(file), "", [])["anything"] == documents
 
 
-def test_large_numbers_are_not_written_as_floating_ones() -> None:
+def test_large_integers_are_not_rendered_as_floats() -> None:
     text = configuration(render(merged(REMOTE, {"config": {"limits": {"body_bytes_max": 2**40}}})))
     assert "body_bytes_max: 1099511627776\n" in text
 
@@ -83,7 +83,7 @@ LOADED: dict[str, Values] = {
 
 
 @pytest.mark.parametrize("case", sorted(LOADED))
-def test_the_service_takes_the_configuration(case: str, tmp_path: Path) -> None:
+def test_the_service_accepts_the_configuration(case: str, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(configuration(render(LOADED[case])))
     assert load(file).stores.keys() == LOADED[case]["config"]["stores"].keys()
@@ -106,19 +106,19 @@ def checksum(objects: list[Object]) -> str:
     return str(pod(objects)["metadata"]["annotations"]["checksum/config"])
 
 
-def test_pods_are_replaced_when_the_configuration_changes_and_only_then() -> None:
+def test_pods_are_replaced_only_when_the_configuration_changes() -> None:
     before = checksum(render(REMOTE))
     assert checksum(render(merged(REMOTE, {"service": {"port": 80}, "commonLabels": {"a": "b"}}))) == before
     assert checksum(render(merged(REMOTE, {"config": {"logs": {"level": "debug"}}}))) != before
 
 
-def test_pods_stay_when_the_service_is_to_take_the_configuration_over_itself() -> None:
+def test_pods_stay_when_the_service_reloads_the_configuration_itself() -> None:
     values = merged(REMOTE, {"restartOnConfigChange": False})
     changed = render(merged(values, {"config": {"logs": {"level": "debug"}}}))
     assert pod(changed) == pod(render(values))
 
 
-def test_a_secret_is_a_variable_by_its_name() -> None:
+def test_a_secret_becomes_an_environment_variable() -> None:
     values = merged(REMOTE, {"secrets": {"env": {"REDIS_PASSWORD": {"secretName": "redis", "key": "password"}}}})
     [variable] = container(render(values))["env"]
     assert variable == {
@@ -127,7 +127,7 @@ def test_a_secret_is_a_variable_by_its_name() -> None:
     }
 
 
-def test_the_pod_may_end_in_the_time_that_the_service_takes() -> None:
+def test_the_grace_period_covers_the_shutdown_of_the_service() -> None:
     def period(values: Values) -> int:
         return int(pod(render(values))["spec"]["terminationGracePeriodSeconds"])
 
@@ -138,12 +138,12 @@ def test_the_pod_may_end_in_the_time_that_the_service_takes() -> None:
     assert period(merged(REMOTE, unknown)) == 90
 
 
-def test_a_pod_that_ends_waits_before_it_is_told_unless_it_is_not_to() -> None:
+def test_a_pod_sleeps_before_shutdown_unless_disabled() -> None:
     assert container(render(REMOTE))["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
     assert "lifecycle" not in container(render(merged(REMOTE, {"preStopSleepSeconds": 0})))
 
 
-def test_there_are_as_many_pods_as_is_said_also_none() -> None:
+def test_replicas_sets_the_number_of_pods_even_zero() -> None:
     def pods(values: Values) -> int:
         return int(workload(render(values))["spec"]["replicas"])
 
@@ -152,8 +152,8 @@ def test_there_are_as_many_pods_as_is_said_also_none() -> None:
     assert pods(merged(REMOTE, {"replicas": 7})) == 7
 
 
-def test_what_a_cluster_chooses_itself_can_be_left_out() -> None:
-    # OpenShift gives every namespace users of its own.
+def test_ids_that_the_cluster_assigns_can_be_omitted() -> None:
+    # OpenShift assigns separate user ids to each namespace.
     given: Values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
     assert pod(render(merged(REMOTE, given)))["spec"]["securityContext"] == {
         "runAsNonRoot": True,

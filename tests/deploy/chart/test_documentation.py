@@ -1,4 +1,4 @@
-"""What the pages say can be installed: every set of values is rendered, and the service takes its configuration."""
+"""The examples of the pages work: every set of values is rendered, and the service accepts its configuration."""
 
 import re
 import shlex
@@ -34,7 +34,7 @@ def others() -> list[Block]:
 
 
 @pytest.mark.parametrize("block", values(), ids=str)
-def test_values_of_a_page_are_installed_and_their_configuration_is_taken(block: Block, tmp_path: Path) -> None:
+def test_values_of_a_page_render_and_the_service_accepts_their_configuration(block: Block, tmp_path: Path) -> None:
     objects = render(yaml.safe_load(block.text))
     assert faults(pod(objects)["spec"]) == []
     text, tokens = configuration(objects), tmp_path / "tokens.yaml"
@@ -46,7 +46,7 @@ def test_values_of_a_page_are_installed_and_their_configuration_is_taken(block: 
     assert load(file, given).auth is not None
 
 
-def test_what_a_page_shows_beside_values_is_of_other_tools() -> None:
+def test_other_yaml_blocks_of_a_page_belong_to_other_tools() -> None:
     assert [(yaml.safe_load(one.text).get("kind"), "seriesQuery" in one.text) for one in others()] == [
         ("ClientTrafficPolicy", False),
         (None, True),
@@ -57,7 +57,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for one in BLOCKS if one.language == "sh" for line in one.text.splitlines()]
 
 
-def test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are() -> None:
+def test_commands_of_a_page_use_the_chart_and_existing_values() -> None:
     known = {".".join(path) for path, _ in described()}
     for words in commands():
         assert words[0] in ("helm", "kubectl", "scripts/image", "docker")
@@ -68,7 +68,7 @@ def test_commands_of_a_page_are_about_the_chart_and_set_values_that_there_are() 
             assert assignment.partition("=")[0] in known
 
 
-def test_the_image_that_a_page_installs_is_the_one_that_it_has_made_and_pushed() -> None:
+def test_a_page_installs_the_image_that_it_built_and_pushed() -> None:
     made, pushed = ([words[-1] for words in commands() if words[0] == tool] for tool in ("scripts/image", "docker"))
     [install] = [words for words in commands() if any(word.startswith("image.repository=") for word in words)]
     asked = dict(after.split("=", 1) for before, after in pairwise(install) if before == "--set")
@@ -78,7 +78,7 @@ def test_the_image_that_a_page_installs_is_the_one_that_it_has_made_and_pushed()
     assert container(render(merged(REMOTE, {"image": image_values})))["image"] == image
 
 
-def test_every_value_that_the_page_names_is_there() -> None:
+def test_every_value_that_the_page_names_exists() -> None:
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     known = {".".join(path) for path, _ in described()}
     tops = {name.partition(".")[0] for name in known}
@@ -87,7 +87,7 @@ def test_every_value_that_the_page_names_is_there() -> None:
     assert {text for text in named if not any(f"{text}.".startswith(f"{one}.") for one in known)} == set()
 
 
-def test_numbers_that_the_page_quotes_are_those_of_the_chart() -> None:
+def test_the_page_quotes_the_numbers_of_the_chart() -> None:
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     defaults: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert f"`preStopSleepSeconds` ({defaults['preStopSleepSeconds']})" in page

@@ -1,7 +1,7 @@
 """Helm installs the chart into a real API server, in a namespace that enforces the restricted profile.
 
-The server validates, defaults, admits and stores objects; no container runs. Building the server takes minutes: these
-tests run only with `--full`, and only where Go is installed.
+The server validates, defaults, admits and stores objects, but runs no containers. Building the server takes minutes, so
+these tests run only with `--full`, and only if Go is installed.
 """
 
 import copy

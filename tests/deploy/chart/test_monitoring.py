@@ -1,4 +1,4 @@
-"""What the chart tells Prometheus, Grafana and the autoscaler is what the service has."""
+"""The configuration for Prometheus, Grafana and the autoscaler matches the service's metrics."""
 
 import json
 import re
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.server
 WATCHED: Values = {name: {"enabled": True} for name in ("serviceMonitor", "prometheusRule", "dashboard")}
 
 
-def test_prometheus_reads_the_rules_and_they_are_those_that_are_tested(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_rules_which_equal_the_tested_ones(tmp_path: Path) -> None:
     spec = only(render(merged(REMOTE, WATCHED)), "PrometheusRule")["spec"]
     assert spec == yaml.safe_load((CHART / "rules" / "tableside.yaml").read_text(encoding="utf-8"))
     file = tmp_path / "rules.yaml"
@@ -34,7 +34,7 @@ def test_each_alert_links_its_section_of_the_published_page() -> None:
         assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
 
 
-def test_the_job_of_the_rules_is_the_release() -> None:
+def test_the_job_label_is_the_name_of_the_release() -> None:
     objects = render(merged(REMOTE, WATCHED), release="orders")
     monitor = only(objects, "ServiceMonitor")["spec"]
     [found] = [one for one in all_of(objects, "Service") if one["spec"].get("clusterIP") == "None"]
@@ -42,14 +42,14 @@ def test_the_job_of_the_rules_is_the_release() -> None:
     assert monitor["namespaceSelector"] == {"matchNames": ["tables"]}
 
 
-def test_prometheus_asks_with_the_token_of_an_admin() -> None:
+def test_prometheus_sends_an_admin_token() -> None:
     token = {"serviceMonitor": {"enabled": True, "bearerToken": {"secretName": "admin", "key": "token"}}}
     [end] = only(render(merged(REMOTE, token)), "ServiceMonitor")["spec"]["endpoints"]
     assert end["authorization"] == {"type": "Bearer", "credentials": {"name": "admin", "key": "token"}}
     assert end["path"] == "/metrics"
 
 
-def test_the_dashboard_arrives_whole_where_the_sidecar_looks() -> None:
+def test_the_dashboard_is_complete_and_labeled_for_the_sidecar() -> None:
     [found] = [one for one in all_of(render(merged(REMOTE, WATCHED)), "ConfigMap") if "tableside.json" in one["data"]]
     text = (CHART / "dashboards" / "tableside.json").read_text(encoding="utf-8")
     assert json.loads(found["data"]["tableside.json"]) == json.loads(text)
@@ -57,7 +57,7 @@ def test_the_dashboard_arrives_whole_where_the_sidecar_looks() -> None:
     assert len(found["data"]["tableside.json"]) < 2**20
 
 
-def test_the_autoscaler_asks_for_a_metric_that_the_service_has() -> None:
+def test_the_autoscaler_uses_an_existing_metric() -> None:
     values = {"autoscaling": {"enabled": True, "inFlightRequests": 50}}
     [cpu, pods] = only(render(merged(REMOTE, values)), "HorizontalPodAutoscaler")["spec"]["metrics"]
     assert cpu["resource"]["target"] == {"type": "Utilization", "averageUtilization": 70}

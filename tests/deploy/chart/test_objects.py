@@ -1,4 +1,4 @@
-"""What the chart makes is what Kubernetes takes, whatever is set: many sets of values, several versions."""
+"""Kubernetes accepts the chart's objects, with many sets of values and in several versions."""
 
 import functools
 import json
@@ -38,33 +38,33 @@ Renderings = list[tuple[dict[str, str], list[Object]]]
 
 @pytest.fixture(scope="module")
 def renderings(full: bool) -> Renderings:
-    """Every row of the matrix, rendered; some under a name as long as Helm allows."""
+    """Every row of the matrix, rendered. Some releases have the longest name that Helm allows."""
     names, rows = ["demo", "tableside", "r" * 53], matrix.full_rows() if full else matrix.rows()
     return [(row, render(matrix.values_of(row), release=names[number % 3])) for number, row in enumerate(rows)]
 
 
 @pytest.fixture(scope="module")
 def read_once() -> Iterator[None]:
-    """Have the schemas of Kubernetes read once, not for every object."""
+    """Read the schemas of Kubernetes once instead of for every object."""
     with pytest.MonkeyPatch.context() as patch:
         read = kubernetes_validate.utils.schema_contents
         patch.setattr(kubernetes_validate.utils, "schema_contents", functools.cache(read))
         yield
 
 
-def test_every_two_choices_meet_in_some_row() -> None:
+def test_the_rows_contain_every_pair_of_choices() -> None:
     met = set().union(*(matrix.pairs_of(row) for row in matrix.rows()))
     assert matrix.pairs() - met == set()
 
 
-def test_helm_finds_nothing_to_say_of_the_chart() -> None:
+def test_helm_lint_reports_nothing() -> None:
     for values in ({}, REMOTE, LOCAL, *(matrix.values_of(row) for row in matrix.rows()[:4])):
         report = helm_python.lint(CHART, values, strict=True)
         assert report["messages"] == []
         assert report["errors"] == []
 
 
-def test_the_chart_as_a_package_makes_the_same(tmp_path: Path) -> None:
+def test_the_packaged_chart_renders_the_same_objects(tmp_path: Path) -> None:
     packed = helm_python.package(CHART, destination=tmp_path, version="1.2.3")
     assert Path(packed).name == "tableside-1.2.3.tgz"
     switched = ("prometheusRule", "dashboard", "serviceMonitor", "networkPolicy")
@@ -78,7 +78,7 @@ def test_the_chart_as_a_package_makes_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("read_once")
-def test_kubernetes_takes_every_object_in_every_version(renderings: Renderings, full: bool) -> None:
+def test_every_object_is_valid_in_every_version_of_kubernetes(renderings: Renderings, full: bool) -> None:
     distinct = {json.dumps(one, sort_keys=True): one for _, objects in renderings for one in objects}
     ours = [one for one in distinct.values() if not custom.check(one)]
     assert len(ours) > (500 if full else 150)
@@ -88,14 +88,14 @@ def test_kubernetes_takes_every_object_in_every_version(renderings: Renderings, 
 
 
 @pytest.mark.usefixtures("read_once")
-def test_a_member_that_kubernetes_does_not_have_is_noticed() -> None:
+def test_an_unknown_member_is_detected() -> None:
     made = only(render(REMOTE), "Deployment")
     made["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["minutes"] = 1
     with pytest.raises(kubernetes_validate.ValidationError, match="minutes"):
         kubernetes_validate.validate(made, "1.34", strict=True)
 
 
-def test_every_kind_of_object_is_made_by_some_row(renderings: Renderings) -> None:
+def test_the_rows_render_every_kind_of_object(renderings: Renderings) -> None:
     kinds = {one["kind"] for _, objects in renderings for one in objects}
     assert kinds == {
         "ConfigMap",
@@ -114,7 +114,7 @@ def test_every_kind_of_object_is_made_by_some_row(renderings: Renderings) -> Non
     }
 
 
-def test_every_pod_keeps_to_the_restricted_profile(renderings: Renderings) -> None:
+def test_every_pod_complies_with_the_restricted_profile(renderings: Renderings) -> None:
     for row, objects in renderings:
         specs = [pod(objects)["spec"], *(one["spec"] for one in all_of(objects, "Pod"))]
         assert [faults(spec) for spec in specs] == [[] for _ in specs], row
@@ -139,14 +139,16 @@ BREACHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("fault", "in_pod", "in_container"), BREACHES, ids=[one[0] for one in BREACHES])
-def test_what_breaks_the_profile_is_noticed(fault: str, in_pod: dict[str, Any], in_container: dict[str, Any]) -> None:
+def test_violations_of_the_profile_are_detected(
+    fault: str, in_pod: dict[str, Any], in_container: dict[str, Any]
+) -> None:
     spec = pod(render(REMOTE))["spec"]
     spec.update(in_pod)
     spec["containers"][0]["securityContext"].update(in_container)
     assert fault in faults(spec)
 
 
-def test_selectors_find_the_pods_of_the_service_and_no_other(renderings: Renderings) -> None:
+def test_selectors_match_only_pods_of_the_service(renderings: Renderings) -> None:
     for row, objects in renderings:
         labels = pod(objects)["metadata"]["labels"]
         selectors = [
@@ -162,7 +164,7 @@ def test_selectors_find_the_pods_of_the_service_and_no_other(renderings: Renderi
             assert not any(selector.items() <= others.items() for others in tests), row
 
 
-def test_selectors_hold_nothing_that_an_upgrade_changes() -> None:
+def test_selectors_contain_only_constant_labels() -> None:
     for values in (REMOTE, LOCAL):
         plain = workload(render(values))["spec"]
         dressed = workload(
@@ -186,7 +188,7 @@ def test_the_service_monitor_finds_one_service_and_its_port(renderings: Renderin
     assert seen
 
 
-def test_every_port_that_is_named_is_there(renderings: Renderings) -> None:
+def test_every_named_port_exists(renderings: Renderings) -> None:
     for row, objects in renderings:
         mine = container(objects)
         ports = {port["name"]: port["containerPort"] for port in mine["ports"]}
@@ -201,7 +203,7 @@ def test_every_port_that_is_named_is_there(renderings: Renderings) -> None:
             assert {port["port"] for rule in one["spec"]["ingress"] for port in rule["ports"]} == ports.keys()
 
 
-def test_what_leads_to_the_service_names_it_and_its_port(renderings: Renderings) -> None:
+def test_references_to_the_service_use_its_name_and_port(renderings: Renderings) -> None:
     for row, objects in renderings:
         callers = service(objects)
         [port] = callers["spec"]["ports"]
@@ -220,7 +222,7 @@ def test_what_leads_to_the_service_names_it_and_its_port(renderings: Renderings)
             assert one["spec"]["serviceName"] in [of["metadata"]["name"] for of in all_of(objects, "Service")]
 
 
-def test_what_helm_test_asks_is_the_service_by_the_name_that_its_callers_use(renderings: Renderings) -> None:
+def test_helm_test_uses_the_address_of_callers(renderings: Renderings) -> None:
     for row, objects in renderings:
         callers = service(objects)
         [port] = callers["spec"]["ports"]
@@ -231,12 +233,12 @@ def test_what_helm_test_asks_is_the_service_by_the_name_that_its_callers_use(ren
             assert url == f"{port['appProtocol']}://{named}", row
 
 
-def test_a_pod_of_rocksdb_that_never_became_ready_is_replaced_by_the_one_that_mends_it(renderings: Renderings) -> None:
+def test_a_rocksdb_pod_that_never_became_ready_does_not_block_its_replacement(renderings: Renderings) -> None:
     policies = {one["spec"]["podManagementPolicy"] for _, made in renderings for one in all_of(made, "StatefulSet")}
     assert policies == {"Parallel"}
 
 
-def test_every_volume_is_mounted_and_every_mount_is_of_a_volume(renderings: Renderings) -> None:
+def test_volumes_and_mounts_match(renderings: Renderings) -> None:
     for row, objects in renderings:
         there = {one["name"] for one in pod(objects)["spec"]["volumes"]}
         there |= {one["metadata"]["name"] for one in workload(objects)["spec"].get("volumeClaimTemplates", [])}
@@ -246,7 +248,7 @@ def test_every_volume_is_mounted_and_every_mount_is_of_a_volume(renderings: Rend
         assert not any("subPath" in one for one in mounts)
 
 
-def test_names_and_labels_are_of_a_length_that_kubernetes_takes(renderings: Renderings) -> None:
+def test_names_and_labels_fit_the_length_limits_of_kubernetes(renderings: Renderings) -> None:
     for row, objects in renderings:
         for one in objects:
             assert NAME.fullmatch(one["metadata"]["name"]), row
@@ -257,29 +259,29 @@ def test_names_and_labels_are_of_a_length_that_kubernetes_takes(renderings: Rend
             )
             assert all(LABEL.fullmatch(text) for text in labels.values()), row
             assert labels.keys() >= RECOMMENDED
-        # A StatefulSet labels its pods with its name and a digest of ten characters and a hyphen.
+        # A StatefulSet labels its pods with its name, a hyphen and a digest of ten characters.
         assert len(workload(objects)["metadata"]["name"]) <= 52
 
 
-def test_no_two_objects_of_a_kind_have_one_name(renderings: Renderings) -> None:
+def test_names_are_unique_within_a_kind(renderings: Renderings) -> None:
     for row, objects in renderings:
         names = [(one["kind"], one["metadata"]["name"]) for one in objects]
         assert len(set(names)) == len(names), row
 
 
-def test_labels_of_the_operator_are_everywhere_and_change_none_of_ours() -> None:
+def test_common_labels_are_everywhere_and_override_no_label_of_the_chart() -> None:
     objects = render({**REMOTE, "commonLabels": {"team": "tables", "app.kubernetes.io/name": "other"}})
     for one in [*objects, pod(objects)]:
         assert one["metadata"]["labels"]["team"] == "tables"
         assert one["metadata"]["labels"]["app.kubernetes.io/name"] in ("tableside", "tableside-test")
 
 
-def test_nothing_is_in_a_namespace_of_its_own(renderings: Renderings) -> None:
+def test_no_object_sets_a_namespace(renderings: Renderings) -> None:
     for _, objects in renderings:
         assert not any("namespace" in one["metadata"] for one in objects)
 
 
-def test_no_secret_is_made_and_no_token_is_mounted_unasked(renderings: Renderings) -> None:
+def test_no_secret_is_created_and_tokens_are_mounted_only_on_request(renderings: Renderings) -> None:
     for row, objects in renderings:
         assert all_of(objects, "Secret") == []
         asked = row["account"] == "default"
@@ -288,13 +290,13 @@ def test_no_secret_is_made_and_no_token_is_mounted_unasked(renderings: Rendering
         assert bool(projected) is (row["auth"] == "issuer")
 
 
-def test_variables_of_services_do_not_reach_the_pod(renderings: Renderings) -> None:
+def test_pods_get_no_environment_variables_of_services(renderings: Renderings) -> None:
     # A Service named tableside would set TABLESIDE_PORT to an address.
     for _, objects in renderings:
         assert pod(objects)["spec"]["enableServiceLinks"] is False
 
 
-def test_replicas_are_the_autoscalers_where_there_is_one(renderings: Renderings) -> None:
+def test_an_autoscaler_controls_the_replicas(renderings: Renderings) -> None:
     for _, objects in renderings:
         scaled = bool(all_of(objects, "HorizontalPodAutoscaler"))
         assert ("replicas" in workload(objects)["spec"]) is not scaled

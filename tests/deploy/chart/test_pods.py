@@ -1,4 +1,4 @@
-"""What the pods of the chart run is run here for real, as processes: the service, and what `helm test` asks it."""
+"""The commands of the chart's pods run as local processes: the service, and the requests of `helm test`."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ GUARDED: Values = {
 
 
 def helm_test(there: Pod, **secrets: str) -> subprocess.CompletedProcess[str]:
-    """Run what the pod of `helm test` runs, with its secrets as given, against the pod that runs here."""
+    """Run the command of the `helm test` pod with these secrets against the local pod."""
     [asking] = all_of(there.objects, "Pod")
     [mine] = asking["spec"]["containers"]
     environment = {one["name"]: one.get("value") or secrets[one["name"]] for one in mine["env"]}
@@ -44,7 +44,7 @@ def helm_test(there: Pod, **secrets: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_pod_with_tokens_serves_who_has_one_and_helm_test_sees_it(tmp_path: Path) -> None:
+def test_a_pod_with_tokens_requires_one_and_helm_test_sends_it(tmp_path: Path) -> None:
     values = merged(LOCAL, GUARDED)
     with started(values, tmp_path) as there:
         assert [probe(there, kind) for kind in ("readiness", "liveness")] == [200, 200]
@@ -68,10 +68,10 @@ def test_a_pod_with_tokens_serves_who_has_one_and_helm_test_sees_it(tmp_path: Pa
 
     with started(merged(values, {"restartOnConfigChange": False}), tmp_path) as there:
         assert httpx.get(record.replace(record.split("/v1")[0], there.http), headers=bearer).json() == {"n": 1}
-        check_that_a_change_is_taken_over_without_a_restart(there)
+        check_that_a_change_is_applied_without_a_restart(there)
 
 
-def check_that_a_change_is_taken_over_without_a_restart(there: Pod) -> None:
+def check_that_a_change_is_applied_without_a_restart(there: Pod) -> None:
     other = "another-0123456789"
     more = TOKENS + TOKENS.replace("name: test", "name: other").replace(
         hashlib.sha256(TOKEN.encode()).hexdigest(), hashlib.sha256(other.encode()).hexdigest()
@@ -82,7 +82,7 @@ def check_that_a_change_is_taken_over_without_a_restart(there: Pod) -> None:
     until(lambda: httpx.get(f"{there.http}/v1/tables", headers=asking).status_code == 200)
 
 
-def test_a_pod_whose_store_is_away_lives_and_is_not_ready(tmp_path: Path) -> None:
+def test_a_pod_with_an_unreachable_store_is_live_but_not_ready(tmp_path: Path) -> None:
     away = merged(REMOTE, {"config": {"stores": {"cache": {"url": "redis://127.0.0.1:1/0"}}}})
     with started(away, tmp_path) as there:
         assert [probe(there, kind) for kind in ("startup", "liveness", "readiness")] == [200, 200, 503]
@@ -92,7 +92,7 @@ def test_a_pod_whose_store_is_away_lives_and_is_not_ready(tmp_path: Path) -> Non
 
 
 def certified(root: Path) -> Authority:
-    """Put a certificate where the pod will look for it, as cert-manager would, and return who signed it."""
+    """Write a certificate to the pod's folder like cert-manager, and return the authority that signed it."""
     authority = Authority(root / "authority")
     signed = authority.sign("service")
     folder = placed("/etc/tableside-tls", root)
@@ -102,7 +102,7 @@ def certified(root: Path) -> Authority:
     return authority
 
 
-def test_a_pod_with_a_certificate_is_asked_by_tls_and_probed_without(tmp_path: Path) -> None:
+def test_a_pod_with_a_certificate_serves_tls_and_plain_probes(tmp_path: Path) -> None:
     authority = certified(tmp_path)
     values = merged(LOCAL, {"tls": {"enabled": True, "secretName": "certificate"}})
     with started(values, tmp_path) as there:
@@ -115,7 +115,7 @@ def test_a_pod_with_a_certificate_is_asked_by_tls_and_probed_without(tmp_path: P
         assert "CERTIFICATE_VERIFY_FAILED" in distrusting.stdout
 
 
-def test_a_pod_that_asks_for_certificates_answers_nobody_without_one(tmp_path: Path) -> None:
+def test_a_pod_with_a_client_authority_rejects_clients_without_certificate(tmp_path: Path) -> None:
     authority = certified(tmp_path)
     placed("/etc/tableside-client-ca", tmp_path).mkdir()
     shutil.copy(authority.certificate, placed("/etc/tableside-client-ca/ca.crt", tmp_path))
@@ -129,7 +129,7 @@ def test_a_pod_that_asks_for_certificates_answers_nobody_without_one(tmp_path: P
         assert httpx.get(f"{there.http}/readyz", verify=known).status_code == 200
 
 
-def test_helm_test_says_that_nobody_answers(tmp_path: Path) -> None:
+def test_helm_test_reports_an_unreachable_service(tmp_path: Path) -> None:
     there = Pod(render(REMOTE), tmp_path, f"http://127.0.0.1:{free_port()}", "")
     asked = helm_test(there)
     assert asked.returncode == 1
@@ -137,7 +137,7 @@ def test_helm_test_says_that_nobody_answers(tmp_path: Path) -> None:
     assert asked.stderr == ""
 
 
-def test_the_service_knows_every_argument() -> None:
+def test_the_service_accepts_every_argument() -> None:
     tls = {"tls": {"enabled": True, "secretName": "c", "clientCa": {"secretName": "a"}}}
     pods = [container(render(merged(values, tls))) for values in (REMOTE, merged(LOCAL, GUARDED))]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Through nginx, as ingress controllers set it up, keys arrive as they were sent, unless a path is rewritten."""
+"""Keys pass unchanged through nginx with the settings of ingress controllers, unless it rewrites the path."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ http {{
 
 @contextmanager
 def nginx(folder: Path, service: Service, body: str) -> Iterator[str]:
-    """Run nginx before the service: `/v1` goes on as it came, `/rewritten/v1` without its beginning."""
+    """Run nginx before the service. It passes `/v1` unchanged, and removes `/rewritten` from `/rewritten/v1`."""
     port, file = free_port(), folder / "nginx.conf"
     place = service.url.removeprefix("http://")
     file.write_text(CONFIGURATION.format(folder=folder, port=port, service=place, body=body))
@@ -62,25 +62,25 @@ def proxy(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_arrives_as_it_was_sent(proxy: str, service: Service, key: str) -> None:
+def test_a_key_arrives_unchanged(proxy: str, service: Service, key: str) -> None:
     assert httpx.put(f"{proxy}/v1/tables/proxied/records/{key}", json={"key": key}).status_code == 204
     assert httpx.get(f"{service.url}/v1/tables/proxied/records/{key}").json() == {"key": key}
     assert httpx.get(f"{proxy}/v1/tables/proxied/records/{key}").json() == {"key": key}
 
 
-def test_a_path_that_is_rewritten_is_decoded_and_its_key_is_another(proxy: str, service: Service) -> None:
+def test_rewriting_a_path_changes_its_key(proxy: str, service: Service) -> None:
     assert httpx.put(f"{service.url}/v1/tables/proxied/records/c%2Fd", json={}).status_code == 204
     assert httpx.get(f"{proxy}/rewritten/v1/tables/proxied/records/c%2Fd").status_code in (404, 422)
 
 
-def test_a_batch_passes_whatever_its_keys_are(proxy: str) -> None:
+def test_a_batch_with_unusual_keys_passes(proxy: str) -> None:
     operations = [{"op": "put", "key": key, "value": {"n": 1}} for key in ("a/b", "..", ".", "50%")]
     for path in ("/v1", "/rewritten/v1"):
         answer = httpx.post(f"{proxy}{path}/tables/proxied/batch", json={"operations": operations})
         assert [one["status"] for one in answer.json()["results"]] == [204] * 4
 
 
-def test_a_body_above_the_bound_of_nginx_is_refused_by_it(service: Service, tmp_path: Path) -> None:
+def test_nginx_rejects_a_body_above_its_limit(service: Service, tmp_path: Path) -> None:
     with nginx(tmp_path, service, "1m") as url:
         answer = httpx.put(f"{url}/v1/tables/proxied/records/large", json={"text": "x" * 2**20})
         assert answer.status_code == 413

@@ -1,4 +1,4 @@
-"""Who reaches the pods, by which way, and whom they reach."""
+"""Network policies and routes: which peers may connect to the pods, and which peers the pods may connect to."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ POLICY: Values = {"networkPolicy": {"enabled": True}}
 
 
 def ingress(values: Values) -> dict[str, Object]:
-    """Return the rules of the NetworkPolicy by the port that they open."""
+    """Return the NetworkPolicy's rules, by the port that each opens."""
     rules = only(render(merged(REMOTE, POLICY, values)), "NetworkPolicy")["spec"]["ingress"]
     return {port["port"]: rule for rule in rules for port in rule["ports"]}
 
@@ -18,7 +18,7 @@ def namespaces(rule: dict[str, Any]) -> list[str]:
     return [one["kubernetes.io/metadata.name"] for one in selectors]
 
 
-def test_callers_are_of_the_same_namespace_and_of_those_that_are_named() -> None:
+def test_pods_of_the_same_and_of_listed_namespaces_may_connect() -> None:
     assert {"podSelector": {}} in ingress({})["http"]["from"]
     assert namespaces(ingress({})["http"]) == []
     named = ingress({"networkPolicy": {"sameNamespace": False, "namespaces": ["spark", "edge"]}})["http"]
@@ -26,33 +26,33 @@ def test_callers_are_of_the_same_namespace_and_of_those_that_are_named() -> None
     assert namespaces(named) == ["spark", "edge"]
 
 
-def test_probes_are_for_anybody_unless_somebody_is_named() -> None:
+def test_all_peers_may_connect_to_probes_unless_restricted() -> None:
     assert "from" not in ingress({})["probes"]
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     assert peer in ingress({"networkPolicy": {"monitoring": [peer]}})["probes"]["from"]
 
 
-def test_nobody_is_let_in_by_an_empty_list_of_peers() -> None:
+def test_an_empty_list_of_peers_allows_only_the_test_pod() -> None:
     alone = ingress({"networkPolicy": {"sameNamespace": False}})["http"]
     assert [peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in alone["from"]] == [
         "tableside-test"
     ]
 
 
-def test_helm_test_is_let_in_always() -> None:
+def test_the_test_pod_may_always_connect() -> None:
     narrow = {"networkPolicy": {"sameNamespace": False}}
     labels = only(render(merged(REMOTE, POLICY, narrow)), "Pod")["metadata"]["labels"]
     [peer] = ingress(narrow)["http"]["from"]
     assert peer["podSelector"]["matchLabels"].items() <= labels.items()
 
 
-def test_what_the_pods_reach_is_free_unless_it_is_said() -> None:
+def test_egress_is_unrestricted_by_default() -> None:
     free = only(render(merged(REMOTE, POLICY)), "NetworkPolicy")["spec"]
     assert free["policyTypes"] == ["Ingress"]
     assert "egress" not in free
 
 
-def test_pods_that_are_restricted_reach_names_and_stores_and_nothing_else() -> None:
+def test_restricted_pods_reach_only_dns_and_stores() -> None:
     store = {"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}], "ports": [{"port": 6379, "protocol": "TCP"}]}
     values = {"networkPolicy": {"enabled": True, "egress": {"enabled": True, "rules": [store]}}}
     spec = only(render(merged(REMOTE, values)), "NetworkPolicy")["spec"]
@@ -63,7 +63,7 @@ def test_pods_that_are_restricted_reach_names_and_stores_and_nothing_else() -> N
     assert stores == store
 
 
-def test_from_outside_only_the_tables_are_reached() -> None:
+def test_ingress_and_route_expose_only_the_tables() -> None:
     outside = {
         "ingress": {"enabled": True, "hosts": ["a.example"]},
         "httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}]},
@@ -75,18 +75,18 @@ def test_from_outside_only_the_tables_are_reached() -> None:
     assert route["matches"] == [{"path": {"type": "PathPrefix", "value": "/v1"}}]
 
 
-def test_no_path_is_rewritten_on_the_way() -> None:
-    # Whoever rewrites a path decodes it first, and a key with a slash in it becomes two.
+def test_routes_rewrite_no_path() -> None:
+    # A proxy decodes a path before it rewrites it. A key that contains a slash would become two path segments.
     objects = render(merged(REMOTE, {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}]}}))
     assert all("filters" not in rule for rule in only(objects, "HTTPRoute")["spec"]["rules"])
 
 
-def test_the_service_says_by_which_protocol_it_is_asked() -> None:
+def test_the_service_states_its_protocol() -> None:
     tls = {"tls": {"enabled": True, "secretName": "certificate"}}
     assert service(render(REMOTE))["spec"]["ports"][0]["appProtocol"] == "http"
     assert service(render(merged(REMOTE, tls)))["spec"]["ports"][0]["appProtocol"] == "https"
 
 
-def test_callers_are_not_offered_the_port_of_probes() -> None:
+def test_the_service_for_callers_does_not_expose_probes() -> None:
     assert [port["name"] for port in service(render(LOCAL))["spec"]["ports"]] == ["http"]
     assert len(all_of(render(LOCAL), "Service")) == 2

@@ -1,4 +1,4 @@
-"""Every value does something, is described, and is refused where it cannot be."""
+"""Every value has an effect and a description, and values that cannot work are rejected."""
 
 import re
 from typing import Any
@@ -142,7 +142,7 @@ CHANGES: dict[str, tuple[Values, Any]] = {
     "tests.token": ({}, KEY),
     "tests.get": ({}, {"table": "t", "key": "k"}),
 }
-"""For every value: what has to be set beside it, and another value for it."""
+"""For every value: the other values that it needs, and a value that differs from its default."""
 
 
 def at(path: Path, value: Any) -> Values:
@@ -156,24 +156,24 @@ def paths() -> list[str]:
     return [".".join(path) for path, _ in described()]
 
 
-def test_a_change_is_known_for_every_value() -> None:
+def test_every_value_has_a_test_change() -> None:
     assert sorted(CHANGES) == sorted(paths())
 
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
-def test_a_value_that_changes_changes_what_is_installed(name: str) -> None:
+def test_changing_a_value_changes_the_objects(name: str) -> None:
     beside, value = CHANGES[name]
     base = beside if beside.get("persistence", {}).get("enabled") else merged(REMOTE, beside)
     assert not same(render(base), render(merged(base, at(tuple(name.split(".")), value))))
 
 
-def test_every_value_has_a_default_that_its_schema_takes() -> None:
+def test_every_default_is_valid() -> None:
     jsonschema.validate(DEFAULTS, SCHEMA)
     for path, _ in described():
         default(path)
 
 
-def test_the_schema_is_one_and_knows_every_default() -> None:
+def test_the_schema_is_valid_and_declares_every_default() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     known = {path for path, _ in described()}
 
@@ -186,7 +186,7 @@ def test_the_schema_is_one_and_knows_every_default() -> None:
     looked_up(DEFAULTS, ())
 
 
-def test_the_readme_says_of_every_value_what_it_is() -> None:
+def test_the_readme_describes_every_value() -> None:
     assert written() == table(), "run PYTHONPATH=tests:. python -m chart.values_table"
 
 
@@ -305,14 +305,14 @@ REFUSED: dict[str, tuple[Values, str]] = {
 
 
 @pytest.mark.parametrize("case", sorted(REFUSED))
-def test_what_would_not_work_is_refused_before_anything_is_installed(case: str) -> None:
+def test_values_that_cannot_work_are_rejected_before_installation(case: str) -> None:
     values, why = REFUSED[case]
     with pytest.raises(helm_python.HelmError, match=re.escape(why)):
         render(values)
 
 
 @pytest.mark.parametrize("case", sorted(REFUSED))
-def test_a_refusal_shows_no_secret(case: str) -> None:
+def test_an_error_message_shows_no_secret(case: str) -> None:
     with pytest.raises(helm_python.HelmError) as refused:
         render(REFUSED[case][0])
     assert "secret@" not in str(refused.value)
@@ -325,12 +325,12 @@ def test_names_of_variables_are_no_secrets(values: Values) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "fd00::1", "::ffff:10.0.0.1", "127x.example"])
-def test_the_host_is_one_argument(host: str) -> None:
+def test_the_host_is_a_single_argument(host: str) -> None:
     values = merged(REMOTE, {"host": host})
     assert container(render(values))["args"][2] == f"--host={host}"
 
 
-def test_every_argument_is_a_text() -> None:
+def test_every_argument_is_a_string() -> None:
     arguments = container(render(merged(MUTUAL, REMOTE, {"host": "::"})))["args"]
     assert {type(argument) for argument in arguments} == {str}
     assert [argument for argument in arguments if "=" in argument] == [
@@ -346,7 +346,7 @@ def test_every_argument_is_a_text() -> None:
 
 
 @pytest.mark.parametrize("path", ["/data", "/var/lib/tableside", "/srv/tables/", "/database", "/tmpdata"])
-def test_a_volume_may_be_at_other_paths(path: str) -> None:
+def test_a_volume_can_be_mounted_at_other_paths(path: str) -> None:
     [mounted] = [mount for mount in container(render(on_volume(path)))["volumeMounts"] if mount["name"] == "data"]
     assert mounted["mountPath"] == path
 
@@ -355,12 +355,12 @@ def test_the_chart_can_be_a_dependency_of_another_with_a_condition() -> None:
     assert same(render(REMOTE), render(merged(REMOTE, {"enabled": True, "global": {"anything": 1}})))
 
 
-def test_an_operator_without_auth_is_told_so() -> None:
+def test_the_notes_warn_if_auth_is_missing() -> None:
     assert "WITHOUT AUTH" in notes(REMOTE)
     assert "WITHOUT AUTH" not in notes(merged(REMOTE, {"config": {"auth": {"tokens": []}}}))
 
 
-def test_an_operator_is_told_how_to_ask_by_the_name_of_the_certificate_and_with_what() -> None:
+def test_the_notes_show_requests_with_certificate_and_token() -> None:
     plain = notes(REMOTE)
     assert "tableside tables --url http://127.0.0.1:8080\n" in plain
     assert "helm --namespace tables test demo" in plain
@@ -374,6 +374,6 @@ def test_an_operator_is_told_how_to_ask_by_the_name_of_the_certificate_and_with_
     assert "with a token" in notes(merged(REMOTE, {"config": {"auth": {"tokens": [{"name": "a"}]}}}))
 
 
-def test_an_operator_whose_volume_is_deleted_is_told_so() -> None:
+def test_the_notes_warn_if_the_volume_is_deleted_with_the_release() -> None:
     assert "volume is deleted" in notes(merged(LOCAL, {"persistence": {"whenDeleted": "Delete"}}))
     assert "volume is deleted" not in notes(LOCAL)

@@ -1,4 +1,4 @@
-"""The table of values in the chart's README, made of values.yaml and its schema; run it to write the table anew."""
+"""Generate the table of values in the chart's README from values.yaml and its schema. Run it to update the README."""
 
 import json
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(enc
 DEFAULTS: Values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 
 NOT_OURS = {"global", "enabled"}
-"""What Helm itself may put among the values; it has no default."""
+"""Values that Helm itself may add. They have no default."""
 
 Path = tuple[str, ...]
 
 
 def described(node: dict[str, Any] = SCHEMA, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Give every value that the schema describes by itself, with its path: what has no members that are known."""
+    """Yield the path and schema of every value. A mapping whose members are declared yields these members instead."""
     for name, one in node["properties"].items():
         if not at and name in NOT_OURS:
             continue
@@ -32,7 +32,7 @@ def described(node: dict[str, Any] = SCHEMA, at: Path = ()) -> Iterator[tuple[Pa
 
 
 def default(path: Path) -> Any:
-    """Return the value that is set if nothing is said."""
+    """Return the default of a value."""
     value: Any = DEFAULTS
     for name in path:
         value = value[name]
@@ -46,7 +46,7 @@ def table() -> str:
 
 
 def written() -> str:
-    """Return the table that the README has."""
+    """Return the current table in the README."""
     return README.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip() + "\n"
 
 

@@ -81,7 +81,7 @@ def test_it_contains_no_installer_or_compiler(tableside_image: Built) -> None:
 
 
 def test_the_base_contains_installers_and_setuid_files(tableside_image: Built) -> None:
-    """Without them, the tests before and after this one could not fail."""
+    """Without these files, the tests before and after this one could not fail."""
     with tarfile.open(tableside_image.base) as base:
         members = base.getmembers()
     assert [member for member in members if Path(member.name).name == "ensurepip"]

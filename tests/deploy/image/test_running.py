@@ -59,7 +59,7 @@ class Volume:
 
 
 def test_it_stores_records_for_callers_with_a_token_and_logs_json(tableside_image: Built, tmp_path: Path) -> None:
-    """The first container shuts down gracefully during a request; the second is killed."""
+    """The first container shuts down gracefully during a request. The second is killed."""
     volume = Volume(tmp_path)
     with served(tableside_image, volume, {**LOCAL, "auth": AUTH}) as (container, client):
         assert client.put("/v1/tables/t/records/a", json={"n": 1}).status_code == 204
@@ -159,7 +159,7 @@ def test_with_a_volume_that_is_not_writable_it_does_not_start(tableside_image: B
 def served(
     image: Built, volume: Volume, configuration: Mapping[str, object], *options: str, user: str | None = None
 ) -> Iterator[tuple[Container, httpx.Client]]:
-    """Run the image; when it is ready, yield the container and a client with a token."""
+    """Run the image. When it is ready, yield the container and a client with a token."""
     run = volume.run(image, configuration, *options, user=user)
     headers, url = {"Authorization": f"Bearer {TOKEN}"}, f"http://127.0.0.1:{volume.port}"
     with (

@@ -301,7 +301,7 @@ def test_the_etags_of_a_batch_tell_versions_apart(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("if_match", ["*", "x", ""])
-def test_if_match_on_an_absent_record_fails_default_or_not(asking: Asking, if_match: str) -> None:
+def test_if_match_on_an_absent_record_fails_even_with_a_default(asking: Asking, if_match: str) -> None:
     key = fresh()
     results = asking.batch(
         T,
