@@ -1,8 +1,8 @@
 """The contract of the store interface as test classes, one for stores and one for policies.
 
-A subclass opens a store, or wraps a policy around one, and inherits the tests. Tests skip features that
-the store's capabilities exclude. If a store's clock cannot be set (`clock_can_be_set = False`), tests wait for short times
-in real time and skip long ones.
+A subclass opens a store, or wraps a policy around one, and inherits the tests. Tests skip features that the store's
+capabilities exclude. If a store's clock cannot be set (`clock_can_be_set = False`), its tests wait for short times in
+real time and skip long ones.
 """
 
 from .basics import Basics
