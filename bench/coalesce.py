@@ -1,4 +1,4 @@
-"""Single GETs over many connections, with and without coalescing of store calls.
+"""Single GETs over many connections, with the default coalescing of store calls and without it.
 
 Uses Redis, and a DynamoDB stub with fixed responses, because an emulator would be the bottleneck.
 """
@@ -52,8 +52,8 @@ def _on_store(kind: str, store: Mapping[str, object], seconds: float, rounds: in
     with tempfile.TemporaryDirectory() as name:
         plain, shared = _folder(name, WITHOUT), _folder(name, WITH)
         with (
-            running(plain, config=_config(plain, store, {}), environment=AWS) as without,
-            running(shared, config=_config(shared, store, {"batch": {"linger_s": 0}}), environment=AWS) as coalesced,
+            running(plain, config=_config(plain, store, {"batch": {"share_reads": False}}), environment=AWS) as without,
+            running(shared, config=_config(shared, store, {}), environment=AWS) as coalesced,
         ):
             if fill:
                 send_all(without.url, list(records.puts(RECORDS)))

@@ -9,7 +9,7 @@ from ..core import Store
 from ..core.store import Policy
 from ..policies import Cache, bulkhead, cache, coalesce, rate_limit, retry, store_metrics, timeout
 from ..policies.cache import Peers
-from ..settings import CacheSettings, CostSettings, DirectionSettings, TableSettings
+from ..settings import BatchSettings, CacheSettings, CostSettings, DirectionSettings, TableSettings
 from ..stores.partitioned import PartitionedStore
 from ..telemetry import Traces
 from . import table_metrics
@@ -138,6 +138,11 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext) -> Stack
             linger_s=batch.linger_s,
             metrics=metrics.coalesce,
             traces=context.traces,
+        )
+    batch = settings.batch or BatchSettings()
+    if remote and batch.share_reads and batch.linger_s is None:
+        inner = coalesce.SharedReads(
+            inner, operations_max=batch.operations_max, metrics=metrics.coalesce, traces=context.traces
         )
     caching = None
     if (kept := settings.cache) is not None:

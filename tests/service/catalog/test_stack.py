@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from contract import StoreContract, Time, same
 from support.naive import Asked, Naive
+from support.scripted import Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
@@ -53,6 +54,32 @@ def around(registry: CollectorRegistry) -> StackContext:
 def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
     settings = TableSettings.model_validate(options)
     return build_stack(store, settings, around(registry or CollectorRegistry())).policies[0]
+
+
+@pytest.mark.parametrize(
+    ("batch", "remote", "shares"),
+    [
+        ({}, True, True),
+        ({"batch": {"operations_max": 50}}, True, True),
+        ({"batch": {"share_reads": False}}, True, False),
+        ({}, False, False),
+        ({"batch": {"operations_max": 50}}, False, False),
+    ],
+    ids=str,
+)
+async def test_single_gets_of_remote_stores_share_calls_unless_disabled(
+    batch: dict[str, Any], remote: bool, shares: bool
+) -> None:
+    store = Scripted()
+    store.gate = asyncio.Event()
+    context = StackContext(StackMetrics(CollectorRegistry()), remote=remote)
+    top = build_stack(store, TableSettings.model_validate({"store": "s", **batch}), context).top
+    gets = asyncio.gather(*(top.apply([Get(key)]) for key in KEYS))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    store.gate.set()
+    assert await gets == [[None]] * len(KEYS)
+    assert len(store.calls) == (2 if shares else len(KEYS))  # the first get does not wait
 
 
 class TestEveryPolicyIdle(StoreContract):

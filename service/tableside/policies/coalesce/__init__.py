@@ -2,5 +2,6 @@
 
 from .metrics import CoalesceMetrics
 from .policy import Coalesce
+from .shared_reads import SharedReads
 
-__all__ = ["Coalesce", "CoalesceMetrics"]
+__all__ = ["Coalesce", "CoalesceMetrics", "SharedReads"]

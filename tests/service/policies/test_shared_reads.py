@@ -1,0 +1,208 @@
+"""SharedReads sends the single gets of one turn of the event loop in one call, and leaves all else as it is."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from contract import PolicyContract, Time, one, put
+from support.scripted import Scripted
+from support.virtual_time import in_virtual_time
+from tableside.core.errors import DeadlineExceeded, Internal, StoreUnavailable
+from tableside.core.operations import Get, Operation, Outcome, Record, Written
+from tableside.core.store import Policy, Store
+from tableside.policies.coalesce import CoalesceMetrics, SharedReads
+
+OPERATIONS_MAX = 10
+CALL_S = 1.0
+
+
+class TestSharedReads(PolicyContract):
+    """The shared suite of policies."""
+
+    def around(self, inner: Store, time: Time) -> Policy:
+        return SharedReads(inner, operations_max=3, metrics=CoalesceMetrics(CollectorRegistry()))
+
+
+def shared(store: Store, metrics: CoalesceMetrics | None = None) -> SharedReads:
+    return SharedReads(store, operations_max=OPERATIONS_MAX, metrics=metrics)
+
+
+def slow() -> Scripted:
+    store = Scripted()
+    store.takes_s = lambda operations: CALL_S
+    return store
+
+
+def sizes(store: Scripted) -> list[int]:
+    return [len(call) for call in store.calls]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def together(policy: Policy, *operations: Operation) -> list[Outcome]:
+    """Do operations of concurrent callers. A get before them, still in flight, makes them wait for each other."""
+    alone = asyncio.create_task(one(policy, Get("in flight")))
+    await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*(one(policy, operation) for operation in operations))
+    await alone
+    return outcomes
+
+
+@in_virtual_time
+async def test_single_gets_of_one_turn_share_calls_of_limited_size() -> None:
+    store = slow()
+    outcomes = await together(shared(store), *(Get(f"{index}") for index in range(25)))
+    assert outcomes == [None] * 25
+    assert sizes(store) == [1, 10, 10, 5]
+
+
+@in_virtual_time
+async def test_each_caller_gets_the_outcome_of_its_own_key_and_equal_keys_share_one_get() -> None:
+    store = slow()
+    policy = shared(store)
+    await policy.apply([put("a", {"n": 1}), put("b", {"n": 2})])
+    store.fault = lambda operation, call: StoreUnavailable("lost") if operation.key == "bad" else None
+    outcomes = await together(policy, Get("b"), Get("a"), Get("bad"), Get("b"), Get("absent"))
+    assert [each.value for each in outcomes if isinstance(each, Record)] == [b'{"n":2}', b'{"n":1}', b'{"n":2}']
+    assert isinstance(outcomes[2], StoreUnavailable)
+    assert outcomes[4] is None
+    assert [operation.key for operation in store.calls[-1]] == ["b", "a", "bad", "absent"]
+
+
+@in_virtual_time
+async def test_writes_and_batches_pass_unchanged() -> None:
+    store = slow()
+    policy = shared(store)
+    await asyncio.gather(*(policy.apply([put(f"{index}")]) for index in range(3)), policy.apply([Get("x"), Get("y")]))
+    assert sizes(store) == [1, 1, 1, 2]
+
+
+@in_virtual_time
+async def test_a_get_without_others_does_not_wait() -> None:
+    store = slow()
+    policy = shared(store)
+    for turn in range(3):
+        task = asyncio.create_task(one(policy, Get("a")))
+        await asyncio.sleep(0)
+        assert len(store.calls) == turn + 1
+        await task
+
+
+@in_virtual_time
+async def test_a_get_does_not_take_the_outcome_of_one_that_was_sent_before_it() -> None:
+    store = slow()
+    policy = shared(store)
+    early = asyncio.create_task(together(policy, Get("a"), Get("b")))
+    await asyncio.sleep(CALL_S / 2)
+    late = asyncio.create_task(one(policy, Get("a")))
+    await asyncio.gather(early, late)
+    assert [operation.key for operation in store.calls[-1]] == ["a"]
+    assert sizes(store) == [1, 2, 1]
+
+
+@in_virtual_time
+async def test_gets_with_other_deadlines_have_calls_of_their_own() -> None:
+    store = slow()
+    policy = shared(store)
+    alone = asyncio.create_task(one(policy, Get("in flight")))
+    await asyncio.sleep(0)
+    long, short = now() + 30, now() + CALL_S / 2
+    first, hasty, *others = await asyncio.gather(
+        policy.apply([Get("a")], long),
+        policy.apply([Get("b")], short),
+        policy.apply([Get("c")], long),
+        policy.apply([Get("d")], long + 0.0001),
+    )
+    await alone
+    assert (first, *others) == ([None], [None], [None])
+    assert isinstance(hasty[0], DeadlineExceeded)
+    assert store.untils[1:] == [long, short, long]
+
+
+@in_virtual_time
+async def test_no_call_is_sent_after_its_deadline() -> None:
+    store = slow()
+    policy = shared(store)
+    alone = asyncio.create_task(one(policy, Get("in flight")))
+    await asyncio.sleep(0)
+    [outcome] = await policy.apply([Get("a")], now())
+    assert isinstance(outcome, DeadlineExceeded)
+    await alone
+    assert sizes(store) == [1]
+
+
+@in_virtual_time
+async def test_a_get_whose_callers_have_left_is_not_sent() -> None:
+    store = slow()
+    policy = shared(store)
+    alone = asyncio.create_task(one(policy, Get("in flight")))
+    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(one(policy, Get(key))) for key in "aab"]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    tasks[2].cancel()
+    await asyncio.gather(*tasks, alone, return_exceptions=True)
+    assert [[operation.key for operation in call] for call in store.calls] == [["in flight"], ["a"]]
+
+
+@in_virtual_time
+async def test_a_call_ends_when_its_last_caller_leaves() -> None:
+    store = slow()
+    policy = shared(store)
+    alone = asyncio.create_task(one(policy, Get("in flight")))
+    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(one(policy, Get(key))) for key in "ab"]
+    await asyncio.sleep(CALL_S / 2)
+    tasks[0].cancel()
+    await asyncio.sleep(0)
+    assert store.cancelled == 0
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await alone
+    await policy.close()
+    assert store.cancelled == 1
+
+
+@in_virtual_time
+async def test_a_call_that_raises_fails_its_callers_only(caplog: pytest.LogCaptureFixture) -> None:
+    store = slow()
+    policy = shared(store)
+
+    def broken(operation: Operation, call: int) -> None:
+        if operation.key == "a":
+            raise ZeroDivisionError
+
+    store.fault = broken
+    outcomes = await together(policy, Get("a"), Get("b"))
+    assert [type(outcome) for outcome in outcomes] == [Internal, Internal]
+    assert caplog.text.count("a call of the store failed") == 1
+    assert isinstance(await one(policy, put("c")), Written)
+    assert isinstance(await one(policy, Get("c")), Record)
+
+
+@in_virtual_time
+async def test_closing_waits_for_the_gets_in_flight() -> None:
+    store = slow()
+    policy = shared(store)
+    gets = asyncio.create_task(together(policy, Get("a"), Get("b")))
+    await asyncio.sleep(CALL_S / 2)
+    await policy.close()
+    assert not policy._calls
+    assert await gets == [None, None]
+
+
+@in_virtual_time
+async def test_metrics_show_shared_calls_and_shared_gets() -> None:
+    registry = CollectorRegistry()
+    await together(shared(slow(), CoalesceMetrics(registry)), Get("a"), Get("b"), Get("a"))
+
+    def sample(name: str, **labels: Any) -> float | None:
+        return registry.get_sample_value(name, {"table": "t", **labels})
+
+    assert sample("tableside_call_operations_count", reason="waited") == 1
+    assert sample("tableside_call_operations_sum", reason="waited") == 2
+    assert sample("tableside_coalesced_gets_total") == 1
