@@ -55,9 +55,14 @@ class KeySchema(msgspec.Struct, frozen=True):
     def all_valid(self, raws: list[object]) -> bool:
         """Return True if a fast check shows that all are valid keys. False means that each must be checked.
 
-        The check succeeds for ASCII strings of legal length.
+        The check succeeds for ASCII strings of legal length and for integers of 64 bits.
         """
-        if self.composite or self.fields[0].type != "string" or set(map(type, raws)) != {str}:
+        if self.composite:
+            return False
+        types = set(map(type, raws))
+        if self.fields[0].type == "integer":
+            return types == {int} and _in_range(raws)  # type: ignore[arg-type]  # the types were just checked
+        if types != {str}:
             return False
         strings: list[str] = raws  # type: ignore[assignment]  # checked above
         joined = _SEPARATOR.join(strings)
@@ -188,6 +193,10 @@ def _checked_string(raw: str) -> str:
 
 def _lengths_fit(strings: list[str]) -> bool:
     return min(map(len, strings)) >= 1 and max(map(len, strings)) <= STRING_BYTES_MAX
+
+
+def _in_range(integers: list[int]) -> bool:
+    return min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
 
 
 def _encode_integer(part: int) -> bytes:

@@ -4,7 +4,7 @@ Each row is one operation. A null means that the operation lacks that member, so
 with its other columns. In both formats, null `partitions` means all partitions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,11 +12,9 @@ import pyarrow as pa
 
 from ...core import (
     Changes,
-    Get,
     Json,
     MalformedRequest,
     Operation,
-    Put,
     TableError,
     TableSpec,
     updates,
@@ -28,7 +26,9 @@ from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import PIECE_BYTES, PIECE_OPERATIONS, never, not_decoded
 from .arrow_columns import check_combination
+from .arrow_runs import runs
 from .json_batch import Batch
+from .plain_operations import plain_gets, plain_puts, plain_updates
 from .projections import Fields
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
@@ -81,29 +81,51 @@ class _RowDecoder:
 
     def decode(self, table: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
         """Append the operations of some rows."""
-        spec, settings = self._spec, self._settings
-        keys = _keys(table.column("key"), spec)
-        if settings.op == "get" and table.num_columns == 1:
-            operations += _gets(keys, spec)
-        elif settings.op == "put" and self._only_puts(table):
-            yield from self._puts(keys, table.column("value").to_pylist(), operations)
-        else:
-            yield from self._mixed(keys, table, operations)
+        if self._settings.op is not None:
+            yield from self._run(self._settings.op, table, operations)
+            return
+        for op, rows in runs(table):
+            yield from self._run(op, rows, operations)
 
-    def _only_puts(self, table: pa.Table) -> bool:
-        plain = not self._settings.returning and not self._spec.key.has_names
-        return plain and set(table.column_names) == {"key", "value"}
-
-    def _puts(self, keys: list[Any], texts: list[Any], operations: list[Operation | TableError]) -> Pieces[None]:
-        piece_bytes = 0
-        for key, text in zip(keys, texts, strict=True):
-            operations.append(_put(self._spec, key, text))
-            piece_bytes += PIECE_BYTES // PIECE_OPERATIONS + (0 if text is None else len(text))
-            if piece_bytes >= PIECE_BYTES:
-                piece_bytes = 0
+    def _run(self, op: str | None, rows: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+        """Append operations of one kind; of all kinds, with a column for it, if `op` is None."""
+        for start in range(0, rows.num_rows, PIECE_OPERATIONS):
+            piece = rows.slice(start, PIECE_OPERATIONS)
+            keys = _keys(piece.column("key"), self._spec)
+            plain = self._plain(op, keys, piece)
+            if plain is None:
+                yield from self._mixed(op, keys, piece, operations)
+            else:
+                operations += plain
                 yield
 
-    def _mixed(self, keys: list[Any], table: pa.Table, operations: list[Operation | TableError]) -> Pieces[None]:
+    def _plain(self, op: str | None, keys: list[Any], rows: pa.Table) -> Sequence[Operation] | None:
+        """Decode operations without special members at once; return None if they have any or one may be invalid."""
+        names = set(rows.column_names)
+        if op == "get" and names == {"key"}:
+            return plain_gets(keys, self._spec)
+        if self._settings.returning:
+            return None
+        if op == "put" and names == {"key", "value"}:
+            documents = values.parse_all(rows.column("value").to_pylist()) if _all_present(rows, "value") else None
+            return None if documents is None else plain_puts(keys, documents, self._spec)
+        if op == "update" and names == {"key", "update"} and _all_present(rows, "update"):
+            changes = self._all_changes(rows.column("update").to_pylist())
+            return None if changes is None else plain_updates(keys, changes, self._spec)
+        return None
+
+    def _all_changes(self, texts: list[Any]) -> list[Changes] | None:
+        """Parse updates. Return None if one is invalid, or if the texts are too long to parse them at once."""
+        distinct = set(texts)
+        if sum(map(len, distinct)) > PIECE_BYTES:
+            return None
+        parsed = {text: _parsed_update(text, self._parsed_updates) for text in distinct}
+        valid = all(isinstance(update, CHECKED_TYPES) for update in parsed.values())
+        return [parsed[text] for text in texts] if valid else None
+
+    def _mixed(
+        self, op: str | None, keys: list[Any], table: pa.Table, operations: list[Operation | TableError]
+    ) -> Pieces[None]:
         names = [name for name in table.column_names if name != "key"]
         rows = zip(*(table.column(name).to_pylist() for name in names), strict=True) if names else ((),) * len(keys)
         piece_bytes = 0
@@ -112,16 +134,16 @@ class _RowDecoder:
                 name: cell for name, cell in zip(names, row, strict=True) if cell is not None or name == "partitions"
             }
             piece_bytes += PIECE_BYTES // PIECE_OPERATIONS + sum(len(members.get(name, "")) for name in _TEXT)
-            operations.append(_operation(self._spec, self._with_settings(members, key), self._parsed_updates))
+            operations.append(_operation(self._spec, self._with_settings(members, key, op), self._parsed_updates))
             if piece_bytes >= PIECE_BYTES:
                 piece_bytes = 0
                 yield
 
-    def _with_settings(self, members: dict[str, Any], key: Any) -> dict[str, Any]:
+    def _with_settings(self, members: dict[str, Any], key: Any, op: str | None) -> dict[str, Any]:
         settings = self._settings
         members["key"] = key
-        if settings.op is not None:
-            members["op"] = settings.op
+        if op is not None:
+            members["op"] = op
         if "sequence" in members or "writer" in members:
             members["token"] = {
                 "writer": members.pop("writer", settings.writer),
@@ -144,19 +166,8 @@ def _keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
     return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
 
 
-def _gets(keys: list[Any], spec: TableSpec) -> list[Operation | TableError]:
-    if spec.key.all_valid(keys):
-        return list(map(Get, keys))
-    return [_operation(spec, {"op": "get", "key": key}) for key in keys]
-
-
-def _put(spec: TableSpec, key: Any, text: Any) -> Operation | TableError:
-    if text is None:
-        return _operation(spec, {"op": "put", "key": key})
-    try:
-        return Put(spec.key.from_json(key), values.encode(_parse("value", text)))
-    except TableError as error:
-        return error.with_traceback(None)
+def _all_present(rows: pa.Table, name: str) -> bool:
+    return bool(rows.column(name).null_count == 0)
 
 
 def _operation(

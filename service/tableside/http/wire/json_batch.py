@@ -24,6 +24,7 @@ from ...core.json_errors import NotJson
 from . import operation_members
 from .answers import PIECE_BYTES, PIECE_OPERATIONS, Answer, never, not_decoded, rfc3339
 from .operation_texts import NO_ARRAY, NO_BATCH, not_json_body, operation_texts, too_many
+from .plain_operations import plain_operations
 from .problems import problem
 from .projections import Fields
 
@@ -141,6 +142,13 @@ class _OperationDecoder:
 
     def decode(self, raws: Sequence[values.Json | TooLarge]) -> None:
         """Decode operations; one that was too large to be parsed is its error."""
+        if (plain := plain_operations(raws, self._spec)) is not None:
+            self._operations += plain
+            self._fields += [None] * len(plain)
+        else:
+            self._decode_each(raws)
+
+    def _decode_each(self, raws: Sequence[values.Json | TooLarge]) -> None:
         from_json = self._spec.key.from_json
         operations, fields = self._operations, self._fields
         for raw in raws:

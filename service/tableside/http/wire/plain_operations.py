@@ -1,0 +1,41 @@
+"""Decodes many operations at once that have no members except the usual ones.
+
+Every function returns None if an operation differs or may be invalid. Each operation must then be decoded by itself,
+which also finds the error of each invalid one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core import Changes, Get, Operation, Put, TableSpec, Update, values
+
+
+def plain_operations(raws: Sequence[Any], spec: TableSpec) -> Sequence[Operation] | None:
+    """Decode JSON objects that are all gets, or all unconditional puts."""
+    try:
+        kinds = {raw["op"] for raw in raws}
+        if kinds == {"get"} and max(map(len, raws)) == 2:
+            return plain_gets([raw["key"] for raw in raws], spec)
+        if kinds == {"put"} and max(map(len, raws)) == 3:
+            return plain_puts([raw["key"] for raw in raws], [raw["value"] for raw in raws], spec)
+    except (KeyError, TypeError):
+        return None
+    return None
+
+
+def plain_gets(keys: list[Any], spec: TableSpec) -> list[Get] | None:
+    """Return a get of each key."""
+    return list(map(Get, keys)) if spec.key.all_valid(keys) else None
+
+
+def plain_puts(keys: list[Any], documents: Sequence[Any], spec: TableSpec) -> list[Put] | None:
+    """Return an unconditional put of each document."""
+    if spec.key.has_names or not spec.key.all_valid(keys):
+        return None
+    texts = values.encode_all(documents)
+    return None if texts is None else list(map(Put, keys, texts))
+
+
+def plain_updates(keys: list[Any], changes: Sequence[Changes], spec: TableSpec) -> list[Update] | None:
+    """Return an update of each key, without default."""
+    return list(map(Update, keys, changes)) if spec.key.all_valid(keys) else None
