@@ -24,6 +24,6 @@ settings.load_profile("tests")
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service on RocksDB that creates tables on their first write; tests use table names of their own."""
+    """A service on RocksDB that creates tables on their first write. Each test uses different table names."""
     with running(tmp_path_factory.mktemp("service")) as started:
         yield started

@@ -13,7 +13,7 @@ from tableside.stores.dynamodb.items import ITEM_BYTES_MAX
 
 KEY_BYTES_MAX = 1024
 HEAD_ROOM_BYTES = 2048
-"""What of a head is left for everything but the header in question."""
+"""The part of the limit on a head that remains for other headers."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class Bounds:
 
     @property
     def record_bytes(self) -> int:
-        """The size of a large record: an update may make it larger."""
+        """The size of a large record. It leaves room for an update that makes the record larger."""
         return self.value_bytes // 2
 
     @property
     def operation_bytes(self) -> int:
-        """The size of each of as many operations as a batch may have."""
+        """The size of an operation in a full batch with the maximum number of operations."""
         return (self.body_bytes - 100) // self.operations - 1
 
 
 def bounds_of(description: Mapping[str, Any]) -> Bounds:
-    """Return the limits of a table by its description."""
+    """Return the limits in the description of a table."""
     limits = description["limits"]
     value_bytes = ITEM_BYTES_MAX - 2048 if description["store"]["kind"] == "dynamodb" else limits["value_bytes_max"]
     return Bounds(

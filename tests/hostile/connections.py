@@ -1,4 +1,4 @@
-"""Bytes to the protocol of a connection that only remembers: it takes them, refuses them, or is at fault."""
+"""Fuzz the HTTP protocol: a connection with an application that only records requests reads any bytes."""
 
 import asyncio
 from typing import Any, cast
@@ -13,7 +13,7 @@ PIECE_BYTES_MAX = 64
 
 
 def take(data: bytes) -> None:
-    """Give a connection all of it at once, and another one the same in pieces: both see the same requests."""
+    """Send the data to one connection in one piece, and to another in small pieces. Both must see the same requests."""
     whole, pieces = _Seen(), _Seen()
     with asyncio.Runner() as runner:
         runner.run(whole.given([data]))
@@ -23,7 +23,7 @@ def take(data: bytes) -> None:
 
 
 class _Seen:
-    """What came of a connection."""
+    """The transport and application of a connection. Records requests and responses."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, bytes]] = []
@@ -44,7 +44,7 @@ class _Seen:
         protocol.connection_lost(None)
         if protocol.server_state.tasks:
             await asyncio.wait(protocol.server_state.tasks, timeout=5)
-        assert not protocol.server_state.tasks, "who hung up is waited for"
+        assert not protocol.server_state.tasks, "a task waits for a closed connection"
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True

@@ -67,7 +67,7 @@ def sized(
     method: str = "POST",
     around: bytes = b"#",
 ) -> Sent:
-    """Return a request whose body has this size; a shape fills it in place of `#`."""
+    """Return a request whose body has this size. A shape fills it in place of `#`."""
     head, _, tail = around.partition(b"#")
     return Sent(method, path, head + shape(size_bytes - len(head) - len(tail)) + tail, headers)
 

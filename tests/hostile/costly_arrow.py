@@ -118,7 +118,7 @@ def _gets(bounds: Bounds) -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 
 def _views(text: str, count: int) -> pa.Array:
-    """Return an array of views of one text, which is there once."""
+    """Return an array of views that share one copy of a text."""
     data = pa.py_buffer(text.encode())
     view = struct.pack("<i4sii", len(text), text[:4].encode(), 0, 0)
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(view * count), data])

@@ -43,7 +43,7 @@ def _path(bounds: Bounds) -> str:
 
 
 def _operations(bounds: Bounds) -> Mapping[str, Callable[[], Iterator[bytes]]]:
-    """Return as many operations as a batch may have, by name; sized ones fill the body together."""
+    """Return as many operations as a batch may have, by name. Sized ones fill the body together."""
     count, room_bytes = bounds.operations, bounds.operation_bytes
 
     def each(text: bytes, sized: Shape | None = None) -> Callable[[], Iterator[bytes]]:

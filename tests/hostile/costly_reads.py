@@ -1,4 +1,4 @@
-"""Requests that read a table, the longest heads, and requests for what is no record."""
+"""Requests that read a table, requests with the longest heads, and requests for resources that are not records."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,7 +9,7 @@ from hostile.costs import Sent
 
 
 def scans(bounds: Bounds) -> Iterator[Input]:
-    """Return every input that reads a table; `crowd-` and `gone-` are the keys of many and of expired records."""
+    """Return every input that reads a table. `crowd-` and `gone-` are the keys of many and of expired records."""
     path, large = f"/v1/tables/{bounds.table}/records", tuple(f"large-{number}" for number in range(MANY))
     arrow = {**JSON, "Accept": "application/vnd.apache.arrow.stream"}
     for name, query in {
@@ -90,7 +90,7 @@ def heads(bounds: Bounds) -> Iterator[Input]:
 
 
 def pages(bounds: Bounds) -> Iterator[Input]:
-    """Return requests for what is no record: pages, documents and metrics; and forms of the console."""
+    """Return requests for pages, documents and metrics, and forms of the console."""
     for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/tables", "/console", "/console/live"):
         yield Input(f"GET {path}", partial(Sent, "GET", path))
     for key in ("integers", "members", "text", "arrays"):

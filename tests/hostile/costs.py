@@ -1,4 +1,4 @@
-"""Sends one request at a time to a service, and measures what it costs the other callers, in time and memory."""
+"""Send one request at a time to a service, and measure its cost to other callers in time and memory."""
 
 import contextlib
 import http.client
@@ -21,21 +21,21 @@ from support.waiting import until
 
 PROBE_S = 0.005
 AFTERWARDS_S = 0.3
-"""How long the service is watched after a deadline: it should not go on working then."""
+"""The duration of the measurement after a deadline. The service should not work on the request then."""
 
 TIMEOUT_S = 120.0
 LOOP_S_MAX = 0.15
-"""The rule has 50 ms. On a busy machine a core does up to a third of the work in the same CPU time."""
+"""The rule says 50 ms. On a busy machine, the same work may take up to three times the CPU time."""
 
 PROCESS_S_MAX = 0.3
-"""Threads hold the interpreter's lock, but not all the time: some of their work goes on while the loop runs."""
+"""Threads do some of their work without the interpreter's lock, while the loop continues to run."""
 
 OVERRUN_S_MAX = 1.0
 MEMORY_MARGIN_BYTES = 32 * 2**20
-"""What the allocator and the store keep, apart from the request."""
+"""Memory that the allocator and the store retain after the request."""
 
 TIMES_MAX = 8
-"""The memory that a request may take, as a multiple of its own size and of the records that it touches."""
+"""The memory that a request may take, as a multiple of its size plus the size of the records that it touches."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Answered:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a request cost.
+    """The cost of a request.
 
-    `loop_s` is the CPU time of the event loop's thread in its longest turn, `process_s` that of all threads, and
-    `turn_s` the longest turn by the clock; `gap_s` is the longest wait for the answer to a probe. `memory_bytes` is
-    what the process took in addition, and `allowed_bytes` what it may take.
+    `loop_s` is the CPU time of the event loop's thread in its longest turn, and `process_s` that of all threads.
+    `turn_s` is the longest turn by the clock, and `gap_s` the longest wait for the answer to a probe. `memory_bytes` is
+    the additional memory of the process, and `allowed_bytes` its limit.
     """
 
     answered: Answered
@@ -88,7 +88,7 @@ class Cost:
 
     @property
     def blocked_s(self) -> float:
-        """The longest turn, with what threads may have computed while they held the interpreter's lock."""
+        """The longest turn, including the time that threads may have blocked the interpreter's lock."""
         return max(self.loop_s, self.process_s)
 
     @property
@@ -107,7 +107,7 @@ class Cost:
         )
 
     def faults(self, wait_s: float) -> list[str]:
-        """Return which parts of the rule the request broke, with some margin; `wait_s` was its deadline."""
+        """Return the parts of the rule that the request broke, with some margin. `wait_s` was its deadline."""
         overrun_s = min(self.seconds, self.cpu_s) - wait_s
         extra = self.memory_bytes - self.allowed_bytes
         found = {
@@ -121,7 +121,7 @@ class Cost:
         return [text for text, broken in found.items() if broken]
 
     def least(self, other: Self) -> Self:
-        """Return the lower of the two for each measure: what disturbs a measurement makes it larger."""
+        """Return the lower of the two for each measure, because disturbances only increase it."""
         lower = ("seconds", "cpu_s", "afterwards_s", "loop_s", "process_s", "turn_s", "gap_s", "memory_bytes")
         return type(self)(
             **{
@@ -132,7 +132,7 @@ class Cost:
 
 
 class Watched:
-    """A service that is watched."""
+    """A service under measurement."""
 
     def __init__(self, service: Service, turns: Turns) -> None:
         self.service = service
@@ -158,7 +158,7 @@ class Watched:
         return httpx.get(self.service.url + path).raise_for_status().json()
 
     def cost(self, sent: Sent, touched_bytes: int, response_bytes: int) -> Cost:
-        """Send a request, and return what it cost.
+        """Send a request, and return its cost.
 
         `touched_bytes` is the size of the stored records that it needs, and `response_bytes` the limit on a response.
         """
@@ -196,7 +196,7 @@ class Watched:
         return self._cpu_s() - before_s
 
     def _cpu_s(self) -> float:
-        """Return the CPU time of the process; its clock's number follows from its id, see clock_getcpuclockid(3)."""
+        """Return the CPU time of the process. The id of its clock follows from its own id, see clock_getcpuclockid(3)."""
         return time.clock_gettime((~self.service.pid << 3) | 2)
 
     def _status(self, name: str) -> int:
@@ -207,7 +207,7 @@ class Watched:
 
 
 class Probes:
-    """Probes a service over a connection of its own, and measures the longest wait for an answer."""
+    """Probes a service over a separate connection, and measures the longest wait for an answer."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.gap_s = 0.0
@@ -235,7 +235,7 @@ class Probes:
 
 @contextlib.contextmanager
 def watched(directory: Path, config: str, environment: Mapping[str, str] | None = None) -> Iterator[Watched]:
-    """Run a service that is watched."""
+    """Run a service under measurement."""
     directory.mkdir(parents=True, exist_ok=True)
     file, turns = directory / "tableside.yaml", directory / "turns"
     file.write_text(config)

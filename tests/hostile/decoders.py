@@ -1,6 +1,6 @@
-"""What decodes what callers send, each as a function of bytes: it decodes, or raises one of our errors, or is at fault.
+"""The decoders of requests as functions of bytes. Each decodes its input or raises one of our errors.
 
-What was decoded is looked at too: a legal value has one text, a legal key one encoding.
+The functions also check the result. For example, a legal value has one text, and a legal key has one encoding.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ NAMES = (
 
 
 def json_values(data: bytes) -> None:
-    """JSON text to a value; its text says the same again."""
+    """Decode JSON text to a value. Encoding and decoding it again gives the same text."""
     text = values.encode(values.parse(data))
     assert values.encode(values.decode(text)) == text
     assert values.encode(values.parse(text)) == text
@@ -43,14 +43,14 @@ def json_values(data: bytes) -> None:
 
 
 def json_batches(data: bytes) -> None:
-    """A body to operations, of the kind of table that its first byte chooses."""
+    """Decode a body to operations. The first byte selects the kind of table."""
     batch = finish(json_batch.decode(data[1:], _spec(data), OPERATIONS_MAX))
     assert len(batch.operations) <= OPERATIONS_MAX
     _check_puts(batch)
 
 
 def arrow_batches(data: bytes) -> None:
-    """An Arrow stream to operations; the first byte chooses the table, the second what the query says."""
+    """Decode an Arrow stream to operations. The first byte selects the table, the second the query parameters."""
     said = data[1] if len(data) > 1 else 0
     op = (None, "get", "put", "update", "delete")[said % 5]
     settings = arrow_batch.RowSettings(op, "w" if said & 64 else None, bool(said & 128))
@@ -61,14 +61,14 @@ def arrow_batches(data: bytes) -> None:
 
 
 def arrow_tables(data: bytes) -> None:
-    """An Arrow stream to Python objects, of whatever types: what is validated can be touched."""
+    """Decode an Arrow stream to Python objects of any types. Reading validated data must not crash."""
     table = finish(arrow_stream.read(data, BYTES_MAX, OPERATIONS_MAX))
     for column in table.columns:
         _touch(column)
 
 
 def keys(data: bytes) -> None:
-    """Path segments to a key, which has one encoding."""
+    """Decode path segments to a key, which has one encoding."""
     schema = _spec(data).key
     key = schema.from_path(data[1:].split(b"/"))
     assert schema.from_json(list(key) if isinstance(key, tuple) else key) == key
@@ -76,7 +76,7 @@ def keys(data: bytes) -> None:
 
 
 def update_documents(data: bytes) -> None:
-    """Two JSON texts, a zero between them: an update, and the value that it is applied to."""
+    """Apply an update to a value. The input is both as JSON texts, separated by a zero byte."""
     update, _, value = data.partition(b"\0")
     changes = updates.parse(values.parse(update))
     updates.touched_members(changes)
@@ -87,7 +87,7 @@ def update_documents(data: bytes) -> None:
 
 
 def header_lines(data: bytes) -> None:
-    """What headers say: each line begins with a byte that chooses the name."""
+    """Parse headers. The first byte of each line selects the header's name."""
     lines = [line for line in data.split(b"\n") if line]
     given = [(NAMES[line[0] % len(NAMES)], line[1:]) for line in lines]
     request = Request({"type": "http", "method": "GET", "headers": given, "query_string": data[:200], "path": "/"})
@@ -99,7 +99,7 @@ def header_lines(data: bytes) -> None:
 
 
 def sealed_texts(data: bytes) -> None:
-    """Cursors and splits: as they came, and as somebody would seal them who knows how."""
+    """Open cursors and splits: the raw input, and the input after sealing it correctly."""
     with contextlib.suppress(TableError):
         cursors.open_sealed(data.decode("latin-1"), "cursor", "scan", "t")
     position = cursors.open_sealed(cursors.seal(data, "scan", "t"), "cursor", "scan", "t")
@@ -108,7 +108,7 @@ def sealed_texts(data: bytes) -> None:
 
 
 def partition_choices(data: bytes) -> None:
-    """What a query, or a member of an operation, says of partitions."""
+    """Parse the partitions in a query or in a member of an operation."""
     with contextlib.suppress(TableError):
         partitions.scan_partitions(SPREAD, data.decode("latin-1"))
     parse_partitions(values.parse(data), 4)
@@ -147,13 +147,13 @@ DECODERS: dict[str, Callable[[bytes], None]] = {
 
 
 def faulty(data: bytes) -> None:
-    """Be at fault where the first byte is 255, so that it is seen that this is found."""
+    """Raise a wrong exception if the first byte is 255, to prove that the fuzzer finds it."""
     if data[:1] == b"\xff":
         _ = 1 / 0
 
 
 def decode(name: str, data: bytes) -> None:
-    """Let a decoder take what it can, and refuse the rest. Raise whatever is neither."""
+    """Run a decoder. It may succeed or raise one of our errors. Any other exception propagates."""
     try:
         (faulty if name == "faulty" else DECODERS[name])(data)
     except TableError:
@@ -174,4 +174,4 @@ def _touch(column: pa.ChunkedArray) -> None:
     try:
         column.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError, TypeError, KeyError):
-        return  # a type that Python has not, or a value: a refusal, and no crash
+        return  # Python has no equivalent of the type or value. A refusal is no crash

@@ -1,6 +1,6 @@
 """Fuzz decoders with atheris, each in its own process, until the inputs run out or one reveals a fault.
 
-`python -m hostile.decoding FOLDER SEED NAME=RUNS …`. The decoders are imported and instrumented once; a child process
+`python -m hostile.decoding FOLDER SEED NAME=RUNS …`. The decoders are imported and instrumented once. A child process
 per decoder is forked from there. A child stops at the first exception, crash, timeout or excess of memory. It leaves
 its output in FOLDER/NAME/log and an input that revealed a fault in FOLDER/NAME/faults. The program prints the exit
 codes as a JSON object.
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def forked(folder: Path, name: str, seed: str, runs: str) -> int:
-    """Fuzz a decoder in a child process and return its exit code; a signal is negative."""
+    """Fuzz a decoder in a child process and return its exit code, which is negative for a signal."""
     (folder / "corpus").mkdir(parents=True)
     (folder / "faults").mkdir()
     child = os.fork()

@@ -16,7 +16,7 @@ def every(bounds: Bounds) -> Iterator[Input]:
 
 
 def of_store(bounds: Bounds) -> Iterator[Input]:
-    """Return the inputs whose cost may differ between stores: what is refused before a store sees it is left out."""
+    """Return the inputs whose cost may differ between stores, without inputs that never reach a store."""
     for make in (singles, batches, scans):
         yield from (one for one in make(bounds) if not one.name.startswith(_REFUSED))
 

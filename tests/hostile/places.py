@@ -27,7 +27,7 @@ BATCH = 10_000
 
 
 def configuration(addresses: Mapping[str, str], directory: Path) -> dict[str, Any]:
-    """Return a configuration with a table for each kind of store; `addresses` has those of remote stores."""
+    """Return a configuration with a table for each kind of store. `addresses` is for remote stores."""
     stores: dict[str, dict[str, Any]] = {
         "memory": {"kind": "memory"},
         "rocksdb": {
@@ -68,7 +68,7 @@ class Places:
     _inputs: dict[str, dict[str, Input]] = field(default_factory=dict)
 
     def input(self, table: str, name: str) -> Input:
-        """Return an input for a table by its name."""
+        """Return the input with this name for a table."""
         if table not in self._inputs:
             self._inputs[table] = {one.name: one for one in every(self.bounds[table])}
         return self._inputs[table][name]

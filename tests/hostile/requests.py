@@ -1,6 +1,6 @@
-"""Hostile requests, dealt by a seed: legal ones that were altered, and those that are known to confuse others.
+"""Hostile requests, generated from a seed: altered legal requests, and requests known to confuse HTTP servers.
 
-Every key, value and token in them holds the marker, which is to appear in no log and no refusal.
+Every key, value and token in them contains the marker, which must not appear in logs or error responses.
 """
 
 import base64
@@ -26,7 +26,7 @@ BOMB_BYTES = 2**22
 
 
 class Requests:
-    """What is sent on one connection, one after the other."""
+    """The requests for one connection, in order."""
 
     def __init__(self, seed: int, token: str | None) -> None:
         self._random = random.Random(seed)
@@ -35,7 +35,7 @@ class Requests:
         self._bombs = _bombs()
 
     def one(self) -> bytes:
-        """Return the next request, or several, or what looks like one."""
+        """Return the next bytes to send: one request, several, or bytes that resemble a request."""
         if self._random.random() < ALTERED_SHARE:
             return self._altered(self._legal())
         return self._random.choice(_KINDS)(self)
@@ -112,7 +112,7 @@ class Requests:
                     text[at : at + 1] = bytes([(text[at] ^ 1 << dice.randrange(8)) if at < len(text) else 0])
         return bytes(text)
 
-    # Of each kind, one that is meant
+    # Requests that are hostile by design, by kind
 
     def _framed(self) -> bytes:
         path = f"/v1/tables/mem/records/{MARKER}"
@@ -244,7 +244,7 @@ def _streams() -> list[bytes]:
 
 @functools.cache
 def _bombs() -> list[tuple[str | None, bytes]]:
-    """Return bodies that become much more: in Arrow's own compressions, and in those of HTTP, which are not read."""
+    """Return bodies that expand a lot, with Arrow's compression and with HTTP's, which the service does not accept."""
     zeros = bytes(BOMB_BYTES)
     column = pa.array(["\0" * BOMB_BYTES])
     members = gzip.compress(zeros) * 2 + b"garbage"

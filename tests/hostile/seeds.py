@@ -1,4 +1,4 @@
-"""What is legal, or nearly so: where mutation begins."""
+"""Legal and almost legal inputs: the seeds for mutation."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ UPDATES = (
 
 
 def seeds(name: str) -> Iterator[bytes]:
-    """Return what a decoder can take, or refuses for one reason alone."""
+    """Return inputs that a decoder accepts, or refuses for a single reason."""
     match name:
         case "json values":
             yield from TEXTS

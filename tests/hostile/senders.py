@@ -1,4 +1,4 @@
-"""Sends hostile requests over sockets that it holds, some at a time, and keeps what was answered."""
+"""Send hostile requests over several sockets at a time, and record the responses."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from hostile.requests import MARKER, Requests
 SENDERS = 48
 BEAT_S = 0.05
 ANSWER_BEATS = 3
-"""How many beats of the pulse an answer may take: many of these requests have no end, and the service waits for it."""
+"""The timeout of an answer in beats of the pulse. Many requests are incomplete, so the service waits for the rest."""
 
 ON_ONE_CONNECTION = 5
 
@@ -24,20 +24,20 @@ _ABORTED = struct.pack("ii", 1, 0)
 
 @dataclass
 class Answers:
-    """What came back: how often each status, and what should not have come."""
+    """The responses: the number of each status, and wrong responses."""
 
     sent: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     wrong: list[bytes] = field(default_factory=list)
 
     def read(self, request: bytes, data: bytes) -> None:
-        """Take note of what was answered on a connection."""
+        """Record the data that a connection received."""
         for head in _HEADS.finditer(data):
             status = int(head[1])
             self.statuses[status] += 1
             body = data[head.end() : data.find(b"HTTP/1.1 ", head.end()) % (len(data) + 1)]
             problem = b"content-type: application/problem+json" in head[2].lower()
-            told = b"" if b'"table_not_found"' in body else head[2] + body  # It names what stands for a table's name.
+            told = b"" if b'"table_not_found"' in body else head[2] + body  # the error names the table
             if status >= 400 and (not problem or MARKER.encode() in told):
                 self.wrong.append(b"%b\n--\n%b" % (request[:600], head[0] + body[:600]))
             if status in (500, 502):
@@ -45,7 +45,7 @@ class Answers:
 
 
 class Pulse:
-    """Beats whenever the service has answered a plain request, however busy the machine is."""
+    """Beats after each response to a normal request: a timer that slows down on a busy machine."""
 
     def __init__(self) -> None:
         self._beat = asyncio.Event()
@@ -59,7 +59,7 @@ class Pulse:
                 data = b""
                 while not _whole(data):
                     data += (piece := await reader.read(2**16))
-                    assert piece, "the service has hung up on a plain request"
+                    assert piece, "the service has closed the connection of a normal request"
                 await asyncio.sleep(BEAT_S)
                 self._beat.set()
                 self._beat = asyncio.Event()
@@ -67,7 +67,7 @@ class Pulse:
             writer.transport.abort()
 
     async def read(self, reader: asyncio.StreamReader) -> bytes:
-        """Return the next bytes, or none where the connection has ended or too many beats have passed."""
+        """Return the next bytes, or none if the connection has ended or too many beats have passed."""
         reading = asyncio.create_task(reader.read(2**20))
         for _ in range(ANSWER_BEATS):
             beat = asyncio.create_task(self._beat.wait())
@@ -81,7 +81,7 @@ class Pulse:
 
 
 def send(url: str, count: int, seed: int, token: str | None = None) -> Answers:
-    """Send so many requests, dealt by the seed; those with a token know it, most of the time."""
+    """Send `count` requests, generated from a seed. With a token, most requests are authenticated."""
     return asyncio.run(_sent(url, count, seed, token))
 
 
@@ -101,7 +101,7 @@ async def _sent(url: str, count: int, seed: int, token: str | None) -> Answers:
 async def _sender(host: str, port: int, count: int, requests: Requests, answers: Answers, pulse: Pulse) -> None:
     while count > 0:
         reader, writer = await asyncio.open_connection(host, port)
-        # Ended by a reset: there are fewer ports than connections that would have to be remembered.
+        # End with a reset: otherwise connections in TIME_WAIT would use up the ports.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
         try:
             for _ in range(min(count, ON_ONE_CONNECTION)):
@@ -128,7 +128,7 @@ async def _answered(reader: asyncio.StreamReader, pulse: Pulse) -> bytes:
 
 
 def _whole(data: bytes) -> bool:
-    """Whether what has come ends with the end of an answer, as far as can be told."""
+    """Whether the data ends with a complete response, judging by its content-length."""
     head, found, body = data.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
     return bool(found and length and len(body) == int(length[1]))

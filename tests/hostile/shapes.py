@@ -6,7 +6,7 @@ from functools import partial
 from tableside.core.values import DEPTH_MAX
 
 Shape = Callable[[int], bytes]
-"""Returns a text of about this size in bytes, and not more."""
+"""Returns a text of at most about this size in bytes."""
 
 
 def filled(head: bytes, pieces: Iterable[bytes], tail: bytes, size_bytes: int) -> bytes:
@@ -21,7 +21,7 @@ def filled(head: bytes, pieces: Iterable[bytes], tail: bytes, size_bytes: int) -
 
 
 def within(shape: Shape, elements_max: int, size_bytes: int) -> bytes:
-    """Return the text of a shape of at most this size with at most so many elements: commas and opening brackets."""
+    """Return the text of a shape of at most this size. Elements are limited by counting commas and opening brackets."""
     text = shape(size_bytes)
     while (count := sum(map(text.count, (b",", b"[", b"{")))) > elements_max:
         text = shape(int(len(text) * elements_max / count) - 16)
@@ -102,7 +102,7 @@ FAULTY: Mapping[str, Shape] = {
     "an array": partial(repeated, b"1", head=b"[", tail=b"]"),
     "an array of objects": partial(repeated, b"{}", head=b"[", tail=b"]"),
 }
-"""Texts that are no value, which shows late."""
+"""Texts that turn out to be invalid only near their end."""
 
 
 def _each(operator: bytes, piece: bytes, size_bytes: int) -> bytes:
@@ -110,7 +110,7 @@ def _each(operator: bytes, piece: bytes, size_bytes: int) -> bytes:
 
 
 def _paths(operator: bytes, path: bytes, operand: bytes, size_bytes: int) -> bytes:
-    """Return an operator on many paths that end in names of their own, below the same parents."""
+    """Return an operator on many paths with the same parents and different last names."""
     pieces = (b'"%b%b":%b' % (path, name, operand) for name in names())
     return filled(b'{"%b":{' % operator, pieces, b"}}", size_bytes)
 
@@ -130,7 +130,7 @@ def _numbered(text: bytes, count: int) -> Iterator[bytes]:
 
 
 def updates(changes_max: int) -> Mapping[str, Shape]:
-    """Return updates that any value could take, or nearly; an array of them has at most `changes_max` changes."""
+    """Return updates that apply to almost any value. An array of updates has at most `changes_max` changes."""
 
     def many(text: bytes) -> Shape:
         return lambda size_bytes: _changes(_numbered(text, changes_max), size_bytes)
@@ -190,7 +190,7 @@ def names_as_text() -> Iterator[bytes]:
 
 
 def small_updates(changes_max: int) -> Mapping[str, bytes]:
-    """Return small updates, whose cost is that of the record."""
+    """Return small updates, whose cost depends only on the record."""
     count = min(10_000, changes_max)
     return {
         "$set": b'{"$set":{"z":1}}',

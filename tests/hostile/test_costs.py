@@ -1,6 +1,6 @@
 """No request blocks others for long, works beyond its deadline, or takes more memory than it may.
 
-A full run sends every input to every kind of store, and prints what each cost. The usual run sends the worst of each
+A full run sends every input to every kind of store, and prints the costs. The usual run sends the worst of each
 kind. A measurement that breaks the rule is repeated, because other processes disturb it only in one direction.
 """
 
@@ -46,14 +46,14 @@ USUAL_STORES = ("rocksdb", "redis", "postgres")
 TRIES = 3
 
 EXCEPTIONS = {"batch update, one key, returned": "small values in a response take up to 5 times its limit in memory"}
-"""Inputs that may break the rule in the respect that is given here."""
+"""Inputs that may break the named part of the rule."""
 
 
 @pytest.fixture(scope="module")
 def places(
     tmp_path_factory: pytest.TempPathFactory, shared_servers: Servers | Connected, full: bool
 ) -> Iterator[Places]:
-    """A service with a table in each kind of store; DynamoDB only in a full run."""
+    """A service with a table in each kind of store. DynamoDB is only in a full run."""
     remote = [name for name in REMOTE if full or name in USUAL_STORES]
     addresses = {name: str(shared_servers.address(name)) for name in remote}
     with service(tmp_path_factory.mktemp("costs"), addresses) as started:
@@ -64,13 +64,13 @@ def places(
     ("table", "name"),
     [*(("memory", name) for name in USUAL), *((table, name) for table in USUAL_STORES for name in USUAL_OF_STORES)],
 )
-def test_a_costly_request_leaves_time_and_memory_to_others(places: Places, table: str, name: str) -> None:
+def test_a_costly_request_keeps_the_limits_on_time_and_memory(places: Places, table: str, name: str) -> None:
     assert not faults(places, table, name)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("table", [*EMBEDDED, *REMOTE])
-def test_no_request_takes_more_than_it_may(places: Places, table: str) -> None:
+def test_no_request_exceeds_the_limits(places: Places, table: str) -> None:
     inputs = every if table == EMBEDDED[0] else of_store
     found = {one.name: faults(places, table, one.name) for one in inputs(places.bounds[table])}
     broken = {name: texts for name, texts in found.items() if texts and name not in EXCEPTIONS}
@@ -78,7 +78,7 @@ def test_no_request_takes_more_than_it_may(places: Places, table: str) -> None:
 
 
 def faults(places: Places, table: str, name: str) -> list[str]:
-    """Return which parts of the rule an input breaks in each of several measurements."""
+    """Return the parts of the rule that an input breaks in each of several measurements."""
     cost = places.cost(table, places.input(table, name))
     for _ in range(TRIES - 1):
         if not cost.faults(WAIT_S):

@@ -1,7 +1,7 @@
 """Decoders accept or refuse any bytes: they raise only our errors, in bounded time and memory, and never crash.
 
 A full run has eight times as many inputs. The environment variable `TABLESIDE_SOAK_INPUTS` sets another number of
-inputs per decoder (1000000, say), and `TABLESIDE_SOAK_SEED` selects other inputs.
+inputs per decoder, such as 1000000, and `TABLESIDE_SOAK_SEED` selects other inputs.
 """
 
 import json
@@ -21,16 +21,16 @@ from scripts.bootstrap import ROOT
 INPUTS = int(os.environ.get("TABLESIDE_SOAK_INPUTS", "0"))
 SEED = os.environ.get("TABLESIDE_SOAK_SEED", "7")
 SMALL = {"connections": 3_000, "arrow batches": 40_000, "arrow tables": 40_000, "headers": 10_000}
-"""Inputs in a full run where they are not `INPUTS_FULL`: some decoders are slower, some have more code."""
+"""Exceptions from `INPUTS_FULL`, because some decoders are slower and some have more code."""
 
 INPUTS_FULL = 20_000
 INPUTS_FAULTY = 100_000
 SHARE = 8
-"""A default run has one input where a full run has this many."""
+"""A full run has this many times the inputs of a default run."""
 
 START_S_MAX = 300
 INPUT_S_MAX = 0.002
-"""The time an input takes at most, as far as the test as a whole waits for it."""
+"""The time per input in the timeout of the whole test."""
 
 TESTS = ROOT / "tests"
 
@@ -72,7 +72,7 @@ def test_a_decoder_accepts_or_refuses_any_bytes(name: str, fuzzed: dict[str, Fuz
 
 @pytest.mark.server
 def test_a_faulty_decoder_is_detected(fuzzed: dict[str, Fuzzed]) -> None:
-    """Otherwise the test above could not fail."""
+    """Without this, the test above could not fail."""
     faulty = fuzzed["faulty"]
     assert faulty.code != 0
     assert "ZeroDivisionError" in faulty.log

@@ -1,4 +1,4 @@
-"""The inputs of the tests of costs keep the limits that they are for, and the watch sees a loop that is blocked."""
+"""The costly inputs keep the limits of the service, and the measurement detects a blocked event loop."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ def test_the_inputs_of_the_usual_run_are_known() -> None:
 
 
 def test_inputs_keep_the_limit_on_bodies() -> None:
-    # An Arrow stream may be longer, because its schema alone is.
+    # An Arrow stream may be longer: its schema alone exceeds the limit.
     longer = {one.name for one in every(SMALL) if len(one.make().body) > SMALL.body_bytes}
     assert all("Arrow" in name for name in longer), longer
 
@@ -39,7 +39,7 @@ def test_a_value_is_legal_and_fills_its_size(name: str) -> None:
     assert SIZE_BYTES * 0.9 < len(text) <= SIZE_BYTES
 
 
-async def test_the_watch_sees_a_loop_that_is_blocked(tmp_path: Path) -> None:
+async def test_the_measurement_detects_a_blocked_loop(tmp_path: Path) -> None:
     turns = Turns(tmp_path / "turns")
     watch = Watch(turns)
     await asyncio.sleep(0.05)

@@ -1,7 +1,7 @@
-"""Thousands of hostile requests leave a service as it was: the same process, its size, its records, and a quiet log.
+"""Thousands of hostile requests do not harm a service: process, memory, records and log stay intact.
 
-A full run has five times as many. The environment variable `TABLESIDE_SOAK_REQUESTS` sets another number of requests
-(100000, say), and `TABLESIDE_SOAK_SEED` sets which ones come.
+A full run has five times as many. The environment variable `TABLESIDE_SOAK_REQUESTS` sets another number of requests,
+such as 100000, and `TABLESIDE_SOAK_SEED` selects other requests.
 """
 
 import hashlib
@@ -48,17 +48,17 @@ auth:
 
 WARM_UP_SHARE = 0.25
 GROWTH_BYTES_MAX = 96 * 2**20
-"""How much larger the process may be than it was after the warm-up: what was written, and what the allocator keeps."""
+"""The maximum growth of the process after the warm-up, for written records and memory that the allocator retains."""
 
 KEPT = {f"k{number}": {"n": number, "s": "x" * number} for number in range(100)}
 
 PROMISED = {501, 503, 504}
-"""Statuses of 500 and more that are meant: a capability that is not there, too much at once, a deadline."""
+"""Expected statuses of 500 and more: an unsupported capability, overload and deadline."""
 
 
 @pytest.fixture(scope="module", params=["anybody", "token"])
 def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, str]]:
-    """A service, and the token that it needs, which is none for one of the two."""
+    """A service and the token that it requires, or an empty token without authentication."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     config = directory / "tableside.yaml"
     config.write_text(CONFIG + (AUTH if request.param == "token" else ""))
@@ -66,7 +66,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield started, TOKEN if request.param == "token" else ""
 
 
-def test_hostile_requests_leave_a_service_as_it_was(hostile: tuple[Service, str], full: bool) -> None:
+def test_hostile_requests_do_not_harm_a_service(hostile: tuple[Service, str], full: bool) -> None:
     service, token = hostile
     process, count = psutil.Process(service.pid), (REQUESTS or (FULL if full else USUAL)) // 2
     with client_of(service, token) as client:
@@ -93,12 +93,12 @@ def check_answers(answers: list[Answers]) -> None:
     assert not wrong, b"\n====\n".join(wrong[:5]).decode("latin-1")
     seen = set().union(*(each.statuses for each in answers))
     assert {status for status in seen if status >= 500} <= PROMISED
-    assert {200, 204, 400, 404, 413, 415, 422} <= seen, "they reach what they are for"
+    assert {200, 204, 400, 404, 413, 415, 422} <= seen, "the requests reach the expected checks"
     assert sum(each.statuses.total() for each in answers) > sum(each.sent for each in answers) / 3
 
 
 def settled(client: httpx.Client, process: psutil.Process) -> tuple[int, int]:
-    """Return the size and the descriptors of a process, once nothing is under way in it."""
+    """Return the size and the number of descriptors of a process when it has no requests in flight."""
     until = time.monotonic() + 60
     while True:
         metrics = client.get("/metrics").text
@@ -114,7 +114,7 @@ def check_log(log: Path, metrics: str) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert len(lines) > 100
     for line in lines:
-        # What stands in an address in the place of a table's name is taken for one.
+        # The log shows the table's name in a path, even if it is invalid.
         assert MARKER not in json.dumps({**line, "table": None}), line
     assert MARKER not in metrics
     faults = [line for line in lines if "exception" in line or line.get("status") in (500, 502)]

@@ -1,4 +1,4 @@
-"""Hundreds of callers that are slow in every way, two thousand in a full run, keep no other waiting, and are let go."""
+"""Hundreds of slow clients of all kinds, 2,000 in a full run, do not delay others, and are disconnected."""
 
 import asyncio
 import resource
@@ -20,7 +20,7 @@ CALLERS = {"silent": 90, "head": 90, "body": 110, "unread": 10, "idle": 100}
 FULL_FACTOR = 5
 LARGE = f"{RECORD}-large"
 LARGE_BYTES = 6_000_000
-"""Above what the kernel keeps for a socket that nobody reads."""
+"""More than the kernel buffers for a socket whose client does not read."""
 
 BOUND_S = 2.0
 FULL_BOUND_S = 4.0
@@ -29,7 +29,7 @@ OTHERS = 8
 
 @pytest.fixture(autouse=True)
 def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
-    """Have every bound much shorter than it is, and as many descriptors as there may be."""
+    """Shorten every timeout, and raise the limit on file descriptors."""
     for where, name in (
         (protocol, "HEAD_MAX_S"),
         (middleware, "BODY_TIMEOUT_S"),
@@ -43,7 +43,7 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch, full: bool) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_slow_callers_are_let_go_while_others_are_answered(full: bool) -> None:
+async def test_slow_clients_are_disconnected_while_others_are_served(full: bool) -> None:
     slow = {name: count * (FULL_FACTOR if full else 1) for name, count in CALLERS.items()}
     async with served(in_flight_max=slow["body"] + slow["unread"], drain_s=0) as service:
         async with await Connection.open(service.url) as caller:
@@ -64,7 +64,7 @@ async def test_slow_callers_are_let_go_while_others_are_answered(full: bool) -> 
 
 
 async def work_until(service: Served, done: Callable[[], bool]) -> int:
-    """Have others get and put records until something is so; return how often they were answered."""
+    """Get and put records with several clients until `done` is true. Return the number of responses."""
     counts = [0] * OTHERS
 
     async def work(index: int) -> None:

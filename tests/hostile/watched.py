@@ -1,8 +1,8 @@
 """Runs `tableside` as its command line does, and records how long its event loop was blocked.
 
-The record is a file that both processes map into memory. A timer on the loop fires every `TURN_S` seconds; what the
-loop's thread computed between two of its calls is the time in which no other request was served. CPU time is a better
-measure of it than the clock: on a busy machine, other processes delay a turn as well.
+The record is a file that both processes map into memory. A timer on the loop fires every `TURN_S` seconds. Between
+two calls of the timer, the loop serves no other request. The CPU time of its thread measures this better than the clock:
+on a busy machine, other processes delay a turn as well.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Turns:
 
     @property
     def longest(self) -> tuple[float, float, float]:
-        """The longest turn since `reset`; each of its measures is the maximum of that measure."""
+        """The longest turn since `reset`. Each measure is a maximum over all turns."""
         return self._fields[:3]
 
     @property

@@ -1,7 +1,7 @@
 """`-k` without reading every file: files whose cases cannot match are not collected.
 
-The names of all cases are kept in pytest's cache. They are used as long as neither their file nor a support module of
-the tests has changed.
+The names of all cases are kept in pytest's cache. They are used until their file or a support module of the tests
+changes.
 """
 
 import re

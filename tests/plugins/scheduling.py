@@ -15,7 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 HEAVY = ("xdist_group", "jvm", "browser", "server")
-"""Marks of slow files, slowest first; files without a mark come last."""
+"""Marks of slow files, slowest first. Files without a mark follow."""
 
 GROUP = re.compile(r'\bxdist_group\("(\w+)"\)')
 
@@ -44,7 +44,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow files first, so that no worker process starts one when the other workers are done."""
+    """Put slow files first, so that no worker process starts one when the other workers have finished."""
     ranks: dict[str, int] = {}
     for item in items:
         file = item.nodeid.split("::", 1)[0]
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Escape what UTF-8 cannot encode in a report, such as half a surrogate pair that a case printed.
+    """Escape characters in a report that UTF-8 cannot encode, such as half a surrogate pair that a case printed.
 
     pytest-xdist aborts the whole run if it cannot send a report.
     """

@@ -13,7 +13,7 @@ MARKS = "[pytest]\nmarkers =\n jvm\n server\n browser\n full\n"
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A suite of two files; one starts a server."""
+    """A suite of two files. One of them starts a server."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     folder = pytester.mkdir("tests")
     (folder / "test_apple.py").write_text("def test_red(): pass\ndef test_green(): pass\n")
@@ -34,7 +34,7 @@ def collected(suite: pytest.Pytester, *options: str) -> list[str]:
     return [line.removeprefix("tests/test_").replace(".py::test_", " ") for line in lines if "::" in line]
 
 
-def test_files_that_start_something_come_first(suite: pytest.Pytester) -> None:
+def test_files_that_start_servers_run_first(suite: pytest.Pytester) -> None:
     assert collected(suite) == ["pear yellow", "pear green", "apple red", "apple green"]
 
 
@@ -44,7 +44,7 @@ def test_a_full_run_has_all_cases_and_a_quick_run_no_servers(suite: pytest.Pytes
     assert suite.runpytest(*OPTIONS, "--full").parseoutcomes() == {"passed": 5}
 
 
-def test_a_quick_run_does_not_collect_files_that_start_something(suite: pytest.Pytester) -> None:
+def test_a_quick_run_does_not_collect_files_that_start_servers(suite: pytest.Pytester) -> None:
     (suite.path / "tests" / "test_plum.py").write_text("pytestmark = pytest.mark.jvm  # not imported: a NameError\n")
     assert collected(suite, "--quick") == ["apple red", "apple green", "pear green"]
 

@@ -1,1 +1,1 @@
-"""Real store servers for tests and benchmarks: installed where missing, on loopback, stopped at the end."""
+"""Real store servers for tests and benchmarks: installed if missing, on loopback, stopped at the end."""

@@ -20,7 +20,7 @@ LOG_LINES_MAX = 60
 
 
 class BuildFailed(Exception):
-    """buildah failed; the message contains the last lines of its output."""
+    """buildah failed. The message contains the last lines of its output."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""Command line options that keep Chromium from making requests of its own."""
+"""Command line options that keep Chromium from making requests that no page causes."""
 
 
 def chromium() -> Path:
-    """Return the program's path; also install a library that playwright's driver needs."""
+    """Return the program's path. Also install a library that playwright's driver needs."""
     ensure_library("libatomic.so.1", "libatomic1")
     return ensure_command("chromium", "chromium")

@@ -1,4 +1,4 @@
-"""A container made from an image's files with util-linux: without a daemon, and on the network of this machine.
+"""Run an image's files as a container with util-linux, without a daemon, on the network of this machine.
 
 Like an orchestrator that grants nothing: the process has PID 1 and no privileges, and cannot gain any. All files are
 read-only except /tmp and the mounts. (bubblewrap is no alternative: run by root, its monitor process gives up the right
@@ -87,7 +87,7 @@ class Container:
 
 @contextlib.contextmanager
 def container(image: Image, run: Run, scratch: Path) -> Iterator[Container]:
-    """Run an image with its output in files in `scratch`; kill it at the end if it is still running."""
+    """Run an image with its output in files in `scratch`. Kill it at the end if it is still running."""
     scratch.mkdir(parents=True, exist_ok=True)
     output, errors = scratch / "output.log", scratch / "errors.log"
     with output.open("ab") as out, errors.open("ab") as err:

@@ -1,4 +1,4 @@
-"""A minimal Debian with Python, made from Debian packages: the base image where no registry can be reached."""
+"""A minimal Debian with Python, made from Debian packages: the base image if no registry is reachable."""
 
 import subprocess
 import tempfile
@@ -30,7 +30,7 @@ def _make(folder: Path) -> None:
 
 
 def _mirrors() -> list[str]:
-    """Return the mirror from which this machine installs packages, or nothing, for Debian's default mirror."""
+    """Return the Debian mirror of this machine, or nothing for Debian's default mirror."""
     filters = ["Created-By: Packages", "Origin: Debian", f"Codename: {RELEASE}", "Component: main"]
     mirrors = _output("apt-get", "indextargets", "--format", "$(REPO_URI)", *filters).split()
     return mirrors[:1]

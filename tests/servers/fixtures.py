@@ -1,6 +1,6 @@
 """The servers as pytest fixtures. Each starts when a test first needs it and stops when the run ends.
 
-All test processes of a run share them, so each test uses table names, key prefixes or schemas of its own. A module that
+All test processes of a run share them, so each test uses separate table names, key prefixes or schemas. A module that
 disturbs others (pauses a server, ends connections, counts them) overrides a fixture with a separate server:
 
     @pytest.fixture(scope="module")

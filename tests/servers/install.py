@@ -27,7 +27,7 @@ FORBID = "#!/bin/sh\nexit 101\n"
 
 
 def ensure_command(name: str, package: str, *, places: str = "") -> Path:
-    """Return the path of a program from PATH or a folder that matches `places`; install its package if necessary."""
+    """Return the path of a program from PATH or a folder that matches `places`. Install its package if necessary."""
     if (found := find_command(name, places)) is None:
         with _locked("apt"):
             if find_command(name, places) is None:  # another process may have installed it before the lock was free
@@ -47,7 +47,7 @@ def ensure_library(name: str, package: str) -> None:
 
 
 def find_command(name: str, places: str = "") -> Path | None:
-    """Return the path of a program, or None; if `places` has several versions, the newest."""
+    """Return the path of a program, or None. If `places` has several versions, return the newest."""
     newest_first = sorted(glob(places), key=_version, reverse=True) if places else []
     found = shutil.which(name, path=os.pathsep.join([*newest_first, os.environ.get("PATH", os.defpath)]))
     return Path(found) if found else None
@@ -102,7 +102,7 @@ def _locked(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Forbid packages to start their services; keep an existing rule."""
+    """Forbid packages to start their services. Keep an existing rule."""
     if POLICY.exists():
         yield
         return

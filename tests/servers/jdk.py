@@ -8,5 +8,5 @@ from .install import ensure_command
 
 
 def ensure_javac() -> Path:
-    """Return a `javac` of a sufficient version; install Debian's if there is none."""
+    """Return a `javac` of a sufficient version. Install Debian's if there is none."""
     return find_javac() or ensure_command("javac", "default-jdk-headless")

@@ -25,7 +25,7 @@ NO_CLIENT, NO_TOPICS, MAKE_NONE = -1, 0, False
 
 @contextlib.contextmanager
 def kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Run a broker and yield its address, `host:port`; `settings` override its default properties.
+    """Run a broker and yield its address, `host:port`. `settings` override its default properties.
 
     Clients need no credentials. Topics must be created before use.
     """

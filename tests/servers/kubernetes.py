@@ -1,4 +1,4 @@
-"""A Kubernetes API server with etcd. It validates, admits and stores objects; there are no controllers and no kubelet.
+"""A Kubernetes API server with etcd. It validates, admits and stores objects. It has no controllers and no kubelet.
 
 A Go toolchain builds it from Kubernetes' source, which takes minutes the first time: only runs with `--full` use it.
 etcd is Debian's. The custom resource definitions come from the sources of their projects.

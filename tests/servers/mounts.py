@@ -14,7 +14,7 @@ exec chroot "$@"
 
 
 def with_own_mounts(*options: str) -> list[str]:
-    """Return the command prefix for a new mount namespace; `options` are more options of `unshare`."""
+    """Return the command prefix for a new mount namespace. `options` are more options of `unshare`."""
     unshare = [str(ensure_command("unshare", "util-linux")), "--mount", *options]
     if _root_is_a_mount():
         return [*unshare, "--"]

@@ -11,7 +11,7 @@ NODE = ROOT / "requirements" / "node.txt"
 
 
 def ensure_node() -> tuple[Path, list[str]]:
-    """Return Node.js and the command of npm: from PATH if both are there, otherwise from PyPI."""
+    """Return Node.js and the command of npm: from PATH if it has both, otherwise from PyPI."""
     node, npm = find_command("node"), find_command("npm")
     if node and npm:
         return node, [str(npm)]

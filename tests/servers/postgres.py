@@ -43,7 +43,7 @@ def postgres(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]
             answers=lambda: subprocess.run(ready, check=False).returncode == 0,
             user=_user(),
             directory=data,
-            stop=signal.SIGINT,  # close all connections; SIGTERM would wait for clients to disconnect
+            stop=signal.SIGINT,  # closes all connections, while SIGTERM would wait for clients to disconnect
             abandon=signal.SIGQUIT,  # a killed postmaster would leave its shared memory behind
         )
         with running(server, directory):

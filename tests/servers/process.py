@@ -20,14 +20,14 @@ LOG_LINES_MAX = 40
 
 
 class ServerFailed(Exception):
-    """A server did not start; the message contains the end of its log."""
+    """A server did not start. The message contains the end of its log."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A command and how to run it. `answers` checks once whether the server is ready; an `OSError` means no.
+    """A command and how to run it. `answers` checks once whether the server is ready. An `OSError` means no.
 
-    The signal `stop` shuts the server down; the kernel sends `abandon` if this process dies first.
+    The signal `stop` shuts the server down. The kernel sends `abandon` if this process dies first.
     """
 
     name: str
@@ -64,7 +64,7 @@ def _start(server: Server, scratch: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start the process in a new session, so that Ctrl-C reaches only this process, which then stops the server.
 
     If the test run is killed, the kernel ends the server: `setpriv` requests that signal and then executes the server.
-    (A `preexec_fn` could deadlock in a process with threads.) The kernel watches the thread that starts the process, so
+    A `preexec_fn` could deadlock in a process with threads. The kernel watches the thread that starts the process, so
     start servers in a thread that lives as long as they do.
     """
     with log.open("ab") as output:
@@ -89,7 +89,7 @@ def _parent_death_signal(order: signal.Signals) -> list[str]:
 
 
 def _wait_until_ready(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the server responds; raise `ServerFailed` if it has ended or does not respond in time."""
+    """Return when the server responds. Raise `ServerFailed` if it has ended or does not respond in time."""
     until = time.monotonic() + START_MAX_S
     while time.monotonic() < until:
         if process.poll() is not None:

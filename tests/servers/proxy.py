@@ -16,7 +16,7 @@ GARBAGE_BYTES = 256
 
 
 class Mode(Enum):
-    """What the proxy does with connections and their data."""
+    """How the proxy treats connections and their data."""
 
     PASS_ON = auto()
     CUT = auto()
@@ -42,7 +42,7 @@ class FaultProxy:
 
     @property
     def open_connections(self) -> int:
-        """The number of open client connections; `connections_total` counts all of them since the start."""
+        """The number of open client connections. `connections_total` counts all of them since the start."""
         return len(self.connections)
 
     async def __aenter__(self) -> Self:
@@ -58,7 +58,7 @@ class FaultProxy:
         await self._listener.wait_closed()
 
     def pass_on(self) -> None:
-        """End the fault; forward data that was held back."""
+        """End the fault, and forward data that was held back."""
         self._switch(Mode.PASS_ON)
 
     def delay(self, seconds: float) -> None:

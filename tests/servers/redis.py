@@ -19,14 +19,14 @@ ASK_INTERVAL_S = 0.02
 
 @contextlib.contextmanager
 def redis(directory: Path, *, arguments: Sequence[str] = ()) -> Iterator[str]:
-    """Run Redis and yield its URL; `arguments` come last on its command line and override defaults."""
+    """Run Redis and yield its URL. `arguments` come last on its command line and override defaults."""
     with _running(directory, arguments) as port:
         yield _url(port)
 
 
 @contextlib.contextmanager
 def redis_cluster(directory: Path) -> Iterator[list[str]]:
-    """Run a Redis Cluster of three masters without replicas; yield their URLs when each reports a healthy cluster."""
+    """Run a Redis Cluster of three masters without replicas. Yield their URLs when each reports a healthy cluster."""
     with contextlib.ExitStack() as stack:
         ports = []
         for number in range(MASTERS):

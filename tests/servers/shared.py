@@ -1,4 +1,4 @@
-"""One set of servers for a whole test run, however many processes run its tests.
+"""One set of servers for a whole test run, shared by all its processes.
 
 The process that starts the run owns the servers: it starts each when a test first needs it and stops all at the end.
 The test processes ask it for addresses over a Unix socket.
@@ -46,7 +46,7 @@ class Servers:
         stack.callback(self._threads.shutdown)
 
     def address(self, name: str) -> Address:
-        """Return where a server listens; start it if this is its first use. Raises `ServerFailed`."""
+        """Return the address of a server, and start it on first use. Raises `ServerFailed`."""
         with self._lock:
             if name not in self._started:
                 self._started[name] = self._threads.submit(self._start, name)
@@ -69,7 +69,7 @@ def servers() -> Iterator[Servers]:
 
 @contextlib.contextmanager
 def listening(owned: Servers) -> Iterator[tuple[str, str]]:
-    """Serve the test processes; yield the socket's path and the key that they connect with."""
+    """Serve the test processes. Yield the socket's path and the key that they connect with."""
     key = secrets.token_hex()
     with (
         tempfile.TemporaryDirectory(prefix="tableside-servers-") as directory,
@@ -87,7 +87,7 @@ class Connected:
     key: str
 
     def address(self, name: str) -> Address:
-        """Return where a server listens; it is started if this is its first use. Raises `ServerFailed`."""
+        """Return the address of a server, which starts on first use. Raises `ServerFailed`."""
         with Client(self.path, authkey=self.key.encode()) as connection:
             connection.send(name)
             answer = connection.recv()

@@ -6,5 +6,5 @@ from .maven import ensure_jars
 
 
 def spark_kafka_jars() -> list[Path]:
-    """Return the jars for a session's `spark.jars`; none of them duplicates one of PySpark's jars."""
+    """Return the jars for a session's `spark.jars`. None of them duplicates one of PySpark's jars."""
     return sorted(ensure_jars("spark-kafka").glob("*.jar"))

@@ -37,7 +37,7 @@ GONE_MAX_S = 60.0
 
 @contextlib.contextmanager
 def alone_on_loopback(server: AbstractContextManager[T]) -> Iterator[T]:
-    """Run a server; check that all its processes listen only on loopback, and that none is left at the end."""
+    """Run a server. Check that all its processes listen only on loopback, and that none remains at the end."""
     before = set(psutil.Process().children(recursive=True))
     with server as address:
         started = set(psutil.Process().children(recursive=True)) - before
@@ -49,7 +49,7 @@ def alone_on_loopback(server: AbstractContextManager[T]) -> Iterator[T]:
 
 
 @pytest.mark.server
-def test_redis_keeps_what_it_is_given(tmp_path: Path) -> None:
+def test_redis_stores_values(tmp_path: Path) -> None:
     with alone_on_loopback(redis(tmp_path, arguments=["--maxmemory-policy", "allkeys-lru"])) as url:
         assert output("redis-cli", "-u", url, "set", "key", "value") == "OK"
         assert output("redis-cli", "-u", url, "get", "key") == "value"
@@ -57,7 +57,7 @@ def test_redis_keeps_what_it_is_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
-def test_every_master_of_a_cluster_leads_to_every_key(tmp_path: Path) -> None:
+def test_every_master_of_a_cluster_reaches_every_key(tmp_path: Path) -> None:
     with alone_on_loopback(redis_cluster(tmp_path)) as urls:
         assert len(urls) == 3
         for number, url in enumerate(urls):
@@ -68,7 +68,7 @@ def test_every_master_of_a_cluster_leads_to_every_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
-def test_postgres_keeps_what_it_is_given(tmp_path: Path) -> None:
+def test_postgres_stores_rows(tmp_path: Path) -> None:
     with alone_on_loopback(postgres(tmp_path, arguments=["-c", "work_mem=5MB"])) as dsn:
 
         def ask(statement: str) -> str:
@@ -82,7 +82,7 @@ def test_postgres_keeps_what_it_is_given(tmp_path: Path) -> None:
 
 @pytest.mark.server
 @pytest.mark.parametrize("start", [dynamodb_local, dynalite])
-def test_dynamodb_keeps_what_it_is_given(start: Callable[[Path], AbstractContextManager[str]], tmp_path: Path) -> None:
+def test_dynamodb_stores_items(start: Callable[[Path], AbstractContextManager[str]], tmp_path: Path) -> None:
     definition = {
         "TableName": "planes",
         "KeySchema": [{"AttributeName": "key", "KeyType": "HASH"}],
@@ -99,7 +99,7 @@ def test_dynamodb_keeps_what_it_is_given(start: Callable[[Path], AbstractContext
 
 
 @pytest.mark.server
-def test_kafka_keeps_what_it_is_given_where_it_is_given_it(tmp_path: Path) -> None:
+def test_kafka_keeps_records_in_their_partitions(tmp_path: Path) -> None:
     given = [
         Received(0, b"key", b"value", (("header", b"one"), ("header", b"two")), 1_700_000_000_000),
         Received(2, None, "ä".encode(), (), 1_700_000_000_001),
@@ -123,12 +123,12 @@ def test_kafka_keeps_what_it_is_given_where_it_is_given_it(tmp_path: Path) -> No
         ({"metric.reporters": "no.such.Class"}, r"kafka ended with 1:.*no.such.Class"),
     ],
 )
-def test_kafka_that_does_not_start_says_why(settings: dict[str, str], complaint: str, tmp_path: Path) -> None:
+def test_kafka_reports_why_it_does_not_start(settings: dict[str, str], complaint: str, tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=f"(?s){complaint}"), kafka(tmp_path, settings=settings):
         pass
 
 
-def test_no_jar_of_sparks_connector_to_kafka_is_among_pysparks_own() -> None:
+def test_the_kafka_connector_duplicates_no_jar_of_pyspark() -> None:
     own = {jar.name.rpartition("-")[0] for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     brought = {jar.name.rpartition("-")[0] for jar in spark_kafka_jars()}
     assert {"spark-core_2.13", "spark-sql_2.13"} < own
@@ -158,7 +158,7 @@ def test_a_server_ends_with_a_killed_process(name: str, reachable: Path) -> None
 
 
 @pytest.mark.server
-def test_a_server_by_hand_prints_its_url_and_stops_when_told(tmp_path: Path) -> None:
+def test_a_manually_started_server_prints_its_url_and_stops_on_a_signal(tmp_path: Path) -> None:
     with by_hand("redis", tmp_path) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -169,7 +169,7 @@ def test_a_server_by_hand_prints_its_url_and_stops_when_told(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_missing_is_named_where_it_may_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_if_it_cannot_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SetupError, match=r"^no-such-program is missing: install the package no-such-package$"):
         install.ensure_command("no-such-program", "no-such-package")
@@ -215,7 +215,7 @@ def test_a_folder_whose_filling_failed_is_filled_the_next_time(tmp_path: Path, m
     assert (install.ensure_folder("folder", (), lambda folder: (folder / "all").touch()) / "all").exists()
 
 
-async def test_the_proxy_passes_on_and_counts() -> None:
+async def test_the_proxy_forwards_and_counts() -> None:
     async with echo() as (proxy, heard):
         async with client(proxy) as (reader, writer), client(proxy):
             assert await asked(reader, writer, b"one") == b"one"
@@ -226,7 +226,7 @@ async def test_the_proxy_passes_on_and_counts() -> None:
         assert heard == [b"one", b"two"]
 
 
-async def test_the_proxy_passes_on_what_is_said_last_and_much_of_it() -> None:
+async def test_the_proxy_forwards_large_data_sent_before_closing() -> None:
     async with echo() as (proxy, heard):
         async with client(proxy) as (reader, writer):
             writer.write(bytes(3_000_000))
@@ -235,7 +235,7 @@ async def test_the_proxy_passes_on_what_is_said_last_and_much_of_it() -> None:
         await eventually(lambda: heard[-1] == b"goodbye")
 
 
-async def test_a_cut_breaks_connections_and_new_ones_until_it_is_mended() -> None:
+async def test_a_cut_breaks_connections_until_the_fault_ends() -> None:
     async with echo() as (proxy, _):
         async with client(proxy) as (reader, writer):
             assert await asked(reader, writer, b"one") == b"one"
@@ -249,7 +249,7 @@ async def test_a_cut_breaks_connections_and_new_ones_until_it_is_mended() -> Non
             assert await asked(reader, writer, b"four") == b"four"
 
 
-async def test_what_hangs_arrives_when_the_proxy_passes_on_again() -> None:
+async def test_held_data_arrives_when_the_fault_ends() -> None:
     async with echo() as (proxy, heard):
         proxy.hang()
         async with client(proxy) as (reader, writer):
@@ -261,7 +261,7 @@ async def test_what_hangs_arrives_when_the_proxy_passes_on_again() -> None:
             assert await asyncio.wait_for(reader.read(100), GONE_MAX_S) == b"one"
 
 
-async def test_what_hangs_never_arrives_once_the_client_has_left_or_the_proxy_cuts() -> None:
+async def test_held_data_is_lost_if_the_client_leaves_or_the_proxy_cuts() -> None:
     async with echo() as (proxy, heard):
         proxy.hang()
         async with client(proxy) as (_, writer):
@@ -278,7 +278,7 @@ async def test_what_hangs_never_arrives_once_the_client_has_left_or_the_proxy_cu
         assert heard == [b"three"]
 
 
-async def test_a_delay_holds_each_answer_and_keeps_their_order() -> None:
+async def test_a_delay_delays_each_answer_and_keeps_their_order() -> None:
     async with echo() as (proxy, heard), client(proxy) as (reader, writer):
         assert await asked(reader, writer, b"one") == b"one"
         proxy.delay(0.2)
@@ -301,7 +301,7 @@ async def test_garbage_is_answered_without_the_server() -> None:
 
 
 @pytest.mark.parametrize("once", [True, False])
-async def test_a_lost_answer_leaves_the_request_done(once: bool) -> None:
+async def test_a_request_with_a_lost_answer_takes_effect(once: bool) -> None:
     async with echo() as (proxy, heard):
         proxy.answer_lost(once=once)
         async with client(proxy) as (reader, writer):
@@ -312,7 +312,7 @@ async def test_a_lost_answer_leaves_the_request_done(once: bool) -> None:
         assert heard == [b"one", b"two"]
 
 
-async def test_a_server_that_is_not_there_ends_the_clients_connection() -> None:
+async def test_an_unreachable_server_ends_the_clients_connection() -> None:
     async with echo() as (proxy, _):
         pass
     async with FaultProxy(*proxy.server) as again, client(again) as (reader, writer):
@@ -367,7 +367,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 
 def listening(process: psutil.Process) -> Iterator[str]:
-    with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's children come and go
+    with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's child processes start and end
         for connection in process.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN:
                 yield connection.laddr.ip

@@ -12,7 +12,7 @@ from tableside.stores.memory import MemoryStore
 
 
 class Site:
-    """A cache around a store, both on the loop's clock; the store contains only record `a` with n = 0."""
+    """A cache around a store, both on the loop's clock. The store contains only record `a` with n = 0."""
 
     def __init__(self, spec: TableSpec | None = None, metrics: CacheMetrics | None = None, **given: Any) -> None:
         spec = spec or TableSpec("t")
@@ -45,7 +45,7 @@ class Site:
         return None if outcome is None else outcome.value
 
     def takes(self, *seconds: float) -> None:
-        """Set the duration of each of the next calls; later calls take no time."""
+        """Set the duration of each of the next calls. Later calls take no time."""
         left = list(seconds)
         self.store.takes_s = lambda operations: left.pop(0) if left else 0.0
 

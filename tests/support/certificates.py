@@ -24,7 +24,7 @@ class Signed:
 
 
 class Authority:
-    """Signs certificates; `certificate` is the PEM file of the authority's own certificate, named after it."""
+    """Signs certificates. `certificate` is the PEM file of the authority's own certificate, named after it."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         directory.mkdir(parents=True, exist_ok=True)

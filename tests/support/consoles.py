@@ -24,7 +24,7 @@ class Command:
 
 
 def commands(block: str) -> list[Command]:
-    """Return the commands of a block, in order; a backslash or an open quote continues a command on the next line."""
+    """Return the commands of a block, in order. A backslash or an open quote continues a command on the next line."""
     return [_command(part) for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
 
 

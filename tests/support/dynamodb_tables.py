@@ -32,7 +32,7 @@ def settings(url: str, **rest: Any) -> DynamodbSettings:
 
 
 async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> None:
-    """Create a table as another tool would, from the key attributes and their types (S, N or B)."""
+    """Create a table like another tool, from the key attributes and their types (S, N or B)."""
     roles = zip(keys, ("HASH", "RANGE"), strict=False)
     description: dict[str, Any] = {
         "TableName": name,
@@ -45,7 +45,7 @@ async def make(client: Client, name: str, keys: dict[str, str], **rest: Any) -> 
 
 @asynccontextmanager
 async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: Any) -> AsyncIterator[Store]:
-    """Open a new table. DynamoDB's own expiry does not delete its items, whatever clock the test uses."""
+    """Open a new table. DynamoDB's own expiry does not delete its items, so that the test controls the clock."""
     name = a_name()
     named = spec.key.has_names
     keys = {field.name or "_ts_key": ATTRIBUTE_TYPES[field.type] for field in spec.key.fields}
@@ -57,7 +57,7 @@ async def fresh_store(client: Client, spec: TableSpec, clock: Any, **options: An
 
 @asynccontextmanager
 async def fresh_table(client: Client, keys: dict[str, str]) -> AsyncIterator[str]:
-    """Create a table as another tool would, and return its name."""
+    """Create a table like another tool, and return its name."""
     name = a_name()
     await make(client, name, keys)
     yield name
@@ -70,12 +70,12 @@ async def opened(client: Client, name: str, clock: Any = now_ms, **rest: Any) ->
 
 
 async def put_item(client: Client, name: str, item: dict[str, Any]) -> None:
-    """Write an item as another tool would."""
+    """Write an item like another tool."""
     await client.call("put_item", {"TableName": name, "Item": item})
 
 
 async def get_item(client: Client, name: str, key: dict[str, Any]) -> dict[str, Any]:
-    """Read an item as another tool would; binary is base64 text."""
+    """Read an item like another tool. Binary values are base64 text."""
     answer = await client.call("get_item", {"TableName": name, "Key": key, "ConsistentRead": True})
     item: dict[str, Any] = answer.get("Item", {})
     return item

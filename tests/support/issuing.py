@@ -21,7 +21,7 @@ FITTING = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdD
 
 
 class SigningKey:
-    """A key pair; `kind` is RSA or the name of a curve."""
+    """A key pair. `kind` is RSA or the name of a curve."""
 
     def __init__(self, kid: str | None, kind: str = "P-256", bits: int = 2048) -> None:
         self.kid = kid
@@ -37,7 +37,7 @@ class SigningKey:
             self.algorithm = FITTING[kind]
 
     def jwk(self, *, private: bool = False, **more: Any) -> dict[str, Any]:
-        """Return the key as a JWK; `more` replaces members, or removes members that are None."""
+        """Return the key as a JWK. `more` replaces members, or removes members that are None."""
         key = self.private if private else self.private.public_key()
         kinds: dict[str, Any] = {"RS256": RSAAlgorithm, "EdDSA": OKPAlgorithm}
         shown: dict[str, Any] = kinds.get(self.algorithm, ECAlgorithm).to_jwk(key, as_dict=True)
@@ -53,7 +53,7 @@ class SigningKey:
 
 
 def claims(issuer: str, **more: Any) -> dict[str, Any]:
-    """Return claims that are valid for five minutes; `more` replaces claims, or removes claims that are None."""
+    """Return claims that are valid for five minutes. `more` replaces claims, or removes claims that are None."""
     now = int(time.time())
     given = {"iss": issuer, "aud": AUDIENCE, "sub": "someone", "iat": now, "exp": now + 300, **more}
     return {name: claim for name, claim in given.items() if claim is not None}
@@ -78,7 +78,7 @@ def _part(document: Mapping[str, Any]) -> str:
 class Issuer:
     """A loopback server that publishes `keys`, or the responses in `answers` by path.
 
-    `asked` records the requested paths with their headers. `slow_s` delays responses; `away` breaks connections.
+    `asked` records the requested paths with their headers. `slow_s` delays responses. `away` breaks connections.
     """
 
     def __init__(self, *keys: SigningKey) -> None:
@@ -100,7 +100,7 @@ class Issuer:
         return sum(path == "/keys" for path, _ in self.asked)
 
     def settings(self, *rules: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        """Return the issuer's settings for the configuration; without rules, every subject may read everything."""
+        """Return the issuer's settings for the configuration. Without rules, every subject may read everything."""
         given = [*rules] or [{"claims": {"sub": "*"}, "read": ["*"]}]
         found = {"issuer": self.url, "audience": AUDIENCE, "jwks_url": self.jwks_url, "rules": given, **more}
         return {name: member for name, member in found.items() if member is not None}

@@ -16,7 +16,7 @@ POLL_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A record of a topic; `headers` are in order, `timestamp_ms` counts from 1970."""
+    """A record of a topic. `headers` are in order, `timestamp_ms` counts from 1970."""
 
     partition: int
     key: bytes | None
@@ -35,7 +35,7 @@ def create_topic(address: str, partitions: int, name: str | None = None) -> str:
 
 
 def send(address: str, topic: str, records: Iterable[Received]) -> None:
-    """Send records to the topics and partitions that they name; return when the broker has acknowledged them."""
+    """Send records to the topics and partitions that they name. Return when the broker has acknowledged them."""
     with closing(KafkaProducer(bootstrap_servers=address)) as producer:
         sent = [
             producer.send(

@@ -41,7 +41,7 @@ class Kind:
 
 
 def kind(name: str, request: pytest.FixtureRequest, directory: Path) -> Kind:
-    """Return a kind of store and start its server if necessary; embedded stores use `directory`."""
+    """Return a kind of store and start its server if necessary. Embedded stores use `directory`."""
     match name:
         case "memory":
             return Kind({"kind": "memory"})

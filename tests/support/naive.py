@@ -1,7 +1,7 @@
 """A small, slow reference implementation of a table, written only from the description of the operations.
 
-It shares only the classes of operations and outcomes with the service, stores Python objects where the service stores
-text, and copies values instead of changing them.
+It shares only the classes of operations and outcomes with the service. It stores Python objects instead of text, and
+copies values instead of changing them.
 """
 
 import copy
@@ -14,12 +14,12 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class No(Exception):
-    """The operation is refused; the argument is the error code."""
+    """The operation is refused. The argument is the error code."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """The state of a key; without a value, only its last writers."""
+    """The state of a key. Without a value, it has only the last writers."""
 
     value: dict[str, Any] | None
     version: str

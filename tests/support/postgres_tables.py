@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 
 def new_name() -> str:
-    """Return a unique table name; table names may have capitals, dots and hyphens."""
+    """Return a unique table name. Table names may have capitals, dots and hyphens."""
     return f"Table-{os.getpid()}.{next(_numbers)}"
 
 
@@ -34,7 +34,7 @@ async def database(dsn: str, time: Time | None = None, **rest: Any) -> AsyncIter
 
 @asynccontextmanager
 async def psql(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """A direct connection, as another tool would open."""
+    """A direct connection, like that of another tool."""
     connection = await asyncpg.connect(dsn)
     try:
         yield connection

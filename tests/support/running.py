@@ -45,7 +45,7 @@ def running(
     probes_port: int | None = None,
     options: Sequence[str] = (),
 ) -> Iterator[Service]:
-    """Run `tableside serve` in a directory; without a configuration, its records are in RocksDB there.
+    """Run `tableside serve` in a directory. Without a configuration, its records are in RocksDB there.
 
     `module` is the Python module that runs as the command.
 

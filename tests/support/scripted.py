@@ -1,4 +1,4 @@
-"""A store around memory for tests of policies; a test sets its faults and delays, and reads its calls."""
+"""A store around memory for tests of policies. A test sets its faults and delays, and reads its calls."""
 
 import asyncio
 import math
@@ -13,7 +13,7 @@ Fault = TableError | None
 
 
 class Scripted(Policy):
-    """Records its calls with their times; a fault with applied "unknown" happens after the write was applied.
+    """Records its calls with their times. A fault with applied "unknown" happens after the write was applied.
 
     A call waits for `gate` and then takes `takes_s`. It ends at its deadline without an effect, unless the store is
     `deaf`.

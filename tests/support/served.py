@@ -72,7 +72,7 @@ class Served:
                 await asyncio.sleep(0.005)
 
     async def idle(self) -> None:
-        """Return when nothing is in flight."""
+        """Return when no request is in flight."""
         async with asyncio.timeout(10):
             while self.under_way != (0, 0, 0) or self.store.under_way:
                 await asyncio.sleep(0.005)
@@ -85,7 +85,7 @@ async def served(
     others: Sequence[str] = (),
     **limits: float,
 ) -> AsyncIterator[Served]:
-    """Run the service; `others` are stores in memory, each with a table that is called like the store."""
+    """Run the service. `others` are stores in memory, each with a table of the same name."""
     tables = {"t": {"store": "s", "deadline_s": 30, **(table or {})}, **{name: {"store": name} for name in others}}
     data = {"stores": {name: {"kind": "memory"} for name in ("s", *others)}, "tables": tables, "limits": limits}
     # Compiling the console's templates takes most of the startup time.

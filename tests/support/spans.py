@@ -24,7 +24,7 @@ class Spans:
         self.traces = Traces(self._tracer)
 
     async def of(self, store: Store, operations: Sequence[Operation], left_s: float = 60) -> list[str]:
-        """Return the spans created while a store applied these operations, in the order in which they ended."""
+        """Return the spans created while a store applied these operations, ordered by their end."""
         self._kept.clear()
         with self._tracer.start_as_current_span("request", Context()):
             await store.apply(operations, now() + left_s)

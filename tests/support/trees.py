@@ -30,7 +30,7 @@ def committed(folder: Path) -> Path:
 
 
 def commit(folder: Path) -> None:
-    """Commit all files in a repository's folder; an empty commit is allowed."""
+    """Commit all files in a repository's folder. An empty commit is allowed."""
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--allow-empty", "--message", "as it is")
 
@@ -48,7 +48,7 @@ def git(folder: Path, *arguments: str) -> str:
 def module(
     folder: Path, name: str, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a Python module in a folder, with additional environment variables; return its stdout and stderr."""
+    """Run a Python module in a folder, with additional environment variables. Return its stdout and stderr."""
     command = [sys.executable, "-m", name, *arguments]
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
     full = {**kept, **NO_CONFIGURATION, "PYTHONWARNINGS": "ignore", **(environment or {})}

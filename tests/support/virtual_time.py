@@ -1,7 +1,7 @@
 """An event loop whose clock moves only when no callback is ready, and then straight to the next timer.
 
 Tests of deadlines, pauses and rates take no time and always see the same times. If all tasks wait and no timer is
-set, the test fails at once instead of hanging.
+set, the test fails immediately instead of hanging.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop that starts at 1,000 s; `time()` is exact to rounding."""
+    """A loop that starts at 1,000 s. `time()` is exact to rounding."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()
