@@ -133,7 +133,7 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
 STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideDown", {UP: "1x60", BUILT: "1x60"}, 50),
     ("TablesideDown", {UP: "1x10 0x1 1x50", BUILT: "1x60"}, 12),  # one scrape failed
-    ("TablesideDown", {'up{job="other",instance="b:1"}': "0x60", BUILT: "1x60"}, 50),  # not ours
+    ("TablesideDown", {'up{job="other",instance="b:1"}': "0x60", BUILT: "1x60"}, 50),  # other job
     ("TablesideGone", {BUILT: "1x10 _x3 1x50"}, 14),
     ("TablesideNoStoreReachable", readyz("200", "0+12x60"), 30),
     ("TablesideNoStoreReachable", readyz("200", "0+6x60") | readyz("503", "0+6x60"), 30),
@@ -163,7 +163,7 @@ STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideIssuerUnreachable", fetches(failed="0x5 0+1x3 3x60", fetched="1x60"), 26),  # no more fetches
     ("TablesideReloadRefused", {series("tableside_settings_reloads_total", outcome="applied"): "0+1x60"}, 30),
     ("TablesideRestarts", {STARTED: "1x15 901x60", BUILT: "1x60"}, 40),  # a new version
-    ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # not ours
+    ("TablesideRestarts", {STARTED.replace("a:8080", "b:1"): "1x5 301x5 601x5 901x60", BUILT: "1x60"}, 25),  # other job
     ("TablesideRestarts", scrapes("0+1x20 0+1x60"), 40),
 ]
 

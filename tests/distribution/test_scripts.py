@@ -1,4 +1,4 @@
-"""The commands that newcomers run first: those in the README, and the set-up that they start."""
+"""The commands that newcomers run first: the README's commands, and the set-up that they start."""
 
 import importlib.util
 import os

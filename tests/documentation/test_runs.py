@@ -32,7 +32,7 @@ def spark() -> Iterator[SparkSession]:
 def followed(
     page: str, directory: Path, names: Mapping[str, Any] | None = None, said: Mapping[str, str] | None = None
 ) -> Iterator[PageRun]:
-    """Run the blocks of a page except those that other tests run, and keep its service running within the context."""
+    """Run the blocks of a page, except blocks of other tests, and keep its service running within the context."""
     found = [block for block in blocks(page) if RUN in [claim.test for claim in claims_of(block)]]
     assert found
     with PageRun(directory, names or {}, said) as run:
@@ -57,7 +57,7 @@ def test_the_commands_print_the_documented_output(tmp_path: Path) -> None:
 
 
 def test_a_stream_counts_from_a_default(spark: SparkSession, tmp_path: Path) -> None:
-    # A running Spark resolves relative file names against the directory where it was started.
+    # A running Spark resolves relative file names against its own working directory.
     said = {'json("clicks")': f'json("{tmp_path}/clicks")', 'start("checkpoint"': f'start("{tmp_path}/checkpoint"'}
     with followed("docs/samza.md", tmp_path, {"spark": spark}, said) as run, Client(run.url) as tables:
         assert tables.table("page_counts").record("/new").value == {"clicks": 1, "last": 4}

@@ -1,4 +1,4 @@
-"""The tests to which docs/samza.md refers exist."""
+"""The tests that docs/samza.md names exist."""
 
 import re
 from pathlib import Path

@@ -25,7 +25,7 @@ AFTERWARDS_S = 0.3
 
 TIMEOUT_S = 120.0
 LOOP_S_MAX = 0.15
-"""The rule says 50 ms. On a busy machine, the same work may take up to three times the CPU time."""
+"""The documented limit is 50 ms. On a busy machine, the same work may take up to three times the CPU time."""
 
 PROCESS_S_MAX = 0.3
 """Threads do some of their work without the interpreter's lock, while the loop continues to run."""
@@ -196,7 +196,7 @@ class Watched:
         return self._cpu_s() - before_s
 
     def _cpu_s(self) -> float:
-        """Return the CPU time of the process. The id of its clock follows from its own id, see clock_getcpuclockid(3)."""
+        """Return the CPU time of the process. Its clock's id follows from the process id, see clock_getcpuclockid(3)."""
         return time.clock_gettime((~self.service.pid << 3) | 2)
 
     def _status(self, name: str) -> int:

@@ -1,8 +1,8 @@
 """Runs `tableside` as its command line does, and records how long its event loop was blocked.
 
 The record is a file that both processes map into memory. A timer on the loop fires every `TURN_S` seconds. Between
-two calls of the timer, the loop serves no other request. The CPU time of its thread measures this better than the clock:
-on a busy machine, other processes delay a turn as well.
+two calls of the timer, the loop serves no other request. The CPU time of its thread measures this better than the
+clock, because other processes delay a turn on a busy machine.
 """
 
 import asyncio

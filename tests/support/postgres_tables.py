@@ -34,7 +34,7 @@ async def database(dsn: str, time: Time | None = None, **rest: Any) -> AsyncIter
 
 @asynccontextmanager
 async def psql(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """A direct connection, like that of another tool."""
+    """A direct connection, like another tool's."""
     connection = await asyncpg.connect(dsn)
     try:
         yield connection

@@ -9,7 +9,7 @@ from deploy.chart.rendering import LOCAL, REMOTE, Values, merged
 
 FULL_ROWS = 160
 CANDIDATES = 40
-"""The number of random rows from which the best one is chosen."""
+"""The number of random rows that compete to become the next row."""
 SEED = 7
 
 Choice: TypeAlias = "dict[str, Values]"

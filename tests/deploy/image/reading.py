@@ -1,4 +1,4 @@
-"""Search bytes in files that are too large to read at once."""
+"""Search bytes in files that are too large to read into memory."""
 
 import mmap
 from collections.abc import Iterable
