@@ -196,7 +196,7 @@ class Watched:
         return self._cpu_s() - before_s
 
     def _cpu_s(self) -> float:
-        """Return the CPU time of the process. Its clock's id follows from the process id, see clock_getcpuclockid(3)."""
+        """Return the CPU time of the process. The clock follows from its id, see clock_getcpuclockid(3)."""
         return time.clock_gettime((~self.service.pid << 3) | 2)
 
     def _status(self, name: str) -> int:
