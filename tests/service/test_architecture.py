@@ -100,7 +100,7 @@ def name(file: Path, package: Path) -> tuple[str, ...]:
 
 
 def imported(file: Path, package: Path) -> Iterator[tuple[str, ...]]:
-    """Return every imported name in parts; the last part of `from module import name` is the name."""
+    """Return every imported name in parts. The last part of `from module import name` is the name."""
     own = (package.name, *file.relative_to(package).parts[:-1])
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -282,7 +282,7 @@ async def test_a_service_starts_while_its_store_is_away_and_serves_when_it_is_ba
 
 @asynccontextmanager
 async def behind_a_proxy(used: Kind) -> AsyncIterator[tuple[FaultProxy, Kind]]:
-    """Run a proxy in front of a store's server; yield it, and the store's settings with the proxy's address."""
+    """Run a proxy in front of a store's server. Yield it, and the store's settings with the proxy's address."""
     [member] = {"url", "dsn", "endpoint_url"} & used.store.keys()
     address = urlsplit(used.store[member])
     assert address.hostname is not None

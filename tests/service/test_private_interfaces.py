@@ -57,8 +57,8 @@ MEMBERS: dict[type, set[str]] = {
 }
 """The attributes and methods of each class that the service uses or overrides, found by their names.
 
-uvicorn documents no members of its classes, and botocore none of its parsers. Of Prometheus' client these are the names
-with a leading underscore; elsewhere in the service Ruff refuses those.
+uvicorn documents no members of its classes, and botocore none of its parsers. For Prometheus' client,
+these are the names with a leading underscore. Elsewhere in the service, Ruff rejects such names.
 """
 
 

@@ -84,7 +84,7 @@ def lit_key(spark: SparkSession, key: str) -> DataFrame:
 
 
 def streams(spark: SparkSession, url: str, directory: Path) -> None:
-    """A stream counts once although its last micro-batch runs twice; inside `foreachBatch` a token is required."""
+    """A stream counts once although its last micro-batch runs twice. Inside `foreachBatch` a token is required."""
     counts = Table("connect_stream", url)
     missing = 20 * sum(str(key) >= "3" for key in range(50))
     events = spark.readStream.schema("k string, n long").parquet(str(directory / "in"))

@@ -49,7 +49,7 @@ class Size:
 
 
 def drawn(size: Size, dice: random.Random) -> list[PlannedKill]:
-    """Return random kills in order. The last one hits a driver; every second driver kill, from the first, is `sent`."""
+    """Return random kills in order. The last one hits a driver. Every second driver kill, from the first, is `sent`."""
     whats = [
         *["service"] * size.services,
         *["executor"] * size.executors,
@@ -145,7 +145,7 @@ class Disturbed:
         return max(checkpoint.planned for checkpoint in self.checkpoints.values())
 
     def _restart_what_fell(self) -> None:
-        """Restart a query that failed because a dependency was away for too long, as a supervisor would."""
+        """Restart a query that failed because a dependency was unavailable for too long, like a supervisor."""
         self.dealt["fell"] += 1
         self._say(f"the driver fell by itself:\n{self._end_of_log()}")
         assert self.dealt["fell"] <= FALLS_MAX, "the driver falls again and again"

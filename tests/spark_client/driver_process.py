@@ -22,7 +22,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class Driver:
-    """A program with a Spark cluster; the executors and their Python workers are its descendants."""
+    """A program with a Spark cluster. The executors and their Python workers are its descendants."""
 
     def __init__(self, program: Path, argument: str, log: Path) -> None:
         found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
@@ -43,7 +43,7 @@ class Driver:
         return self._process.poll()
 
     def kill(self) -> None:
-        """Kill the program and all its descendants at once, like a power failure; return when all have ended."""
+        """Kill the program and all its descendants together, like a power failure. Return when all have ended."""
         until = time.monotonic() + END_MAX_S
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -62,7 +62,7 @@ class Driver:
         return [pid for pid in self._session() if EXECUTOR in _command(pid)]
 
     def python_workers(self) -> list[int]:
-        """Return the process ids of the executors' Python workers, each of which is the child of a daemon."""
+        """Return the process ids of the executors' Python workers. The parent of each is a daemon."""
         daemons = {pid for pid in self._session() if DAEMON in _command(pid)}
         return [pid for pid in daemons if _parent(pid) in daemons]
 

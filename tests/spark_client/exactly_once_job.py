@@ -69,7 +69,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Job:
-    """The parameters of one run; `rough` is the share of task attempts that fail, and half as many are delayed.
+    """The parameters of one run. `rough` is the share of task attempts that fail, and half as many are delayed.
 
     Unless it is 0, the first attempt at the first task of each micro-batch always fails.
     """
@@ -100,7 +100,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Noting:
-    """Appends events to a file, from any number of processes; each line contains the number of the run."""
+    """Appends events to a file, from any number of processes. Each line contains the number of the run."""
 
     path: str
     run: int
@@ -117,7 +117,7 @@ class Noting:
 
 @dataclass(frozen=True)
 class Faulty:
-    """A `WriteTask` of which some attempts are delayed, and some fail, after everything has been sent."""
+    """A `WriteTask` that delays some attempts, and fails others, after everything has been sent."""
 
     sending: WriteTask
     noting: Noting
@@ -188,7 +188,7 @@ def main(job: Job) -> None:
 
 
 def settings(job: Job) -> dict[str, str]:
-    """Return Spark's settings; executors share the disk, so they load the connector's jars from their own paths."""
+    """Return Spark's settings. Executors share the disk, so they load the connector's jars from their own paths."""
     jars = ":".join(job.jars)
     places = {"spark.local.dir": job.directory, "spark.sql.warehouse.dir": f"{job.directory}/warehouse"}
     classes = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}

@@ -30,7 +30,7 @@ def shared_session() -> SparkSession:
 
 
 def end_jvm() -> None:
-    """End the JVM of this process and its Spark; the next session starts a new one."""
+    """End the JVM of this process and its Spark. The next session starts a new one."""
     stop()
     gateway = SparkContext._gateway
     if gateway is None:

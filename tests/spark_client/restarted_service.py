@@ -32,7 +32,7 @@ class RestartedService:
         self._held.close()
 
     def kill_and_restart(self, away_s: float) -> None:
-        """Kill the service, wait, and start it again; return when it is ready."""
+        """Kill the service, wait, and start it again. Return when it is ready."""
         self._service.kill()
         self._held.close()
         time.sleep(away_s)

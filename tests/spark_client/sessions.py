@@ -1,6 +1,6 @@
 """Spark sessions for tests: one Spark at a time in a process.
 
-Modules that need no special master share the session of the fixture `spark`; `session` replaces it.
+Modules that need no special master share the session of the fixture `spark`. `session` replaces it.
 """
 
 import os
@@ -32,7 +32,7 @@ LEAN = {
 
 @contextmanager
 def session(master: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Open a classic session whose workers run this interpreter; `settings` extend the common settings."""
+    """Open a classic session whose workers run this interpreter. `settings` extend the common settings."""
     stop()
     spark = start(master, settings)
     try:
@@ -69,7 +69,7 @@ def is_running(spark: SparkSession | None) -> bool:
 
 
 def stop() -> None:
-    """Stop the Spark of this process if it runs; its JVM continues."""
+    """Stop the Spark of this process if it runs. Its JVM continues."""
     running = SparkSession._instantiatedSession
     if running is not None and is_running(running):
         running.stop()

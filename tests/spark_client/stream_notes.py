@@ -10,7 +10,7 @@ Note = dict[str, Any]
 
 
 class Notes:
-    """The lines of a file to which several processes append."""
+    """The lines of a file that several processes append to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -79,7 +79,7 @@ def test_a_service_that_is_not_there_is_an_error_and_in_a_batch_a_row() -> None:
 
 @contextmanager
 def answering(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[str, list[Any]]]:
-    """Run a server that sends these responses in order; yield it with its requests."""
+    """Run a server that sends these responses in order, and yield it with its requests."""
     asked: list[Any] = []
     left = list(answers)
 

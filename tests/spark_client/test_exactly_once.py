@@ -1,9 +1,9 @@
-"""Every event of a topic counts once, whichever process is killed while streams count them.
+"""Every event of a topic counts once, although processes of all kinds are killed in between.
 
 Five streams of one program count the same events, each in a separate table: in four stores, and in one of them again
-without tokens. A normal run has enough events and kills to kill every kind of process at least once; a full run
-has more of each. The environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events (500000, say), and has
-ten drivers killed; `TABLESIDE_SOAK_SEED` repeats the same kills.
+without tokens. A normal run has enough events and kills to kill every kind of process at least once. A full run
+has more of each. The environment variable `TABLESIDE_SOAK_EVENTS` sets another number of events, such as 500000, and
+kills ten drivers. `TABLESIDE_SOAK_SEED` repeats the same kills.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ USUAL = Size(3_000, micro_batches=5, drivers=1, services=1, executors=1, python_
 FULL = Size(60_000, micro_batches=12, drivers=4, services=2, executors=1, python_workers=3)
 SOAKED = Size(int(SOAK or 0), micro_batches=40, drivers=10, services=6, executors=3, python_workers=15)
 ROUGH = 0.2
-"""The share of task attempts that fail after they have sent; half as many are delayed before that."""
+"""The share of task attempts that fail after they have sent. Half as many are delayed before that."""
 
 STORES = ("rocksdb", "redis", "postgres", "dynamodb")
 WITHOUT_TOKENS = "without_tokens"
@@ -67,7 +67,7 @@ class Trial:
         return [each for each in self.disturbed.cut if each.table == table]
 
     def runs_of(self, table: str, batch: int) -> set[int]:
-        """Return the runs of the program in which tasks of a micro-batch ran."""
+        """Return the runs of the program that ran tasks of a micro-batch."""
         return {note["run"] for note in self.disturbed.notes.about(table) if note.get("batch") == batch}
 
     def say(self) -> None:
@@ -125,7 +125,7 @@ def job(size: Size, directory: Path, kafka: str, topic: str, url: str) -> Job:
 
 
 def run_disturbed(size: Size, whole: Job, directory: Path, service: RestartedService) -> Disturbed:
-    """Run the streams to their end; all random numbers depend only on the seed."""
+    """Run the streams to their end. All random numbers depend only on the seed."""
     print(f"\nseed {whole.seed}, {size}", flush=True)
     checkpoints = {stream.table: Checkpoint(Path(stream.checkpoint)) for stream in whole.streams}
     dice = random.Random(whole.seed)
@@ -181,5 +181,5 @@ def test_without_tokens_the_same_counts_some_events_again(trial: Trial) -> None:
 
 
 def test_the_service_reports_what_it_had_applied_before(trial: Trial) -> None:
-    """Not checked for every store, since a killed driver cannot record the last counts of its stream."""
+    """A killed driver cannot record the last counts of its stream, so this is not checked for every store."""
     assert sum(map(trial.replayed, STORES)) > 0

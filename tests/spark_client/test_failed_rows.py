@@ -1,4 +1,4 @@
-"""Failures of Spark writes: every failed row is one failure, whatever its key and however many there are."""
+"""Failures of Spark writes: every failed row is one failure, with any key and any number of rows."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ NAN = float("nan")
 
 
 def failing(rows: DataFrame, refused_key: Column) -> DataFrame:
-    """Return rows of which seven in ten fail: by a null key (many of them equal), a NaN, or the service's refusal."""
+    """Return rows. Seven in ten fail: by a null key (many of them equal), a NaN, or the service's refusal."""
     last = col("id") % 10
     key = F.when(last < 2, None).when(last < 4, lit("nan")).when(last < 7, refused_key)
     return rows.select(

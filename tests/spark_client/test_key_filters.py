@@ -1,4 +1,4 @@
-"""Filters on key columns become a selection of records; a filter that it uses is exact."""
+"""Filters on key columns become a selection of records. A filter that it uses is exact."""
 
 import pytest
 from pyspark.sql.datasource import (

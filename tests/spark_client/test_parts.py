@@ -1,4 +1,4 @@
-"""The parts of a key with many rows: their tokens, their rounds, and what a failed part stops."""
+"""The parts of a key with many rows: their tokens, their rounds, and the consequences of a failed part."""
 
 import pyarrow as pa
 import pytest

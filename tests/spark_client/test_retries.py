@@ -1,4 +1,4 @@
-"""The defaults of retries outlast a restart of the service; the time spent waiting is measured and logged."""
+"""The defaults of retries outlast a restart of the service. The time spent waiting is measured and logged."""
 
 import logging
 import random
@@ -9,7 +9,7 @@ from tableside_client.retries import DEFAULT_RETRIES, Retries, RetryBudget
 from tableside_client.waits import REPORT_INTERVAL_S, Waits
 
 PAUSE_MAX_S = 3.0
-"""How long an idle client may take to notice that the service is back."""
+"""How long an idle client may take to notice that the service has restarted."""
 
 
 class Clock:

@@ -69,7 +69,7 @@ def test_tasks_that_fail_after_sending_change_nothing_twice_and_count_once(
 
 
 def executor_finder() -> Callable[[], psutil.Process]:
-    """Return a function that finds the process of a task; it is local, so that Spark ships it by value."""
+    """Return a function that finds the process of a task. It is local, so that Spark ships it by value."""
 
     def find() -> psutil.Process:
         found = psutil.Process().parents()[1]
@@ -112,7 +112,7 @@ def test_rows_are_counted_once_when_an_executor_is_lost_with_what_it_had_done(
     asked, lost, observed = tmp_path / "asked", tmp_path / "lost", Observation()
     rows = spark.range(0, 1_000, numPartitions=4).select(lit("k").alias("key"), col("id").cast("string").alias("value"))
     copies = multicast(rows, noting(asked), num_partitions=2, topic="t", observed=observed)
-    # The output of multicast goes to a second stage; if that loses it, part of the first stage runs again.
+    # The output of multicast goes to a second stage. If that loses it, part of the first stage runs again.
     schema = "key string, value string, partition int"
     later = copies.repartition(2, "value").mapInArrow(losing_its_executor_once(asked, lost), schema)
     counts = later.groupBy("partition").agg(F.count("*").alias("rows"), F.count_distinct("value").alias("values"))

@@ -1,4 +1,4 @@
-"""`writeStream.format("tableside")`: rows of a stream are put once; within a task, a key's last row wins."""
+"""`writeStream.format("tableside")`: rows of a stream are put once. Within a task, a key's last row wins."""
 
 import json
 import os

@@ -115,7 +115,7 @@ def test_a_service_whose_certificate_is_over_is_refused(site: Site, tmp_path: Pa
 
 @pytest.mark.parametrize("fault", ["none", "over", "of another authority"])
 def test_a_client_whose_certificate_does_not_hold_is_told_which_it_is(site: Site, tmp_path: Path, fault: str) -> None:
-    """The service closes the connection without an alert, as uvloop does; after an alert the client does not retry."""
+    """The service closes the connection without an alert, as uvloop does. After an alert the client does not retry."""
     options, shown = refusable(site, tmp_path, fault)
     with Client(site.asking, retries=QUICK, **options) as client:
         with pytest.raises(TableError, match=UNREACHABLE) as refusal:

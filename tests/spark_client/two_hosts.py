@@ -17,7 +17,7 @@ ANY_PORT = 0
 
 
 def two_hosts_session(settings: dict[str, str], directory: Path) -> SparkSession:
-    """Start the JVM, the cluster in it, and a session on that; executors have their files in the directory."""
+    """Start the JVM, the cluster in it, and a session on that. Executors have their files in the directory."""
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     SparkContext._ensure_initialized(conf=conf)

@@ -41,7 +41,7 @@ def auth_settings(**auth: Any) -> AuthSettings:
 
 
 def faults(auth: object, **more: Any) -> dict[str, str]:
-    """Return the faults by path; check that neither they nor a traceback would show a digest."""
+    """Return the faults by path, after checking that they and a traceback show no digest."""
     with pytest.raises(SettingsError) as refusal:
         validate({**STORES, "auth": auth, **more})
     told = "".join(traceback.format_exception(refusal.value)).lower()

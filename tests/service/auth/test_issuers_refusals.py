@@ -1,4 +1,4 @@
-"""Signed tokens over HTTP: the service rejects a token before it calls any store, and does not say why."""
+"""Signed tokens over HTTP: the service rejects a token before it calls any store, and gives no reason."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A real service with issuers: tokens like those that Kubernetes signs, and changes of the configuration."""
+"""A real service with issuers: tokens like those of Kubernetes, and changes of the configuration."""
 
 import json
 import os

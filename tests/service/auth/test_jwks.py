@@ -1,4 +1,4 @@
-"""Which keys of an issuer can verify a token, and with which algorithms."""
+"""The keys of an issuer that can verify a token, and their algorithms."""
 
 import json
 from typing import Any

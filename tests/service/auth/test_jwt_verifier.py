@@ -1,4 +1,4 @@
-"""Which signed tokens are accepted, and the reason for which each other token is rejected."""
+"""The signed tokens that are accepted, and the reasons why others are rejected."""
 
 import json
 import time
@@ -285,7 +285,7 @@ OF_CLAIMS = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti")
 
 
 def taken(token: bytes) -> bool:
-    """Return whether a token is accepted; any other exception than a rejection fails the test."""
+    """Return whether a token is accepted. Any other exception than a rejection fails the test."""
     try:
         return of(token) is not None
     except (TokenRejected, KeysMissing):

@@ -54,7 +54,7 @@ class FakeIssuer:
         return self.registry.get_sample_value(name, {"issuer": "https://id.example", **labels})
 
     async def waiting(self, count: int) -> list[object]:
-        """Wait for a refresh in this many tasks at once, and return their results or exceptions."""
+        """Wait for a refresh in this many concurrent tasks, and return their results or exceptions."""
         return await asyncio.gather(*(self.source.refreshed() for _ in range(count)), return_exceptions=True)
 
 

@@ -30,7 +30,7 @@ POLICIES: dict[str, Any] = {
 
 @asynccontextmanager
 async def behind(redis_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
-    """Put a proxy before Redis; yield it, and the URL of a database of its own through it."""
+    """Put a proxy before Redis. Yield it, and the URL of a separate database through it."""
     address = urlsplit(redis_url)
     assert address.hostname is not None
     assert address.port is not None
@@ -82,7 +82,7 @@ async def test_a_multicast_while_a_store_is_down_is_finished_by_its_retry_exactl
         async with serving(tmp_path, stores, POLICIES[policies]) as http:
             assert (await increment(http, "x", "w/1")).status_code == 201
             proxy.cut()
-            for _ in range(2):  # the retry is not counted again where the first attempt was applied
+            for _ in range(2):  # partitions that applied the first attempt do not count the retry
                 failed = await increment(http, "x", "w/2")
                 problem = failed.json()
                 assert (failed.status_code, problem["code"]) == (503, "store_unavailable")

@@ -1,4 +1,4 @@
-"""The service applies a changed configuration while it runs; a faulty configuration changes nothing."""
+"""The service applies a changed configuration while it runs. A faulty configuration changes nothing."""
 
 import asyncio
 import hashlib
@@ -153,7 +153,7 @@ CACHED = {"cache": {"records_max": 10, "ttl_s": 60}}
 
 
 def slow_puts(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delay every put in the stores of tables that are opened from now on."""
+    """Delay the puts of stores whose tables open later."""
     backend = catalog._backends["local"]
     open_store = backend.store
 

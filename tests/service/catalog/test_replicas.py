@@ -17,7 +17,7 @@ from support.running import running
 
 pytestmark = pytest.mark.server
 PASSED = 300
-"""The number of gets to measure; clients send them as fast as the replicas respond."""
+"""The number of gets to measure. Clients send them as fast as the replicas respond."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 
 @pytest.fixture
 def replicas(redis: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[httpx.Client]]:
-    """One client for the table of each replica; the parameter of the test is the table's configuration."""
+    """One client for the table of each replica. The parameter of the test is the table's configuration."""
     table: dict[str, Any] = request.param
     configuration = redis.configuration(**table)
     with ExitStack() as stack:
@@ -69,7 +69,7 @@ LIMITED = {"limiter": "s", "read": {"rate_per_s": 200, "burst": 100}, "deadline_
 
 @pytest.mark.parametrize("replicas", [LIMITED], indirect=True)
 def test_replicas_together_keep_one_limit(replicas: list[httpx.Client]) -> None:
-    """With two credits a get, 100 gets pass each second after a burst of 50; separate limits would pass twice that."""
+    """With two credits a get, 100 gets pass each second after a burst of 50. Separate limits would pass twice that."""
     for client in replicas:
         assert client.get("/records/a").status_code == 404
     statuses, passed = set[int](), list[int]()

@@ -166,7 +166,7 @@ def planned(seed: str, writer: int, writes: int) -> list[str]:
 
 
 async def count(table: Table, writer: int, keys: list[str]) -> int:
-    """Increment these keys, and repeat each write until it is acknowledged; return how often a default was used."""
+    """Increment these keys, and retry each write until it is acknowledged. Return how often a default was used."""
     created = 0
     for sequence, key in enumerate(keys):
         default = values.encode({"n": 0, "from": "the default"})

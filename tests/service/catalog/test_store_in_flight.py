@@ -28,7 +28,7 @@ def limits(registry: CollectorRegistry) -> InFlight:
 
 
 def fill(store: StoreInFlight, operations: int = 0, body_bytes: int = 0) -> int:
-    """Add requests to a store until it takes no more; return how many it took."""
+    """Add requests to a store until it takes no more, and return how many it took."""
     for count in range(1000):
         try:
             store.check(operations, body_bytes)

@@ -1,4 +1,4 @@
-"""A table: operations on one key run in order and are folded if that is exact; deadlines; effects of a failure."""
+"""A table: operations on one key run in order, and are folded if that is exact. Also deadlines and failures."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""`tableside check`, and a start with a faulty file: every fault in a line of its own, and never a traceback."""
+"""`tableside check`, and a start with a faulty file: every fault in a separate line, and never a traceback."""
 
 from pathlib import Path
 

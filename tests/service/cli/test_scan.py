@@ -25,7 +25,7 @@ RECORDS: dict[str, dict[str, Any]] = {
     "b": {"name": None, "age": 1.5, "flag": True, "mixed": "one", "none": {}},
     "c": {"later": 2**60 + 1},
 }
-"""No record has all members, and the last one has a member of its own."""
+"""No record has all members, and only the last one has the last member."""
 
 CONFIG = """
 stores: {a: {kind: memory}, b: {kind: memory}, both: {kind: partitioned, partitions: [a, b]}}

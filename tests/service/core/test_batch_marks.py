@@ -1,4 +1,4 @@
-"""Marks on a batch are trusted; without a mark, the batch is inspected."""
+"""Marks on a batch are trusted. Without a mark, the batch is inspected."""
 
 import math
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ TWO_STRINGS = KeySchema((KeyField("a", "string"), KeyField("b", "string")))
 STRING_IN_THE_MIDDLE = KeySchema((KeyField("a", "integer"), KeyField("b", "string"), KeyField("c", "integer")))
 SCHEMAS = [STRINGS, INTEGERS, COMPOSITE, TWO_STRINGS, THREE_PARTS, STRING_IN_THE_MIDDLE]
 
-# Few characters, so that parts often share a prefix; some are adjacent in byte order but not in UTF-16 order.
+# Few characters, so that parts often share a prefix. Some are adjacent in byte order but not in UTF-16 order.
 strings = st.text(st.sampled_from("\x01 abz\x7f\u0080ü\u07ff\uffff\U00010000\U0010ffff"), min_size=1, max_size=5)
 integers = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, -1, 255, 256, -256, 2**63 - 1, -(2**63)])
 PARTS: dict[str, st.SearchStrategy[Any]] = {"string": strings, "integer": integers}

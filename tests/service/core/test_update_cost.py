@@ -1,4 +1,4 @@
-"""What updates cost is linear in their size and that of the value, and bounded."""
+"""The cost of updates is bounded, and linear in their size and the size of the value."""
 
 import itertools
 import tracemalloc
@@ -40,7 +40,7 @@ def test_each_element_of_an_array_is_hashed_once_in_an_update(hashed: Count) -> 
     changes: list[object] = [{"$addToSet": {"a": number}} for number in range(900, 1100)]
     changes += [{"$push": {"a": -1}}, {"$addToSet": {"a": {"$each": [-1, -2]}, "b": -1}}]
     assert values.decode(apply(before, parse(changes))) == {"a": [*range(1100), -1, -2], "b": [-1]}
-    # The elements before, the pushed one, and those to add.
+    # The existing elements, the pushed one, and the elements to add.
     assert hashed.calls == 1000 + 1 + 200 + 2 + 1
 
 

@@ -41,7 +41,7 @@ def path_of(table: str, *parts: object) -> str:
 
 
 class Asking:
-    """A client of one service; on a partitioned store it checks that each result agrees with that of its partition."""
+    """A client of one service. On a partitioned store it checks that each result agrees with that of its partition."""
 
     def __init__(self, client: httpx.Client, *, partitioned: bool = False) -> None:
         self.client = client

@@ -28,7 +28,7 @@ limits: {body_bytes_max: 262144, operations_max: 200, response_bytes_max: 65536}
 
 @pytest.fixture(scope="session")
 def asking_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Asking]]:
-    """Clients of services, one for each store; a service starts with its first test and runs until the last."""
+    """Clients of services, one for each store. A service starts with its first test and runs until the last."""
     with ExitStack() as stack:
 
         @cache

@@ -252,7 +252,7 @@ def test_rights_are_on_the_name_as_it_is_read_from_the_path(client: httpx.Client
     assert client.get("/v1/tables/%74/records/a", headers=reader).status_code in (200, 404)
     check_refused(client.get("/v1/tables/%78/records/a", headers=reader), 403, "forbidden")
     check_refused(client.get("/v1/tables/T/records/a", headers=reader), 403, "forbidden")
-    # Decoded, the path names a record of the table t; as sent, it names a table that cannot exist.
+    # Decoded, the path names a record of the table t. As sent, it names a table that cannot exist.
     check_refused(client.get("/v1/tables/t%2Frecords%2Fx/records/a", headers=reader), 404, "table_not_found")
     for path in ("/v1/tables/x/records/../../t/records/a", "/v1/tables/x/../t/records/a"):
         answer = raw(client, f"GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {reader['Authorization']}\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Batches cost what their size suggests: decoding is bounded before it begins, and done in pieces."""
+"""The cost of a batch is proportional to its size: decoding is limited in advance, and done in pieces."""
 
 import json
 import tracemalloc

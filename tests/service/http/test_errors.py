@@ -313,7 +313,7 @@ def test_head_is_taken_wherever_get_is(asking: Asking) -> None:
 
 
 class FailingStore(Policy):
-    """A store that fails operations on some keys as the test says, and records the keys of all operations."""
+    """A store that fails operations on keys chosen by the test, and records the keys of all operations."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

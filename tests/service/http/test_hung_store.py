@@ -1,4 +1,4 @@
-"""A store that hangs holds at most its share of the in-flight limits, so tables of other stores are served."""
+"""A store that hangs occupies at most its share of the in-flight limits, so tables of other stores are served."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Keys in paths and in batches: strings, integers and composites; which are valid and which are rejected."""
+"""Valid and invalid keys in paths and in batches: strings, integers and composites."""
 
 import http.client
 from typing import Any
@@ -144,7 +144,7 @@ def test_what_is_no_integer_is_refused_in_a_batch(asking: Asking, key: object) -
 
 @ON_EVERY_STORE
 def test_text_is_an_integer_key_in_a_path_and_not_in_a_batch(asking: Asking) -> None:
-    """A path has only text; in JSON and Arrow a string is not an integer."""
+    """A path has only text. In JSON and Arrow a string is not an integer."""
     assert asking.put("numbers", "4242", {}).status_code == 204
     operations = [{"op": "get", "key": 4242}, {"op": "get", "key": "4242"}, {"op": "get", "key": 42.5}]
     found, text, fraction = asking.batch("numbers", *operations)

@@ -1,4 +1,4 @@
-"""After its response, no request leaves objects in memory, whatever its outcome."""
+"""After its response, no request with any outcome leaves objects in memory."""
 
 import asyncio
 import gc

@@ -192,7 +192,7 @@ CHECKS = [
 
 @schemathesis.check
 def documented_error_code(context: Any, response: Any, case: Any) -> None:
-    """Check that an error's code is among those that the description of its status lists."""
+    """Check that the description of an error's status lists its code."""
     documented = case.operation.definition.raw["responses"].get(str(response.status_code))
     if response.status_code >= 400 and documented is not None and response.content:
         assert response.json()["status"] == response.status_code
@@ -272,7 +272,7 @@ def settings(only: str | None, partitioned: bool, full: bool) -> dict[str, Any]:
     ]
     checks = {"enabled": False, **{name: {"enabled": True} for name in CHECKS}}
     if partitioned:
-        # A write may go to several partitions or none, a get to one: the link between them cannot say which one.
+        # A write may go to several partitions or none, a get to one: the link between them cannot name it.
         checks |= off("ensure_resource_availability")
     return {
         "seed": 20130101,
@@ -298,12 +298,12 @@ def off(*checks: str) -> dict[str, Any]:
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if case.headers and {"Tableside-Token", "Idempotency-Key"} <= set(case.headers):
-        # Only the document's prose says that these headers exclude each other.
+        # Only the document's prose states that these headers exclude each other.
         del case.headers["Tableside-Token" if len(case.headers["Idempotency-Key"]) % 2 else "Idempotency-Key"]
     if case.operation.definition.raw.get("operationId") != "apply_batch":
         return
     if case.media_type != ARROW:
-        case.query = {}  # Only the document's prose says that these parameters are for Arrow.
+        case.query = {}  # Only the document's prose states that these parameters are for Arrow.
     elif isinstance(case.body, bytes) and sum(case.body) % 8:  # some keep parameters that contradict the columns
         case.query = fitting(case.query or {}, case.body)
 
@@ -377,7 +377,7 @@ def arrow_stream(table: pa.Table, compression: str | None) -> bytes:
 
 @st.composite
 def arrow_batches(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
-    """Generate Arrow batches; some have invalid columns or cells, and some are truncated or altered."""
+    """Generate Arrow batches. Some have invalid columns or cells, and some are truncated or altered."""
     rows = draw(st.integers(0, 4))
     columns = {"key": draw(st.sampled_from(KEYS))}
     columns |= {name: COLUMNS[name] for name in draw(st.lists(st.sampled_from(sorted(COLUMNS)), unique=True))}
@@ -432,7 +432,7 @@ def parameters_of(path: str, operation: dict[str, Any]) -> Iterator[dict[str, An
 
 
 def routed(app: FastAPI) -> set[tuple[str, str]]:
-    """Return the application's paths and methods; HEAD counts only for routes that also have PUT."""
+    """Return the application's paths and methods. HEAD counts only for routes that also have PUT."""
     found = set()
     for route in app.routes:
         if isinstance(route, Route) and route.path not in NOT_DESCRIBED:

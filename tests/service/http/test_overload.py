@@ -274,7 +274,7 @@ async def test_a_storm_is_answered_and_leaves_nothing_behind(full: bool) -> None
 
 
 async def insist(caller: Connection, number: int, until: float) -> set[int]:
-    """Put a record, then send batches of gets until the time is over; return the statuses."""
+    """Put a record, then send batches of gets until the time has passed, and return the statuses."""
     statuses = set()
     answer = await caller.ask("PUT", f"{RECORD}{number}", {"number": number})
     while asyncio.get_running_loop().time() < until:

@@ -57,7 +57,7 @@ def shards(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def in_each(shards: Asking, key: object, table: str = "t") -> list[Any]:
-    """Return the record's value in every partition, None where it is absent."""
+    """Return the record's value in every partition, or None if it is absent."""
     found = shards.batch(table, *({"op": "get", "key": key, "partitions": [index]} for index in range(COUNT)))
     assert {result["status"] for result in found} <= {200, 404}
     return [result.get("value") for result in found]
@@ -332,7 +332,7 @@ def test_a_description_says_how_many_partitions_there_are(shards: Asking) -> Non
 
 
 def model_of(seen: list[dict[str, Any]], operation: dict[str, Any]) -> list[tuple[int, int]]:
-    """Apply an operation to the dictionaries; return each of its partitions with the status there."""
+    """Apply an operation to the dictionaries, and return each of its partitions with the status there."""
     given = operation.get("partitions", [None])
     places = range(COUNT) if given in (None, "all", [-1]) else sorted({*given})
     if given == [None]:

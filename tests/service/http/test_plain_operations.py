@@ -1,4 +1,4 @@
-"""Operations without special members are decoded at once, with the result of decoding each by itself."""
+"""Operations without special members are decoded together, with the same result as decoding each separately."""
 
 import json
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def from_arrow(columns: dict[str, Any], spec: TableSpec, op: str | None = None) 
 
 
 def each(decode: Any, rows: Sequence[Any]) -> list[str]:
-    """Decode every row in a batch of its own."""
+    """Decode every row in a separate batch."""
     return [operation for row in rows for operation in decode([row])]
 
 

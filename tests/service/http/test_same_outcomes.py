@@ -79,7 +79,7 @@ operations = (
 placed = st.tuples(operations, st.none() | choices.map(lambda chosen: (chosen,))).map(
     lambda both: both[0] if both[1] is None else {**both[0], "partitions": both[1][0]}
 )
-"""Operations with and without partitions; an absent member differs from null."""
+"""Operations with and without partitions. An absent member differs from null."""
 
 RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -134,7 +134,7 @@ def in_partitions(result: Result, of: Callable[[Result], tuple[Any, ...]]) -> An
     """Return an outcome and those of its partitions, with each etag replaced by whether there is one."""
     told = (*of(result), bool(result.get("dropped")))
     parts = result.get("partitions")
-    # In Arrow, only the combined outcome says whether a record expires.
+    # In Arrow, only the combined outcome contains the expiry.
     each = None if parts is None else [(part["partition"], *of(part)[:-1]) for part in parts]
     return [
         tuple(member is not None if place == ETAG else member for place, member in enumerate(one))

@@ -1,4 +1,4 @@
-"""Tokens of single writes: a write is applied once, whatever the rest of the request."""
+"""Tokens of single writes: a write is applied once, with any other headers and parameters."""
 
 import json
 

@@ -642,7 +642,7 @@ async def test_a_get_that_passes_the_cache_by_refreshes_it() -> None:
 
 @in_virtual_time
 async def test_a_get_that_passes_the_cache_by_sees_what_others_wrote_before_it_began() -> None:
-    """It does not wait for a read that began earlier; later gets share its read."""
+    """It does not wait for a read that began earlier. Later gets share its read."""
     site = await Site.made()
     site.cache._inner = early = Early(site.memory, reads_s=3.0)
     slow = asyncio.create_task(site.value())

@@ -100,7 +100,7 @@ class Replica:
 
 @asynccontextmanager
 async def replicas(*urls: str, cluster: bool = False) -> AsyncIterator[list[Replica]]:
-    """Open one replica for each URL of the channel's server; their shared store has the record `a` with n = 0."""
+    """Open one replica for each URL of the channel's server. Their shared store has the record `a` with n = 0."""
     place = f"t-{uuid.uuid4().hex}"
     store = MemoryStore(TableSpec("t", stored_as=place))
     await store.apply([put("a", {"n": 0})])

@@ -351,7 +351,7 @@ async def test_what_a_write_leaves_is_what_the_store_answers_then(
 
 
 def rounds() -> list[list[Operation]]:
-    """Return batches of writes; each batch starts from the records that the previous one left."""
+    """Return batches of writes. Each batch starts from the records that the previous one left."""
     token = Token("w", 5)
     return [
         [

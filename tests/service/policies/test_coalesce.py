@@ -57,7 +57,7 @@ async def turns(count: int = 5) -> None:
 
 
 class RecordingStore(Policy):
-    """A store that records its calls, each of which takes as long as the test says."""
+    """A store that records its calls. The test sets the duration of each call."""
 
     def __init__(self, inner: Store | None = None, takes_s: float = 0.0) -> None:
         super().__init__(inner or MemoryStore(TableSpec("t")))

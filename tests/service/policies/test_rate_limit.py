@@ -1,4 +1,4 @@
-"""The rate limit of a table: separate for reads and writes, in order; hopeless calls are rejected immediately."""
+"""The rate limit of a table: separate for reads and writes, in order. Hopeless calls are rejected immediately."""
 
 import asyncio
 import itertools
@@ -124,7 +124,7 @@ async def test_a_part_does_not_wait_for_the_part_before_it() -> None:
 
 @in_virtual_time
 async def test_a_write_that_waits_does_not_hold_up_a_read() -> None:
-    """Samza: one thread waited for reads and writes alike, and a write of 0.8 s held up every read (W28)."""
+    """Samza: one thread waited for reads and writes alike, and a write of 0.8 s delayed every read (W28)."""
     store = Scripted()
     policy = RateLimit(store, read=Rate(1000, 10), write=Rate(1, 1))
     await policy.apply([put("a")])

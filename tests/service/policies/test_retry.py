@@ -1,4 +1,4 @@
-"""Only operations that failed and may succeed are retried; never applied twice, within limits of time and rate."""
+"""Only failed operations that may succeed are retried, never applied twice, within limits of time and rate."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ class TestRetry(PolicyContract):
 
 
 class TestRetryOfAStoreThatOftenFails(PolicyContract):
-    """The shared suite around a store on which most operations fail a few times before they succeed."""
+    """The shared suite around a store whose operations usually fail a few times before they succeed."""
 
     def around(self, inner: Store, time: Time) -> Policy:
         chance = random.Random(4)

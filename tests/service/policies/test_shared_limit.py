@@ -1,4 +1,4 @@
-"""Replicas share one rate limit over Redis; without Redis each uses a local limit, until Redis is back."""
+"""Replicas share one rate limit over Redis. If Redis fails, each uses a local limit until Redis recovers."""
 
 import asyncio
 import itertools
@@ -65,7 +65,7 @@ async def replicas(url: str, table: str, count: int, **told: Any) -> AsyncIterat
 
 
 async def asked_for(policy: Policy, seconds: float, callers: int, operation: Operation | None = None) -> None:
-    """Run this many callers, each of which repeats an operation (by default a get) without a pause."""
+    """Run this many callers. Each repeats an operation, by default a get, without a pause."""
     until = now() + seconds
 
     async def caller() -> None:
@@ -167,7 +167,7 @@ async def test_a_hundred_who_wait_ask_redis_as_seldom_as_one(tmp_path: Path, tab
             await asked_for(policy, 1.5, 100)
             commands = (await tool.info("stats"))["total_commands_processed"] - before
     assert len(one_store.calls) >= 120
-    # About 20 leases a second with two or three requests each; Redis also counts the commands of a script.
+    # About 20 leases a second with two or three requests each. Redis also counts the commands of a script.
     assert commands <= 1.5 * 20 * 3 * 12
 
 

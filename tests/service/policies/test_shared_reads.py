@@ -1,4 +1,4 @@
-"""SharedReads sends the single gets of one turn of the event loop in one call, and leaves all else as it is."""
+"""SharedReads sends the single gets of one turn of the event loop in one call, and changes no other call."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""An attempt ends in time, and its error says whether it was applied."""
+"""An attempt ends in time, and its error states whether it was applied."""
 
 import asyncio
 import math

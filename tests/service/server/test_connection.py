@@ -185,7 +185,7 @@ async def test_a_header_that_would_be_two_never_leaves(value: bytes) -> None:
 async def test_a_body_that_is_not_as_long_as_was_said_ends_the_connection(said: int) -> None:
     done = await answered(*connected(answering(b"body", headers=[(b"content-length", b"%d" % said)])))
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n" % said + ALWAYS + b"\r\n"
-    # A client recognizes a body that ends early. One that is too long is not sent, because its end would be taken for
+    # A client recognizes a body that ends early. One that is too long is not sent, because its end would look like
     # the next response.
     assert done == ([head + b"body", "closed"] if said == 5 else ["closed"])
 

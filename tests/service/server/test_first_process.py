@@ -1,4 +1,4 @@
-"""The service as process 1 of a container, for which the kernel ignores signals without a handler."""
+"""The service as process 1 of a container. The kernel ignores signals to it that have no handler."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ PUT = b"PUT /v1/tables/t/records/a HTTP/1.1\r\nHost: localhost\r\nContent-Length
 
 @contextmanager
 def first_process(directory: Path, program: list[str], shutdown_s: float) -> Iterator[tuple[psutil.Process, str]]:
-    """Run the service in its own PID namespace; yield its process and its URL."""
+    """Run the service in its own PID namespace, and yield its process and its URL."""
     config = directory / "config.yaml"
     config.write_text(f"stores: {{s: {{kind: memory}}}}\nauto_create: true\nlimits: {{shutdown_s: {shutdown_s}}}\n")
     port = free_port()

@@ -47,7 +47,7 @@ async def exit_code(pid: int, within_s: float) -> int:
 
 
 class Client:
-    """Sends requests one after the other until the service has ended; records the acknowledged writes."""
+    """Sends requests one after the other until the service has ended. Records the acknowledged writes."""
 
     def __init__(self, name: str, *, keeps_alive: bool) -> None:
         self.name = name

@@ -46,7 +46,7 @@ async def serving(tls: TlsFiles | None) -> AsyncIterator[Server]:
 
 
 class Slow:
-    """A client that reads only when the test says so."""
+    """A client that reads only on request of the test."""
 
     def __init__(self, server: Server, context: ssl.SSLContext | None) -> None:
         self._port = server.servers[0].sockets[0].getsockname()[1]

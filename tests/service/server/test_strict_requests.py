@@ -1,4 +1,4 @@
-"""Requests that proxies may read differently are refused before they are served; what clients commonly send is not."""
+"""The server refuses requests that proxies may read differently, and accepts the requests of common clients."""
 
 import asyncio
 from typing import cast
@@ -15,7 +15,7 @@ PLAIN = b"GET /p HTTP/1.1\r\nhost: test\r\n\r\n"
 
 
 async def served(request: bytes, piece_bytes: int | None = None) -> tuple[list[bytes], list[Scope]]:
-    """Deliver bytes, all at once or in pieces. Return the statuses of the responses, and the requests served."""
+    """Deliver bytes in one piece or in several. Return the statuses of the responses, and the requests served."""
     scopes: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

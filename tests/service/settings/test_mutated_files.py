@@ -1,4 +1,4 @@
-"""Mutated configurations: every file is either valid or refused with faults, whatever is in it."""
+"""Mutated configurations: every file is either valid or refused with a list of faults."""
 
 import copy
 import random

@@ -1,6 +1,6 @@
-"""Fills a small file system with records in RocksDB, makes room again, and prints what happened as JSON.
+"""Fill a small file system with records in RocksDB, make room again, and print the outcomes as JSON.
 
-Run it in a mount namespace of its own, with the path of an empty folder.
+Run it in a separate mount namespace, with the path of an empty folder.
 """
 
 import asyncio

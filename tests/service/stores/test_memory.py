@@ -1,4 +1,4 @@
-"""The memory store passes the shared suite; tests of its own features."""
+"""The shared suite on the memory store, and tests of its specific features."""
 
 import asyncio
 from collections.abc import AsyncIterator

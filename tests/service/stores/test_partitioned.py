@@ -1,4 +1,4 @@
-"""A table over several stores passes the shared suite; tests of routing, and of an unavailable partition."""
+"""The shared suite on a table over several stores, and tests of routing and of an unavailable partition."""
 
 import asyncio
 import math

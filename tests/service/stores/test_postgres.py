@@ -1,4 +1,4 @@
-"""The PostgreSQL store passes the shared suite on tables of documents; tests of its own features."""
+"""The shared suite on the PostgreSQL store with tables of documents, and tests of its specific features."""
 
 import asyncio
 import os
@@ -332,7 +332,7 @@ async def test_connections_above_the_minimum_close_when_they_are_idle(
 
 
 async def counted(direct: asyncpg.Connection, query: str, expected: int) -> bool:
-    """Wait until a count has the expected value, since connections open and close late; return whether it stays."""
+    """Wait until a count has the expected value, since connections open and close late. Return whether it is stable."""
     async with asyncio.timeout(10):
         while await direct.fetchval(query) != expected:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The PostgreSQL store passes the shared suite on tables of columns, with and without a side table; types."""
+"""The shared suite on the PostgreSQL store with tables of columns, with and without a side table, and types."""
 
 import uuid
 from collections.abc import AsyncIterator

@@ -184,7 +184,7 @@ async def test_a_read_is_tried_once_more_on_a_fresh_connection(behind: Behind) -
 
 
 async def test_a_commit_whose_answer_is_lost_is_unknown(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lose each response of a transaction in turn: before the commit nothing is applied, and it is retried."""
+    """Lose each response of a transaction in turn. Before the commit it has no effect, and is retried."""
     seen = set()
     for lost in range(1, 10):
         await written(behind.store, put("a", {"n": 0}))

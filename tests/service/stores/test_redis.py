@@ -1,4 +1,4 @@
-"""The Redis store passes the shared suite on a real server; tests with other tools, of options and of limits."""
+"""The shared suite on the Redis store with a real server, and tests of other tools, options and limits."""
 
 import asyncio
 import json

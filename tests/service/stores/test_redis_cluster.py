@@ -1,4 +1,4 @@
-"""The Redis store passes the shared suite on a real cluster of three masters; tests of cluster features."""
+"""The shared suite on the Redis store with a real cluster of three masters, and tests of cluster features."""
 
 import asyncio
 import contextlib

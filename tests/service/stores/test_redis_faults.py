@@ -59,7 +59,7 @@ async def tool(redis_url: str) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def store(proxy: FaultProxy) -> AsyncIterator[Any]:
-    """A table behind the proxy; some connections have been used, others are not open yet."""
+    """A table behind the proxy. Some connections have been used, others are not open yet."""
     async with connected(f"redis://{HOST}:{proxy.port}/0", connections_max=8, connect_timeout_s=0.3) as backend:
         store = await backend.store(own(TableSpec("t")))
         await store.apply([put("delete"), put("kept", {"n": 1}), put("update", {"n": 1})])

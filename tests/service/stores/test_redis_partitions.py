@@ -66,7 +66,7 @@ async def indexed(tool: Any, user: str = "u") -> list[int]:
 
 
 async def stored(tool: Any, user: str = "u") -> list[int]:
-    """Return the days for which there is a record."""
+    """Return the days that have a record."""
     start = f"visits:{user}:"
     return sorted([int(name.removeprefix(start.encode())) async for name in tool.scan_iter(f"{start}*")])
 

@@ -1,4 +1,4 @@
-"""A store whose disk is full, or that is read-only, reports so without writing, and recovers by itself."""
+"""A store whose disk is full, or that is read-only, reports this without writing, and recovers automatically."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The RocksDB store passes the shared suite; tests of reopening, the sweep, and records of other tools."""
+"""The shared suite on the RocksDB store, and tests of reopening, the sweep, and records of other tools."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence

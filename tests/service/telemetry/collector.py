@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class Seen:
-    """One span as it was exported; ids in hexadecimal, times in nanoseconds."""
+    """An exported span, with ids in hexadecimal and times in nanoseconds."""
 
     name: str
     kind: int

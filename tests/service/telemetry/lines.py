@@ -13,7 +13,7 @@ from tableside.telemetry import LogSettings, logs
 
 
 class Lines:
-    """The lines that were logged; `configure` changes the settings."""
+    """The lines that were logged. `configure` changes the settings."""
 
     def __init__(self) -> None:
         self.stream = StringIO()

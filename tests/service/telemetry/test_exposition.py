@@ -42,7 +42,7 @@ def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 class MetricIncrease:
-    """The increase of metrics since its creation; a gauge that started at zero gives its value."""
+    """The increase of metrics since its creation. A gauge that started at zero gives its value."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -148,7 +148,7 @@ def test_operations_calls_and_cache_are_counted(alone: Service, http: httpx.Clie
     assert (operation("update", "created"), operation("update", "written")) == (1, 4)
     assert since("tableside_batch_operations_count", table="t") == 6
     assert since("tableside_batch_operations_sum", table="t") == 6 + 8 + 8 + 5 + 1 + 1
-    # Six puts, eight gets, then the two absent ones, in calls of at most four; five updates are folded into one.
+    # Six puts, eight gets, then the two absent ones, in calls of at most four. Five updates are folded into one.
     assert since("tableside_store_call_operations_sum", table="t") == 6 + 8 + 2 + 1 + 2
     assert since("tableside_store_call_operations_count", table="t") == 2 + 2 + 1 + 1 + 2
     assert since("tableside_store_call_duration_seconds_count", table="t", call="apply", outcome="ok") == 8

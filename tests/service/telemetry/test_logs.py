@@ -1,4 +1,4 @@
-"""Every log line is one JSON object, whichever library writes it, and contains no user data."""
+"""Every log line, also of other libraries, is one JSON object without user data."""
 
 import asyncio
 import gc

@@ -48,7 +48,7 @@ HEADERS = {
 
 
 def requests(table: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return valid and invalid requests of every kind, in which all data of the caller is marked."""
+    """Return valid and invalid requests of every kind, with a marker in all data of the caller."""
     record = f"/v1/tables/{table}/records/marked-key"
     value = {"marked-member": "marked-value"}
     operations = [

@@ -30,7 +30,7 @@ from tableside.telemetry.spans import Traces, current_link, wait_span
 
 
 class Watch:
-    """A tracer that keeps ended spans; `request` applies operations in the root span of a request."""
+    """A tracer that keeps ended spans. `request` applies operations in the root span of a request."""
 
     def __init__(self, sample: float = 1.0) -> None:
         self._kept = InMemorySpanExporter()
@@ -79,7 +79,7 @@ def identity(span: Span | ReadableSpan) -> int:
 
 
 class Traced(Scripted):
-    """A store with a span for each call, like that of the innermost policy."""
+    """A store that creates a span for each call, like the innermost policy."""
 
     def __init__(self, traces: Traces, takes_s: float = 1.0) -> None:
         super().__init__()

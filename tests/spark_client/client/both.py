@@ -1,4 +1,4 @@
-"""Opens either client; the methods of the blocking one run in threads, so that a case is written once."""
+"""Opens either client. The methods of the blocking one run in threads, so that a case is written once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping

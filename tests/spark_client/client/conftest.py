@@ -26,7 +26,7 @@ auth: {{tokens: [{{name: job, sha256: "{digest}", read: ["*"], write: ["*"]}}]}}
 
 @pytest.fixture(params=["blocking", "asyncio"])
 async def opened(request: pytest.FixtureRequest, service: Service) -> AsyncIterator[Callable[..., Any]]:
-    """Returns a function that opens a client whose methods are coroutines; its default URL is the service's."""
+    """Returns a function that opens a client whose methods are coroutines. Its default URL is the service's."""
     async with AsyncExitStack() as stack:
 
         async def open_(url: str = service.url, **options: Any) -> Any:

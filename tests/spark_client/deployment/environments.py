@@ -23,7 +23,7 @@ NATIVE = ("numpy", "numpy.libs", "pandas", "pyarrow", "dateutil", "pytz", "six.p
 
 
 def lacking(folder: Path) -> Path:
-    """Create an environment with PySpark's requirements and without Tableside; return its Python."""
+    """Create an environment with PySpark's requirements and without Tableside, and return its Python."""
     python = _venv(folder)
     for name in (*NATIVE, *_metadata()):
         (_site(folder) / name).symlink_to(SITE / name)
@@ -41,7 +41,7 @@ def wheel(folder: Path) -> Path:
 
 
 def archive(folder: Path, *, whole: bool) -> Path:
-    """Create a packed environment with all packages; unless `whole`, native packages are links, which is faster."""
+    """Create a packed environment with all packages. Unless `whole`, native packages are links, which is faster."""
     _venv(folder, "--copies")
     for source in [*OURS, *(SITE / name for name in PURE)]:
         _copy(source, _site(folder) / source.name)

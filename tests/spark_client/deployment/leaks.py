@@ -12,7 +12,7 @@ import numpy as np
 PIECE = 8
 """The number of characters of a secret that count as a leak."""
 BINARY_PIECE = 12
-"""The same for its base64 or hexadecimal form; shorter pieces may occur by chance."""
+"""The same for its base64 or hexadecimal form. Shorter pieces may occur by chance."""
 
 
 def new_secret() -> str:

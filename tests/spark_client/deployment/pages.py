@@ -15,7 +15,7 @@ SQL = "sql?details=true&planDescription=true&length=10000"
 
 
 class Pages:
-    """All content that was seen, by address; every version of content that changes."""
+    """All content that was seen, by address, including every version of changing content."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -23,7 +23,7 @@ class Pages:
         self.seen: dict[str, str] = {}
 
     def look(self) -> None:
-        """Read every page as it is now; do nothing if the UI has not started or has stopped."""
+        """Read the current content of every page. Do nothing if the UI has not started or has stopped."""
         try:
             self._look()
         except (httpx.HTTPError, ValueError):  # The UI has not started, or has stopped.

@@ -41,7 +41,7 @@ class Cluster:
 
 @contextmanager
 def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
-    """Run a master and workers of one core each; they end with the block."""
+    """Run a master and workers of one core each. They end with the block."""
     port, *ui = (free_port() for _ in range(workers + 2))
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
@@ -61,7 +61,7 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
 
 
 def page(url: str) -> str:
-    """Return a page of Spark as soon as it is available."""
+    """Wait until a page of Spark is available, and return it."""
     until = time.monotonic() + START_S
     while True:
         try:

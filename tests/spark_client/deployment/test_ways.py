@@ -77,7 +77,7 @@ def test_a_packed_environment_has_everything(cluster: Cluster, service: Service,
 def test_through_spark_connect_a_session_brings_its_own(
     cluster: Cluster, service: Service, folder: Path, lacking: Path, packages: Path, archive: Path, full: bool
 ) -> None:
-    """The token is an argument here, and no output of the server contains it; the page explains this.
+    """The token is an argument here, and no output of the server contains it. The page explains this.
 
     A default run uses the packed environment: its executors have the client, and the server's Python does not.
     """
@@ -99,7 +99,7 @@ def test_through_spark_connect_a_session_brings_its_own(
 
 
 def submitted(cluster: Cluster, python: str, options: list[str], job: list[str]) -> str:
-    """Run a job with `spark-submit` and this Python on executors; return its output. The driver has the client."""
+    """Run a job with `spark-submit` and this Python on executors, and return its output. The driver has the client."""
     settings = {"spark.driver.host": HOST, **QUICK}
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url]
     command += [*(f"--conf={name}={value}" for name, value in settings.items()), *options, str(JOB), "classic", *job]
@@ -126,7 +126,7 @@ def works(printed: str, *place: str) -> bool:
 
 @contextmanager
 def connect_server(cluster: Cluster, folder: Path, python: Path) -> Iterator[str]:
-    """Run a Spark Connect server on the cluster; neither its Python nor that of its executors has the client."""
+    """Run a Spark Connect server on the cluster. Its Python and its executors' Python lack the client."""
     port, log = free_port(), folder / "connect.log"
     settings = {
         "spark.driver.host": HOST,

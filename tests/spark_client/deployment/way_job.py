@@ -1,4 +1,4 @@
-"""The job of `test_ways`: checks that the client is available on executors and where the format is planned."""
+"""The job of `test_ways`: checks that executors and the process that plans the format have the client."""
 
 import re
 import sys
@@ -45,7 +45,7 @@ def attempt(spark: SparkSession, table: Table) -> None:
 
 
 def use(spark: SparkSession, table: Table) -> None:
-    """Put, look up, and read and write as a format; print the results, and where executors found the client."""
+    """Put, look up, and read and write as a format. Print the results, and where executors found the client."""
     frame = spark.range(ROWS).selectExpr("cast(id as string) k", "id n")
     print("applied:", table.put(frame, "k").applied)
     found = table.join(frame.select("k"), "k", "n long").selectExpr("sum(n)").collect()[0][0]

@@ -1,4 +1,4 @@
-"""500 keys and the partitions that Kafka's producer chooses; `KafkaPlacement.java` in this folder computed them."""
+"""500 keys and the partitions that Kafka's producer chooses. `KafkaPlacement.java` in this folder computed them."""
 
 import hashlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PySpark's daemon, which forks Python workers; it imports their modules once, before the fork."""
+"""PySpark's daemon, which forks Python workers. It imports their modules once, before the fork."""
 
 import importlib
 

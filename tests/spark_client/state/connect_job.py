@@ -12,7 +12,7 @@ JAR = "spark.jars"
 
 
 def main(url: str, directory: Path) -> None:
-    """Run a counting query, and restart it; the server has the jar, and the session configures the state's table."""
+    """Run a counting query, and restart it. The server has the jar, and the session configures the state's table."""
     given = state.settings(url, "state")
     spark = SparkSession.builder.remote("local[2]").config(JAR, given.pop(JAR)).getOrCreate()
     for name, value in {**given, "spark.sql.shuffle.partitions": "2"}.items():

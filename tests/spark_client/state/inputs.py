@@ -1,6 +1,6 @@
 """The input of the queries: two streams of few rows in files, one per micro-batch, that add and expire state.
 
-Most rows are on time, some are later than any watermark allows, some occur in two files, some have no key; one
+Most rows are on time, some are later than any watermark allows, some occur in two files, some have no key. One
 file of each stream is empty. Every call gives the same rows.
 """
 
@@ -32,7 +32,7 @@ class Inputs:
     empty: Mapping[str, int] = field(default_factory=lambda: EMPTY)
 
     def give(self, first: int, end: int) -> None:
-        """Write the files of these numbers; their modification times give their order."""
+        """Write the files of these numbers. Their modification times give their order."""
         for stream in STREAMS:
             (self.folder / stream).mkdir(parents=True, exist_ok=True)
             for number in range(first, end):

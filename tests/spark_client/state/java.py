@@ -33,7 +33,7 @@ SIGNATURE = re.compile(r"(?m)^  public static [\w<>\[\], .?]+ (\w+)\((?:(?:final
 
 
 class CaseFailed(AssertionError):
-    """A case threw, or did not end in time; the message contains the output of Java."""
+    """A case threw, or did not end in time. The message contains the output of Java."""
 
 
 def names(class_name: str) -> list[str]:

@@ -13,7 +13,7 @@ from spark_client.state.shapes import Shape
 
 @dataclass(frozen=True)
 class Oracle:
-    """The reference results; a shape runs when its result is first requested."""
+    """The reference results. A shape runs when its result is first requested."""
 
     folder: Path
     known: dict[str, Run] = field(default_factory=dict)

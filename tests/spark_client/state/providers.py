@@ -39,7 +39,7 @@ SESSION: Settings = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.codegen.wholeStage": "false",  # for so few rows, compilation takes longer than it saves
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Hadoop's default on a local disk starts two processes for each file; this starts one
+    # Hadoop's default on a local disk starts two processes for each file, this one starts one
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",

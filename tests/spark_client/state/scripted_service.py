@@ -1,4 +1,4 @@
-"""A service with scripted responses, for behavior that is rare in a real service; it records its requests."""
+"""A service with scripted responses, for behavior that is rare in a real service. It records its requests."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ PROBLEM = {"Content-Type": "application/problem+json"}
 
 @dataclass(frozen=True)
 class Asked:
-    """A request with the operations of its batch; a request for the table has none."""
+    """A request with the operations of its batch. A request for the table has none."""
 
     method: str
     headers: dict[str, str]
@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response; `sent_max` truncates its body, and after `hangs_s` more the connection closes."""
+    """A response. `sent_max` truncates its body, and after `hangs_s` more the connection closes."""
 
     status: int
     body: bytes
@@ -38,7 +38,7 @@ class Reply:
 
 
 def results(operations: list[dict[str, Any]], **replies: Any) -> Reply:
-    """Return the response to a batch in which each value contains the operation's key."""
+    """Return the response to a batch. Each value contains the operation's key."""
     found = [{"status": 200, "value": {"key": operation["key"]}, "etag": "e"} for operation in operations]
     return Reply(200, json.dumps({"results": found}).encode(), **replies)
 
@@ -58,7 +58,7 @@ Script = Callable[[Asked], Reply | None]
 
 
 class Scripted:
-    """Responds as its `script` says, or like a table of pairs where the script returns None."""
+    """Responds according to its `script`, or like a table of pairs if the script returns None."""
 
     def __init__(self) -> None:
         self.url = ""

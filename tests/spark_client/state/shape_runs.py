@@ -47,7 +47,7 @@ class Trial:
     """Additional settings of single shapes."""
 
     def run(self, shapes: Sequence[Shape]) -> dict[str, Run]:
-        """Run shapes over all files; the JVM unloads its state half-way, or after each file for endless shapes."""
+        """Run shapes over all files. The JVM unloads its state half-way, or after each file for endless shapes."""
         endless = [shape for shape in shapes if shape.endless]
         runs = self.halves([shape for shape in shapes if not shape.endless])
         if endless:

@@ -116,7 +116,7 @@ def _joined(how: str) -> Query:
 
 
 def _joined_for_ever(events: DataFrame, others: DataFrame) -> DataFrame:
-    """Without a watermark, nothing is removed, and each value has many rows."""
+    """Without a watermark, no state is removed, and each value has many rows."""
     return events.join(others.select("k", col("n").alias("other")).where("other < 40"), "k")
 
 

@@ -39,7 +39,7 @@ class Subject:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the provider is ours, which keeps its state in a table."""
+        """Whether this is Tableside's provider, which keeps its state in a table."""
         return self.provider == OURS
 
     def arguments(self, directory: Path, url: str = "") -> dict[str, Any]:
@@ -71,7 +71,7 @@ TABLESIDE = [
     pytest.param(FETCHING[1], marks=pytest.mark.full),
     Subject(OURS, 2, CROWDED),
 ]
-"""Both formats and all ways of keeping values; a full run tries each format with each way."""
+"""Both formats and all ways of keeping values. A full run tries each format with each way."""
 
 HDFS = Subject(f"{SPARKS}.HDFSBackedStateStoreProvider", 1)
 ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
@@ -79,7 +79,7 @@ ROCKSDB = Subject(f"{SPARKS}.RocksDBStateStoreProvider", 2)
 
 @pytest.fixture(scope="session")
 def state_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a table for the state of queries; each case has a separate query."""
+    """A service with a table for the state of queries. Each case has a separate query."""
     directory = tmp_path_factory.mktemp("state-service")
     config = directory / "config.yaml"
     config.write_text(KEPT_IN_MEMORY)

@@ -27,7 +27,7 @@ SUBJECTS = [HDFS, ROCKSDB, *TABLESIDE]
 
 
 def expected(commits: list[list[Change]], first: int = 1) -> list[list[Any]]:
-    """Return the feed of operations none of which removes an absent key."""
+    """Return the feed of operations that remove no absent key."""
     kinds = {PUT: "update", REMOVE: "delete"}
     return [
         [batch, kinds[change[0]], f"{change[1]}/0", change[2] if len(change) == 3 else None]

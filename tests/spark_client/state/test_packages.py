@@ -15,7 +15,7 @@ IMPORTS: dict[str, set[str]] = {
     "memory": set(),
     "http": set(),
 }
-"""The packages that a package below `tableside.state` may use; the empty name is `tableside.state` itself."""
+"""The packages that a package below `tableside.state` may use. The empty name is `tableside.state` itself."""
 
 USED = re.compile(r"\btableside\.state\.(?:([a-z]\w*)\.)?[A-Z]")
 LINES_MAX = 300

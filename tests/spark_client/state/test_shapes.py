@@ -45,7 +45,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class Comparison:
-    """Compares results; all queries of a variant run in parallel when the first of them is requested."""
+    """Compares results. All queries of a variant run in parallel when the first of them is requested."""
 
     spark: SparkSession
     url: str

@@ -30,7 +30,7 @@ pytestmark = [
 
 SHAPES = named("counted update", "windows append", "joined left")
 BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}
-"""Both formats in one run; a full run tests each format with all shapes."""
+"""Both formats in one run. A full run tests each format with all shapes."""
 
 VARIANTS = [
     pytest.param({}, BY_SHAPE, id="v1 and v2"),

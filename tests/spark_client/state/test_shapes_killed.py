@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 KILLS, KILLS_FULL = (2,), (1, 2, 4)
-"""The micro-batches in which the driver is killed, and those of a full run."""
+"""The micro-batches when the driver is killed, in a default run and in a full run."""
 
 LATER_MAX_S = 0.4
 END_MAX_S = 240
@@ -57,7 +57,7 @@ def kills(full: bool) -> tuple[int, ...]:
 
 @pytest.fixture(scope="module")
 def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
-    """Run the program, kill it several times, and run it to its end; return the interrupted micro-batches."""
+    """Run the program, kill it several times, and run it to its end. Return the interrupted micro-batches."""
     dice = random.Random(SEED)
     print(f"\nseed {SEED}")
     # The session is the program's.
@@ -79,7 +79,7 @@ def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
 
 
 def without_empty_files(folder: Path) -> Inputs:
-    """Return inputs in which the watermark after a restart is the same as without it.
+    """Return inputs with the same watermark after a restart as without it.
 
     A restarted query of Spark computes its next watermark from the first micro-batch alone. If that has no rows of one
     stream, the watermark stays behind that of an undisturbed query.
@@ -89,7 +89,7 @@ def without_empty_files(folder: Path) -> Inputs:
 
 @contextmanager
 def driver(job: Job) -> Iterator[Driver]:
-    """Run the program; kill it at the end of the block if it still runs."""
+    """Run the program. Kill it at the end of the block if it still runs."""
     program = Path(__file__).with_name("shape_job.py")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))

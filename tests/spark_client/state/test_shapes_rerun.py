@@ -41,7 +41,7 @@ SOME = [
     ("v2 fetching", "windows update"),
     ("v2 fetching", "distinct in time"),
 ]
-"""The cases of every run; a full run tests each query in each variant."""
+"""The cases of every run. A full run tests each query in each variant."""
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a table in each kind of store; one of the stores also has tables that writes create."""
+    """A service with a table in each kind of store. One of the stores also has tables that writes create."""
     directory = tmp_path_factory.mktemp("stores")
     used = {name: kind(name, request, directory) for name in STORES}
     tables = {name: {**each.configuration(key=KEYS)["tables"]["t"], "store": name} for name, each in used.items()}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.server
 
 
 class Killed(Exception):
-    """The exception with which a test interrupts a removal."""
+    """The exception that a test raises to interrupt a removal."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Spark's requirements of any state store provider: ours, and its own two, which validate the cases."""
+"""Spark's requirements of any state store provider: Tableside's, and Spark's two, which validate the cases."""
 
 from typing import Any
 

@@ -61,7 +61,7 @@ def start_again(pid: int, directory: Path, config: Path, port: int, done: Event)
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process still runs; a zombie does not."""
+    """Return whether a process still runs. A zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

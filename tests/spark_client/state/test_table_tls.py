@@ -119,7 +119,7 @@ def test_a_certificate_for_another_address_or_of_another_time_is_refused(
 def test_a_store_whose_certificate_does_not_hold_is_told_which_it_is(
     java: Java, site: Site, tmp_path: Path, fault: str
 ) -> None:
-    """The service closes the connection without an alert, as uvloop does; after an alert the store does not retry."""
+    """The service closes the connection without an alert, as uvloop does. After an alert the store does not retry."""
     pair = None if fault == "none" else Authority(tmp_path, "other").sign("stranger", ())
     shown = "no certificate_file is given" if pair is None else f"certificate_file is {pair.certificate}"
     silent = tried(java, site.asking, **files(site, pair))
@@ -135,7 +135,7 @@ def test_a_store_whose_certificate_does_not_hold_is_told_which_it_is(
 def saying_why(site: Site) -> Iterator[str]:
     """Run a server that requires certificates, and sends a TLS alert about the client's before it closes.
 
-    The client may miss the alert, since the connection is reset; in that case it retries.
+    The client may miss the alert, since the connection is reset. In that case it retries.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=site.authority.certificate)
     context.verify_mode = ssl.CERT_REQUIRED

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 PROPERTY = "tableside.test.trouble"
 KEY = "k3"
-"""The key whose row fails; the tasks of other partitions do not have it, and commit."""
+"""The key whose row fails. The tasks of other partitions do not have it, and commit."""
 
 HEADSTART_MS = 400
 """The time for the other tasks to commit before the task fails."""

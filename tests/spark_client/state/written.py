@@ -65,7 +65,7 @@ class Written:
     def version(
         self, place: str, version: int, uid: str, *, chunks: int = 1, shared: bool = False, base: int = 0
     ) -> None:
-        """Write a finished version without its attempt; `shared` is for checkpoint format 1."""
+        """Write a finished version without its attempt. `shared` is for checkpoint format 1."""
         self.chunks(place, f"delta/{version:020d}/{uid}", chunks)
         item = f"version/{version:020d}" + ("" if shared else f"/{uid}")
         snapshot = {"version": base, "uid": "u", "snapshot": "s", "chunks": 1, "codec": "lz4"}

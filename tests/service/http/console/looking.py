@@ -14,7 +14,7 @@ expect.set_options(timeout=WITHIN_MS)
 
 @asynccontextmanager
 async def looking(browser: Browser, *, dark: bool = False, width: int = 1280) -> AsyncIterator[Page]:
-    """Open a page; on exit, check that it logged nothing and sent no request to another host.
+    """Open a page. On exit, check that it logged nothing and sent no request to another host.
 
     A new context has no cookies and no storage, as a new profile has.
     """

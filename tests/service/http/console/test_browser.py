@@ -279,7 +279,7 @@ async def test_plots_are_drawn(browser: Browser, service: Service) -> None:
 
 
 async def luminance(page: Page, selector: str, member: str) -> float:
-    """Return the WCAG relative luminance of a colour; in one call, since the page replaces its elements."""
+    """Return the WCAG relative luminance of a colour, in one call because the page replaces its elements."""
     colour = await page.evaluate(COLOUR, [selector, member])
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]

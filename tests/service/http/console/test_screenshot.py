@@ -126,7 +126,7 @@ async def batch(client: httpx.AsyncClient) -> httpx.Response:
 
 
 async def visit(client: httpx.AsyncClient) -> httpx.Response:
-    """Count visits; during a burst, more of them than the table's rate limit allows."""
+    """Count visits. During a burst, there are more than the table's rate limit allows."""
     count = 45 if time.monotonic() % BURST_EVERY_S < BURST_S else 10
     operations = [
         {

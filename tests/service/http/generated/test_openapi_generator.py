@@ -62,7 +62,7 @@ def generate(document: Path, language: str, folder: Path, *options: str) -> None
 
 
 def plain(name: str) -> str:
-    """Return a name without what distinguishes the styles of languages."""
+    """Return a name in a form that does not depend on the style of a language."""
     return name.replace("_", "").lower()
 
 
