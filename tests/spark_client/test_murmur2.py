@@ -22,7 +22,7 @@ def test_kafkas_own_examples_have_its_hashes() -> None:
     }
 
 
-def test_500_keys_are_placed_where_kafkas_producer_places_them() -> None:
+def test_500_keys_have_the_partitions_of_kafkas_producer() -> None:
     table = placed()
     assert len(table) == 500
     assert {row.num_partitions for row in table} == set(range(1, 98))

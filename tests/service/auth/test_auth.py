@@ -65,26 +65,24 @@ def faults(auth: object, **more: Any) -> dict[str, str]:
         ("a.b", ["a.b"], ["axb"]),
     ],
 )
-def test_a_pattern_is_a_shells_and_tells_upper_from_lower_case(
-    pattern: str, matches: list[str], others: list[str]
-) -> None:
+def test_patterns_are_shell_globs_and_case_sensitive(pattern: str, matches: list[str], others: list[str]) -> None:
     caller = Caller("c", [pattern])
     assert [table for table in matches + others if caller.may("read", table)] == matches
     assert not any(caller.may("write", table) for table in matches)
 
 
-def test_any_pattern_of_several_gives_the_right() -> None:
+def test_one_matching_pattern_grants_the_permission() -> None:
     caller = Caller("c", ["a", "b*"], ["*c"])
     assert [table for table in ("a", "bb", "ab", "c") if caller.may("read", table)] == ["a", "bb"]
     assert [table for table in ("a", "bc", "c") if caller.may("write", table)] == ["bc", "c"]
     assert [table for table in ("a", "c", "d") if caller.may_any(table)] == ["a", "c"]
 
 
-def test_a_pattern_that_could_be_tried_in_very_many_ways_is_decided_at_once() -> None:
+def test_a_pattern_that_could_backtrack_a_lot_is_matched_quickly() -> None:
     assert not Caller("c", ["*a" * 90 + "b"]).may("read", "a" * 128)
 
 
-def test_without_patterns_there_is_no_right_and_without_tokens_every_one() -> None:
+def test_an_anonymous_caller_has_no_permission_and_an_unrestricted_one_has_all() -> None:
     assert not any(ANONYMOUS.may_any(table) for table in ("a", "", "*"))
     assert not ANONYMOUS.admin
     assert all(UNRESTRICTED.may(right, "a") for right in ("read", "write"))
@@ -123,7 +121,7 @@ OPERATIONS: list[Operation | TableError] = [
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_what_may_not_be_done_is_refused_in_its_place(caller: Caller, refused: list[int]) -> None:
+def test_forbidden_operations_are_refused_at_their_positions(caller: Caller, refused: list[int]) -> None:
     found = with_refusals(caller, "t", OPERATIONS)
     assert [place for place, one in enumerate(found) if isinstance(one, Forbidden)] == refused
     kept = [place for place in range(len(OPERATIONS)) if place not in refused]
@@ -133,7 +131,7 @@ def test_what_may_not_be_done_is_refused_in_its_place(caller: Caller, refused: l
 # Settings
 
 
-def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
+def test_tokens_are_identified_by_their_digests(tmp_path: Path) -> None:
     file = tmp_path / "tokens.yaml"
     file.write_text(json.dumps([{"name": "b", "sha256": B.upper(), "write": ["t"], "admin": True}]))
     auth = Auth(
@@ -149,7 +147,7 @@ def test_tokens_are_read_and_known_by_their_digests(tmp_path: Path) -> None:
     assert [auth.caller_of(token) for token in (b"", b"c", A.encode(), bytes.fromhex(A))] == [None] * 4
 
 
-def test_without_auth_anybody_is_known() -> None:
+def test_without_auth_every_caller_is_accepted() -> None:
     assert validate(STORES).auth is None
     assert Auth(None, CollectorRegistry()).caller_of(b"") is UNRESTRICTED
 
@@ -217,7 +215,7 @@ def test_every_fault_is_listed_with_its_path_and_without_the_digest() -> None:
     assert found["auth.tokens.4.reed"] == "is not a known option"
 
 
-def test_there_is_a_limit_to_tokens_and_patterns() -> None:
+def test_tokens_and_patterns_are_limited() -> None:
     most = ["a"] * PATTERNS_MAX
     assert len(auth_settings(tokens=[{"name": "a", "sha256": A, "read": most, "write": most}]).tokens[0].read) == len(
         most
@@ -230,7 +228,7 @@ def test_there_is_a_limit_to_tokens_and_patterns() -> None:
 
 
 @pytest.mark.parametrize("auth", [{}, {"tokens": []}, {"tokens": [], "metrics": "admin"}, None, [], "tokens"])
-def test_auth_without_tokens_is_a_fault_and_never_means_anybody(auth: object) -> None:
+def test_auth_without_tokens_is_a_fault(auth: object) -> None:
     assert list(faults(auth)) == ["auth"]
 
 
@@ -266,7 +264,7 @@ def test_a_file_of_tokens_that_cannot_be_read_is_a_fault(tmp_path: Path, content
     assert message in fault
 
 
-def test_a_variable_that_is_not_set_is_one_fault() -> None:
+def test_an_unset_variable_is_one_fault() -> None:
     assert faults({"tokens_file": "${NOT_SET}"}) == {
         "auth.tokens_file": "the environment variable NOT_SET is not set",
     }

@@ -102,14 +102,14 @@ async def ask(guarded: Guarded, name: str, headers: Mapping[str, str]) -> httpx.
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_a_good_token_is_let_in(guarded: Guarded, name: str) -> None:
+async def test_a_valid_token_is_accepted(guarded: Guarded, name: str) -> None:
     before = guarded.asked
     response = await ask(guarded, name, bearer(guarded.token()))
     assert response.status_code in (200, 204, 404)
     assert guarded.asked > before or name in ("splits", "console")
 
 
-async def test_the_consoles_password_may_be_such_a_token(guarded: Guarded) -> None:
+async def test_a_signed_token_can_be_the_consoles_password(guarded: Guarded) -> None:
     assert (await ask(guarded, "console", basic(guarded.token()))).status_code == 200
     assert (await ask(guarded, "console", basic(guarded.token("elsewhere")))).status_code in (403, 404)
     assert (await ask(guarded, "get", basic(guarded.token()))).status_code == 401
@@ -161,7 +161,9 @@ def _with_public_key(key: SigningKey, given: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_a_hostile_token_is_answered_like_none_before_any_store_is_asked(guarded: Guarded, name: str) -> None:
+async def test_a_hostile_token_gets_the_response_for_no_token_before_any_store_call(
+    guarded: Guarded, name: str
+) -> None:
     without = await ask(guarded, name, {})
     check_refused(without, 401, "unauthenticated")
     asked, fetches = guarded.asked, [guarded.ours.fetches, guarded.theirs.fetches]
@@ -178,7 +180,7 @@ async def test_a_hostile_token_is_answered_like_none_before_any_store_is_asked(g
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_where_else_a_token_may_stand_it_is_not_looked_for(guarded: Guarded, name: str) -> None:
+async def test_tokens_in_queries_cookies_or_repeated_headers_are_ignored(guarded: Guarded, name: str) -> None:
     asked, missing, token = guarded.asked, guarded.refused("missing"), guarded.token()
     method, path, media, content = REQUESTS[name]
     for query in ("access_token", "token", "authorization", "jwt"):
@@ -205,7 +207,7 @@ async def test_where_else_a_token_may_stand_it_is_not_looked_for(guarded: Guarde
         ("nobody", set()),
     ],
 )
-async def test_a_token_gives_the_rights_of_its_rules_and_no_others(
+async def test_a_token_grants_only_the_permissions_of_its_rules(
     guarded: Guarded, subject: str, allowed: set[str]
 ) -> None:
     token = bearer(guarded.token(subject))
@@ -227,7 +229,7 @@ async def test_a_batch_on_another_table_is_refused_as_a_whole(guarded: Guarded, 
     assert guarded.asked == asked
 
 
-async def test_writes_of_a_batch_by_who_may_read_never_reach_the_store(guarded: Guarded) -> None:
+async def test_writes_of_a_read_only_caller_never_reach_the_store(guarded: Guarded) -> None:
     calls = len(guarded.service.store.calls)
     response = await ask(guarded, "batch", bearer(guarded.token("reader")))
     results = response.json()["results"]
@@ -238,7 +240,7 @@ async def test_writes_of_a_batch_by_who_may_read_never_reach_the_store(guarded: 
     assert [operation.key for operation in reached] == ["a"]
 
 
-async def test_the_other_issuers_rules_are_its_own(guarded: Guarded) -> None:
+async def test_rules_of_issuers_are_independent(guarded: Guarded) -> None:
     token = bearer(guarded.theirs.token(sub="all"))
     assert (await ask(guarded, "get", token)).status_code in (200, 404)
     check_refused(await ask(guarded, "put", token), 403, "forbidden")
@@ -280,7 +282,7 @@ def cool(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 @pytest.mark.usefixtures("cool")
-async def test_an_issuer_that_is_away_at_start_is_unavailable_until_it_is_back() -> None:
+async def test_an_issuer_that_is_down_at_start_is_unavailable_until_it_recovers() -> None:
     with issuing() as issuer:
         issuer.away = True
         async with guarded_by(issuer) as (service, client):
@@ -328,7 +330,7 @@ def _unknown(issuer: Issuer) -> str:
 
 
 @pytest.mark.usefixtures("cool")
-async def test_an_issuer_that_goes_away_later_leaves_its_keys() -> None:
+async def test_keys_remain_valid_after_their_issuer_goes_down() -> None:
     with issuing() as issuer:
         async with guarded_by(issuer) as (service, client):
             assert (await client.get(RECORD, headers=bearer(issuer.token()))).status_code == 404
@@ -341,7 +343,7 @@ async def test_an_issuer_that_goes_away_later_leaves_its_keys() -> None:
             assert (await client.get(RECORD, headers=bearer(issuer.token(jti="new")))).status_code == 404
 
 
-async def test_many_made_up_keys_are_one_fetch_and_no_store_is_asked() -> None:
+async def test_many_unknown_keys_cause_one_fetch_and_no_store_call() -> None:
     with issuing() as issuer:
         async with guarded_by(issuer) as (service, client):
             await _answers(client, issuer.token(), 404)
@@ -364,7 +366,7 @@ async def _all(client: httpx.AsyncClient, tokens: list[str]) -> list[httpx.Respo
     return await asyncio.gather(*map(one, tokens))
 
 
-async def test_whoever_waits_for_keys_takes_no_place_and_may_hang_up() -> None:
+async def test_requests_that_wait_for_keys_occupy_no_slot_and_can_be_cancelled() -> None:
     with issuing() as issuer:
         async with guarded_by(issuer) as (service, client):
             await _answers(client, issuer.token(), 404)

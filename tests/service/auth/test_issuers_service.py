@@ -70,7 +70,7 @@ def service_account(namespace: str, name: str, pod: str = "etl-1", **more: Any) 
     return claims(KUBERNETES, aud=["tableside"], sub=subject, nbf=int(time.time()), **{"kubernetes.io": within}, **more)
 
 
-def test_tokens_of_kubernetes_service_accounts_are_taken(issuer: Issuer, tmp_path: Path) -> None:
+def test_tokens_of_kubernetes_service_accounts_are_accepted(issuer: Issuer, tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text("the-services-own")
     rules = [
@@ -131,7 +131,7 @@ def test_issuers_and_their_rules_change_while_it_serves(issuer: Issuer, tmp_path
             assert status(service, issuer.token(aud="other")) == 200
 
 
-def test_the_keys_of_an_issuer_that_is_away_come_when_it_is_back(issuer: Issuer, tmp_path: Path) -> None:
+def test_keys_are_fetched_when_their_issuer_recovers(issuer: Issuer, tmp_path: Path) -> None:
     issuer.away = True
     config = configured(tmp_path, issuer.settings(jwks_url=None), metrics="open")
     with running(tmp_path, config) as service:
@@ -164,7 +164,7 @@ def examples(containing: str) -> list[Any]:
     return [yaml.safe_load(block) for block in blocks if containing in block]
 
 
-def test_the_documented_issuers_give_what_the_page_says() -> None:
+def test_the_documented_issuers_grant_the_documented_permissions() -> None:
     first, kubernetes = (validate(example).auth for example in examples("issuers:"))
     assert first is not None
     assert kubernetes is not None

@@ -32,7 +32,7 @@ def test_an_issuer_needs_no_more_than_its_name_an_audience_and_a_rule() -> None:
     assert (issuer.rules[0].claims, issuer.rules[0].write, issuer.rules[0].admin) == ({"sub": ("*",)}, (), False)
 
 
-def test_what_the_contract_shows_is_understood() -> None:
+def test_the_documented_example_is_valid() -> None:
     rule = {"claims": {"sub": "system:serviceaccount:jobs:*"}, "read": ["*"], "write": []}
     shown = {"issuer": "https://…".replace("…", "x"), "audience": "tableside", "jwks_url": "https://y", "rules": [rule]}
     assert auth(shown).issuers[0].jwks_url == "https://y"
@@ -123,7 +123,7 @@ def test_an_issuer_that_is_no_url_needs_a_jwks_url() -> None:
     assert auth({**name, "jwks_url": "https://id.example/keys"}).issuers[0].issuer == name["issuer"]
 
 
-def test_a_token_for_the_keys_is_not_sent_to_where_a_document_points() -> None:
+def test_a_token_for_the_keys_requires_a_configured_address() -> None:
     assert "jwks_url" in faults({**ISSUER, "token_file": "/token"})["auth.issuers.0"]
     assert auth({**ISSUER, "token_file": "/token", "jwks_url": "https://id.example/keys"}).issuers[0].token_file
 
@@ -138,19 +138,19 @@ def test_a_claim_is_named_by_dots_or_by_a_pointer(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["", ".a", "a.", "a..b", "https://x.example/roles", "/a~b", "/a~2", "a.b.c.d.e.f.g.h.i"]
 )
-def test_a_claim_that_cannot_be_meant_is_a_fault(path: str) -> None:
+def test_an_impossible_claim_is_a_fault(path: str) -> None:
     [fault] = faults({**ISSUER, "rules": [{"claims": {path: "x"}}]})
     assert fault.startswith(f"auth.issuers.0.rules.0.claims.{path}")
 
 
-def test_one_audience_of_an_issuer_stands_once() -> None:
+def test_an_audience_is_unique_within_an_issuer() -> None:
     other = {**ISSUER, "audience": ["more", "other"]}
     assert len(auth(ISSUER, other, {**ISSUER, "issuer": "https://b.example"}).issuers) == 3
     found = faults(ISSUER, other, {**ISSUER, "audience": ["other", "tableside"]})
     assert list(found) == ["auth.issuers.2.audience"]
 
 
-def test_there_is_a_limit_to_issuers_and_rules() -> None:
+def test_issuers_and_rules_are_limited() -> None:
     many = [{**ISSUER, "issuer": f"https://i{number}.example"} for number in range(ISSUERS_MAX + 1)]
     assert len(auth(*many[1:]).issuers) == ISSUERS_MAX
     assert list(faults(*many)) == ["auth.issuers"]
@@ -158,7 +158,7 @@ def test_there_is_a_limit_to_issuers_and_rules() -> None:
     assert list(faults({**ISSUER, "rules": [RULE] * (RULES_MAX + 1)})) == ["auth.issuers.0.rules"]
 
 
-def test_there_is_a_limit_to_the_patterns_of_all_rules_together() -> None:
+def test_the_patterns_of_all_rules_together_are_limited() -> None:
     half = [f"t{number}" for number in range(PATTERNS_MAX // 2)]
     for member in ("read", "write"):
         rule = {**RULE, "read": [], member: half}

@@ -31,13 +31,13 @@ def algorithms(*jwks: object) -> list[set[str]]:
     ],
     ids=lambda value: getattr(value, "kid", ""),
 )
-def test_a_key_verifies_what_fits_its_kind(key: SigningKey, expected: set[str]) -> None:
+def test_a_key_verifies_the_algorithms_of_its_kind(key: SigningKey, expected: set[str]) -> None:
     assert algorithms(key.jwk()) == [expected]
     assert algorithms(key.jwk(use=None)) == [expected]
     assert algorithms(key.jwk(key_ops=["verify"])) == [expected]
 
 
-def test_a_keys_own_algorithm_is_the_only_one() -> None:
+def test_a_key_with_an_algorithm_verifies_only_this_one() -> None:
     assert algorithms(RSA.jwk(alg="PS384")) == [{"PS384"}]
     assert algorithms(P256.jwk(alg="ES256")) == [{"ES256"}]
 
@@ -80,7 +80,7 @@ def test_a_keys_own_algorithm_is_the_only_one() -> None:
     ],
     ids=lambda jwk: "",
 )
-def test_what_cannot_verify_a_token_safely_is_passed_over(jwk: Any) -> None:
+def test_unsafe_keys_are_ignored(jwk: Any) -> None:
     assert algorithms(jwk, P256.jwk()) == [{"ES256"}]
 
 
@@ -93,17 +93,17 @@ def test_the_largest_key_is_bounded() -> None:
     "content",
     [b"", b"{}", b"[]", b'{"keys": {}}', b'{"keys": 7}', b'{"keys": [', b"\xff", b'{"keys":' + b"[" * 100_000],
 )
-def test_what_is_no_set_of_keys_is_refused(content: bytes) -> None:
+def test_an_invalid_key_set_is_rejected(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_key_set(content)
 
 
-def test_a_set_without_keys_is_one_and_only_so_many_keys_are_looked_at() -> None:
+def test_an_empty_key_set_is_valid_and_the_number_of_keys_is_limited() -> None:
     assert len(parse_key_set(b'{"keys": []}')) == 0
     assert len(algorithms(*[P256.jwk()] * (KEYS_MAX + 5))) == KEYS_MAX
 
 
-def test_keys_are_found_by_name_and_by_what_they_verify() -> None:
+def test_keys_are_found_by_name_and_by_algorithm() -> None:
     other = SigningKey(None, "P-256")
     keys = parse_key_set(json.dumps({"keys": [RSA.jwk(), P256.jwk(), other.jwk()]}).encode())
     assert [key.kid for key in keys.with_kid("rsa")] == ["rsa"]

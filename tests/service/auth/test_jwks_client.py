@@ -42,7 +42,7 @@ async def test_keys_are_fetched_from_the_url_that_is_set(issuer: Issuer) -> None
     assert "authorization" not in issuer.asked[0][1]
 
 
-async def test_keys_are_found_by_the_issuers_own_document(issuer: Issuer) -> None:
+async def test_keys_are_found_by_the_discovery_document(issuer: Issuer) -> None:
     assert len(await fetch_keys(place(issuer, jwks_url=None))) == 1
     assert [path for path, _ in issuer.asked] == [DISCOVERY, "/keys"]
 
@@ -70,7 +70,7 @@ async def test_an_issuer_with_a_path_has_its_document_below_it(issuer: Issuer) -
     ],
     ids=range(10),
 )
-async def test_a_document_of_another_issuer_or_without_a_safe_url_is_not_followed(
+async def test_a_discovery_document_of_another_issuer_or_with_an_unsafe_url_is_rejected(
     issuer: Issuer, document: Any
 ) -> None:
     issuer.answers[DISCOVERY] = 200, {}, json.dumps(document).replace("{url}", issuer.url).encode()
@@ -118,24 +118,24 @@ SET = b'{"keys": []}'
         ((200, {"Content-Length": "20"}, SET), "ProtocolError"),
     ],
 )
-async def test_an_answer_that_is_none_is_refused(
+async def test_an_invalid_response_is_rejected(
     issuer: Issuer, answer: tuple[int, dict[str, str], bytes], message: str
 ) -> None:
     issuer.answers["/keys"] = answer
     assert message in await why(place(issuer))
 
 
-async def test_what_is_no_http_is_told_without_what_stands_there(issuer: Issuer) -> None:
+async def test_an_error_about_invalid_http_does_not_show_the_response(issuer: Issuer) -> None:
     issuer.answers["/keys"] = 200, {"Set-Cookie secret\x01": "secret"}, SET
     assert await why(place(issuer)) == "RemoteProtocolError: illegal header line"
 
 
-async def test_a_long_answer_is_taken_as_far_as_it_may_go(issuer: Issuer) -> None:
+async def test_a_response_is_limited_in_size(issuer: Issuer) -> None:
     issuer.answers["/keys"] = 200, {}, SET + b" " * (RESPONSE_BYTES_MAX - len(SET))
     assert len(await fetch_keys(place(issuer))) == 0
 
 
-async def test_nobody_waits_for_a_slow_issuer_forever(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fetch_from_a_slow_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwks_client, "FETCH_TIMEOUT_S", 0.2)
     issuer.slow_s = 1.0
     began = time.monotonic()
@@ -143,13 +143,13 @@ async def test_nobody_waits_for_a_slow_issuer_forever(issuer: Issuer, monkeypatc
     assert time.monotonic() - began < 1.0
 
 
-async def test_an_issuer_that_is_not_there_is_told_so(issuer: Issuer) -> None:
+async def test_an_unreachable_issuer_is_reported(issuer: Issuer) -> None:
     assert "ConnectError" in await why(KeysLocation("x", f"http://127.0.0.1:{free_port()}/keys"))
     issuer.away = True
     assert "ProtocolError" in await why(place(issuer))
 
 
-async def test_keys_are_asked_for_as_the_type_in_which_kubernetes_has_them(issuer: Issuer) -> None:
+async def test_the_request_accepts_the_media_type_of_kubernetes(issuer: Issuer) -> None:
     # Kubernetes responds with 406 unless the request accepts `application/jwk-set+json`.
     await fetch_keys(place(issuer))
     [(_, headers)] = issuer.asked
@@ -165,7 +165,7 @@ async def test_a_token_is_sent_as_the_file_has_it_now(issuer: Issuer, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"s3cret s3cret", b"s3cret\r\nHost: x", b"s3cret\xff"])
-async def test_a_token_that_cannot_be_sent_is_not_told(issuer: Issuer, tmp_path: Path, content: bytes | None) -> None:
+async def test_a_token_that_cannot_be_sent_is_not_shown(issuer: Issuer, tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
@@ -174,7 +174,7 @@ async def test_a_token_that_cannot_be_sent_is_not_told(issuer: Issuer, tmp_path:
     assert issuer.asked == []
 
 
-async def test_over_tls_only_an_authority_that_is_trusted_is_believed(tmp_path: Path) -> None:
+async def test_over_tls_only_trusted_authorities_are_accepted(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
     pair = authority.sign("server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -67,14 +67,14 @@ def good(**more: Any) -> dict[str, Any]:
     [*((RSA, name) for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")), (P256, "ES256"), (ED, "EdDSA")],
     ids=lambda value: value if isinstance(value, str) else value.kid,
 )
-def test_a_token_is_taken_that_is_signed_by_a_key_of_its_issuer(key: SigningKey, algorithm: str) -> None:
+def test_a_token_signed_by_a_key_of_its_issuer_is_accepted(key: SigningKey, algorithm: str) -> None:
     made = good()
     found = of(key.signed(made, algorithm))
     assert found == VerifiedToken(f"{ID}#someone", ("*",), (), False, made["exp"] + LEEWAY_S)
 
 
 @pytest.mark.parametrize("typ", [None, "JWT", "jwt", "at+jwt", "application/at+jwt"])
-def test_a_token_may_say_that_it_is_an_access_token(typ: str | None) -> None:
+def test_a_token_can_have_the_type_of_access_tokens(typ: str | None) -> None:
     assert of(P256.signed(good(), typ=typ)) is not None
 
 
@@ -86,13 +86,13 @@ def test_the_audience_may_be_one_of_several(aud: object) -> None:
 
 
 @pytest.mark.parametrize("aud", ["second", ["third", "x"]])
-def test_an_issuer_may_stand_twice_for_different_audiences(aud: object) -> None:
+def test_an_issuer_can_be_configured_twice_with_different_audiences(aud: object) -> None:
     found = of(P256.signed(good(aud=aud)))
     assert found is not None
     assert (found.read, found.write) == ((), ("*",))
 
 
-def test_a_token_for_both_audiences_is_taken_as_the_first_says() -> None:
+def test_a_token_for_two_audiences_matches_the_first_entry() -> None:
     found = of(P256.signed(good(aud=["second", "tableside"])))
     assert found is not None
     assert (found.read, found.write) == (("*",), ())
@@ -168,7 +168,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_not_as_it_should_be_is_refused(name: str) -> None:
+def test_an_invalid_token_is_rejected(name: str) -> None:
     token, expected = HOSTILE[name]
     assert reason(token) == expected
 
@@ -200,7 +200,7 @@ HEAD, BODY, SIGNATURE = GOOD.split(".")
     ],
     ids=lambda token: "",
 )
-def test_what_is_no_token_at_all_is_refused(token: Any) -> None:
+def test_text_that_is_no_token_is_rejected(token: Any) -> None:
     assert reason(token) in ("malformed", "signature")
 
 
@@ -209,7 +209,7 @@ def test_a_critical_header_is_refused_before_the_signature_is_looked_at() -> Non
         parse_header(P256.signed(good(), crit=["exp"], exp=1).encode())
 
 
-def test_the_length_is_looked_at_first_and_the_longest_is_taken() -> None:
+def test_the_length_is_checked_first_and_the_maximum_is_accepted() -> None:
     longest = P256.signed(good(more="x" * ((TOKEN_BYTES_MAX - len(GOOD)) * 3 // 4 - 20)))
     assert TOKEN_BYTES_MAX - 40 < len(longest) <= TOKEN_BYTES_MAX
     assert of(longest) is not None
@@ -217,25 +217,25 @@ def test_the_length_is_looked_at_first_and_the_longest_is_taken() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "tableside_abc", f"{HEAD}.{BODY}", f"{GOOD}.{SIGNATURE}", "a.b.c.d.e"])
-def test_what_does_not_look_signed_is_not_looked_at(token: str) -> None:
+def test_text_without_the_form_of_a_signed_token_is_ignored(token: str) -> None:
     assert of(token) is None
 
 
-def test_the_reason_says_nothing_of_the_token() -> None:
+def test_the_reason_of_a_rejection_reveals_nothing_of_the_token() -> None:
     for token, expected in HOSTILE.values():
         with pytest.raises(TokenRejected) as refused:
             of(token)
         assert str(refused.value) == expected
 
 
-def test_a_key_that_is_not_known_may_come() -> None:
+def test_a_token_with_an_unknown_key_requests_a_refresh() -> None:
     with pytest.raises(KeysMissing):
         of(SigningKey("second").signed(good()))
     with pytest.raises(KeysMissing):
         of(P256.signed(claims("https://new.example")))
 
 
-def test_without_a_name_of_a_key_there_must_be_just_one_that_fits() -> None:
+def test_a_token_without_a_key_name_requires_exactly_one_matching_key() -> None:
     one, two = SigningKey(None), SigningKey(None)
     alone = {ID: [verifier(ID, [one.jwk(), RSA.jwk()])]}
     both = {ID: [verifier(ID, [one.jwk(), two.jwk()])]}
@@ -250,7 +250,7 @@ def test_without_a_name_of_a_key_there_must_be_just_one_that_fits() -> None:
         verify_token(RSA.signed(good(), kid=None).encode(), both)
 
 
-def test_keys_of_one_name_are_told_apart_by_their_kind() -> None:
+def test_keys_with_the_same_name_are_distinguished_by_kind() -> None:
     ours, theirs = SigningKey("same", "RSA"), SigningKey("same")
     both = {ID: [verifier(ID, [ours.jwk(), theirs.jwk()])]}
     for key in (ours, theirs):
@@ -260,14 +260,14 @@ def test_keys_of_one_name_are_told_apart_by_their_kind() -> None:
         verify_token(theirs.signed(good()).encode(), twice)
 
 
-def test_a_keys_own_algorithm_is_kept_to() -> None:
+def test_the_algorithm_of_a_key_is_enforced() -> None:
     ours = {ID: [verifier(ID, [RSA.jwk(alg="RS512")])]}
     assert verify_token(RSA.signed(good(), "RS512").encode(), ours) is not None
     with pytest.raises(TokenRejected, match="key"):
         verify_token(RSA.signed(good(), "RS256").encode(), ours)
 
 
-def test_a_time_beyond_all_others_is_one() -> None:
+def test_a_very_large_expiry_is_valid() -> None:
     found = of(P256.signed(good(exp=10**400)))
     assert found is not None
     assert found.until > time.time()
@@ -293,20 +293,18 @@ def taken(token: bytes) -> bool:
 
 
 @given(st.binary(max_size=300) | st.text(alphabet="aA0-_=.{}", max_size=200).map(str.encode))
-def test_bytes_that_are_no_token_are_never_taken(token: bytes) -> None:
+def test_random_bytes_are_never_accepted(token: bytes) -> None:
     assert not taken(token)
 
 
 @given(st.dictionaries(st.sampled_from(OF_A_HEADER), JSON, max_size=4), st.binary(max_size=80))
-def test_whatever_a_header_says_a_token_that_is_not_signed_is_never_taken(
-    header: dict[str, Any], signature: bytes
-) -> None:
+def test_an_unsigned_token_with_any_header_is_never_accepted(header: dict[str, Any], signature: bytes) -> None:
     token = unsigned(good(), **{"alg": "ES256", "kid": "p256", **header})
     assert not taken(token.encode() + jwt.utils.base64url_encode(signature))
 
 
 @given(st.dictionaries(st.sampled_from(OF_CLAIMS), JSON, min_size=1, max_size=3))
-def test_whatever_claims_are_signed_there_is_an_answer(changed: dict[str, Any]) -> None:
+def test_any_signed_claims_are_accepted_or_rejected(changed: dict[str, Any]) -> None:
     body = json.dumps({**good(), **changed}).encode()
     signed = jwt.api_jws.PyJWS().encode(body, P256.private, "ES256", {"kid": "p256"})
     if taken(signed.encode()):

@@ -72,7 +72,7 @@ def gaps(times: Sequence[float]) -> list[float]:
 
 
 @in_virtual_time
-async def test_keys_are_fetched_at_once_and_ever_again() -> None:
+async def test_keys_are_fetched_immediately_and_then_periodically() -> None:
     async with running() as asked:
         await asyncio.sleep(1)
         assert asked.source.keys is FIRST
@@ -101,7 +101,7 @@ async def test_only_other_keys_are_a_change() -> None:
 
 
 @in_virtual_time
-async def test_whoever_needs_a_new_key_waits_for_the_next_fetch_and_no_longer() -> None:
+async def test_a_request_for_a_new_key_waits_only_for_the_next_fetch() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.answer, asked.takes_s = SECOND, 0.5
@@ -114,7 +114,7 @@ async def test_whoever_needs_a_new_key_waits_for_the_next_fetch_and_no_longer() 
 
 
 @in_virtual_time
-async def test_a_flood_of_names_that_nobody_has_is_a_fetch_every_few_seconds() -> None:
+async def test_a_flood_of_unknown_keys_causes_a_fetch_every_few_seconds() -> None:
     async with running() as asked:
         await asyncio.sleep(1)
         asked.takes_s = 0.1
@@ -127,7 +127,7 @@ async def test_a_flood_of_names_that_nobody_has_is_a_fetch_every_few_seconds() -
 
 
 @in_virtual_time
-async def test_only_so_many_wait_and_the_others_are_told_at_once() -> None:
+async def test_waiting_requests_are_limited_and_others_are_rejected_immediately() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.takes_s = 3
@@ -147,7 +147,7 @@ async def test_only_so_many_wait_and_the_others_are_told_at_once() -> None:
 
 
 @in_virtual_time
-async def test_before_the_first_fetch_has_ended_one_waits() -> None:
+async def test_requests_wait_for_the_first_fetch() -> None:
     async with running() as asked:
         asked.takes_s = 2
         assert await asked.waiting(3) == [None] * 3
@@ -157,7 +157,7 @@ async def test_before_the_first_fetch_has_ended_one_waits() -> None:
 
 
 @in_virtual_time
-async def test_an_issuer_that_was_never_reached_is_told_at_once_and_tried_again_soon() -> None:
+async def test_an_issuer_that_was_never_reached_fails_immediately_and_is_retried_soon() -> None:
     async with running() as asked:
         asked.answer = FetchFailed("away")
         await asyncio.sleep(1)
@@ -175,7 +175,7 @@ async def test_an_issuer_that_was_never_reached_is_told_at_once_and_tried_again_
 
 
 @in_virtual_time
-async def test_without_anybody_who_asks_an_issuer_that_is_away_is_tried_less_and_less() -> None:
+async def test_an_unreachable_issuer_is_retried_less_often_without_requests() -> None:
     async with running() as asked:
         asked.answer = FetchFailed("away")
         await asyncio.sleep(300)
@@ -183,7 +183,7 @@ async def test_without_anybody_who_asks_an_issuer_that_is_away_is_tried_less_and
 
 
 @in_virtual_time
-async def test_keys_stay_good_while_the_issuer_is_away_and_not_forever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_of_an_unreachable_issuer_expire_eventually(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as asked:
         await asyncio.sleep(1)
         asked.answer = FetchFailed("away")
@@ -199,7 +199,7 @@ async def test_keys_stay_good_while_the_issuer_is_away_and_not_forever(caplog: p
 
 
 @in_virtual_time
-async def test_a_new_key_that_cannot_be_looked_for_is_not_refused_but_unavailable() -> None:
+async def test_an_unknown_key_of_an_unreachable_issuer_is_unavailable() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.answer = FetchFailed("away")
@@ -208,7 +208,7 @@ async def test_a_new_key_that_cannot_be_looked_for_is_not_refused_but_unavailabl
 
 
 @in_virtual_time
-async def test_one_waits_only_so_long() -> None:
+async def test_waiting_for_keys_has_a_timeout() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.takes_s = 1000
@@ -219,7 +219,7 @@ async def test_one_waits_only_so_long() -> None:
 
 
 @in_virtual_time
-async def test_who_hangs_up_makes_room() -> None:
+async def test_a_cancelled_request_frees_its_slot() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
         asked.takes_s = 1000
@@ -233,7 +233,7 @@ async def test_who_hangs_up_makes_room() -> None:
 
 
 @in_virtual_time
-async def test_a_fault_in_fetching_is_logged_and_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_in_a_fetch_is_logged_and_fetching_continues(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as asked:
         asked.answer = ZeroDivisionError("a fault")
         await asyncio.sleep(1)
@@ -244,7 +244,7 @@ async def test_a_fault_in_fetching_is_logged_and_does_not_end_it(caplog: pytest.
 
 
 @in_virtual_time
-async def test_what_is_not_configured_any_more_shows_no_keys() -> None:
+async def test_a_removed_issuer_exports_no_number_of_keys() -> None:
     async with running() as asked:
         await asyncio.sleep(1)
         asked.source.close()
@@ -254,7 +254,7 @@ async def test_what_is_not_configured_any_more_shows_no_keys() -> None:
 
 
 @in_virtual_time
-async def test_whoever_waits_is_told_when_nothing_is_fetched_any_more() -> None:
+async def test_waiting_requests_end_when_the_source_closes() -> None:
     """As after the issuer is removed from the configuration: the caller is then looked up at the other issuers."""
     asked = FakeIssuer()
     task = asyncio.create_task(asked.source.run())

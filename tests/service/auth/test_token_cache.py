@@ -10,7 +10,7 @@ class Clock:
         return self.at
 
 
-def test_what_was_found_is_found_until_it_expires() -> None:
+def test_a_verified_token_is_cached_until_it_expires() -> None:
     clock = Clock()
     found: TokenCache[str] = TokenCache(clock)
     found.put(b"a", "one", 105)
@@ -21,7 +21,7 @@ def test_what_was_found_is_found_until_it_expires() -> None:
     assert (found.get(b"a"), len(found)) == (None, 0)
 
 
-def test_what_was_not_looked_for_the_longest_goes_first() -> None:
+def test_the_least_recently_used_token_is_evicted_first() -> None:
     found: TokenCache[str] = TokenCache(Clock(), count_max=2)
     found.put(b"a", "one", 200)
     found.put(b"b", "two", 200)

@@ -41,7 +41,7 @@ def held(bound: InFlightLimit, count: int) -> Iterator[None]:
     bound.leave(count)
 
 
-def test_up_to_the_bound_is_let_in(in_flight: InFlight, registry: CollectorRegistry) -> None:
+def test_requests_up_to_the_limit_are_admitted(in_flight: InFlight, registry: CollectorRegistry) -> None:
     operations = in_flight.operations
     operations.enter(6)
     assert not refused(operations, 4)
@@ -53,7 +53,7 @@ def test_up_to_the_bound_is_let_in(in_flight: InFlight, registry: CollectorRegis
     assert registry.get_sample_value("tableside_shed_total", {"reason": "operations"}) == 1
 
 
-def test_what_is_larger_than_the_bound_is_let_in_alone(in_flight: InFlight) -> None:
+def test_a_request_above_the_limit_is_admitted_alone(in_flight: InFlight) -> None:
     operations = in_flight.operations
     assert not refused(operations, 1000)
     with held(operations, 1):
@@ -62,27 +62,27 @@ def test_what_is_larger_than_the_bound_is_let_in_alone(in_flight: InFlight) -> N
         assert refused(operations, 1)
 
 
-def test_nothing_is_counted_of_what_was_refused(in_flight: InFlight, registry: CollectorRegistry) -> None:
+def test_a_rejected_request_is_not_counted(in_flight: InFlight, registry: CollectorRegistry) -> None:
     with held(in_flight.requests, 2), pytest.raises(Overloaded), held(in_flight.requests, 1):
         pass
     assert under_way(registry, in_flight, "requests") == 0
 
 
-def test_a_refusal_says_that_nothing_was_applied_and_when_to_come_back(in_flight: InFlight) -> None:
+def test_a_rejection_is_not_applied_and_has_a_retry_delay(in_flight: InFlight) -> None:
     with held(in_flight.operations, 10), pytest.raises(Overloaded) as raised:
         in_flight.operations.enter(1)
     error = raised.value
     assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
 
 
-def test_a_full_bound_says_so(in_flight: InFlight) -> None:
+def test_the_check_rejects_only_at_the_limit(in_flight: InFlight) -> None:
     with held(in_flight.operations, 9):
         in_flight.operations.check()
     with held(in_flight.operations, 10), pytest.raises(Overloaded):
         in_flight.operations.check()
 
 
-def test_a_share_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
+def test_a_reservation_grows_and_does_not_shrink(in_flight: InFlight, registry: CollectorRegistry) -> None:
     share = Reservation(in_flight)
     for count, expected in ((30, 30), (10, 30), (50, 50)):
         share.grow_body_to(count)
@@ -109,7 +109,7 @@ def test_a_share_grows_beyond_the_bound_only_alone(in_flight: InFlight, registry
     assert under_way(registry, in_flight, "bytes") == 0
 
 
-def test_another_bound_holds_from_when_it_is_set(in_flight: InFlight) -> None:
+def test_a_changed_limit_applies_immediately(in_flight: InFlight) -> None:
     with held(in_flight.operations, 10):
         in_flight.change(requests_max=2, operations_max=12, bytes_max=100)
         assert not refused(in_flight.operations, 2)

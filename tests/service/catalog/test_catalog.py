@@ -47,7 +47,7 @@ async def test_a_table_that_was_set_up_is_open() -> None:
         assert await catalog.table_or_spec("t") is table
 
 
-async def test_a_table_that_is_not_there_is_not_found_and_not_made() -> None:
+async def test_an_absent_table_is_not_found_and_not_created() -> None:
     async with opened({"stores": MEMORY, "tables": {"t": {"store": "fast"}}}) as catalog:
         ways: list[Callable[[str], Awaitable[object]]] = [catalog.table, catalog.table_to_write, catalog.table_or_spec]
         for way in ways:
@@ -58,7 +58,7 @@ async def test_a_table_that_is_not_there_is_not_found_and_not_made() -> None:
         assert [entry.spec.name for entry in catalog.entries()] == ["t"]
 
 
-async def test_a_table_is_made_by_the_first_write_and_not_by_a_read() -> None:
+async def test_a_table_is_created_by_a_write_and_not_by_a_read() -> None:
     async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
         with pytest.raises(TableNotFound):
             await catalog.table("t")
@@ -70,7 +70,7 @@ async def test_a_table_is_made_by_the_first_write_and_not_by_a_read() -> None:
         assert await catalog.table_to_write("t") is made
 
 
-async def test_the_tables_that_are_made_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_created_tables_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_module, "AUTO_TABLES_MAX", 3)
     async with opened({"stores": MEMORY, "tables": {"set": {"store": "fast"}}, "auto_create": True}) as catalog:
         for name in ("a", "b", "c", "a", "set"):
@@ -79,7 +79,7 @@ async def test_the_tables_that_are_made_are_limited(monkeypatch: pytest.MonkeyPa
             await catalog.table_to_write("d")
 
 
-async def test_a_table_that_was_made_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_a_created_table_exists_after_a_restart(tmp_path: Path) -> None:
     data = {"stores": {"local": rocksdb(tmp_path)}, "auto_create": True}
     async with opened(data) as catalog:
         await (await catalog.table_to_write("kept")).one(put("a", {"n": 1}))
@@ -89,7 +89,7 @@ async def test_a_table_that_was_made_is_there_after_a_restart(tmp_path: Path) ->
         assert isinstance(await (await catalog.table("kept")).one(Get("a")), Record)
 
 
-async def test_the_place_of_a_table_that_was_set_up_is_no_table_of_its_own(tmp_path: Path) -> None:
+async def test_the_stored_name_of_a_configured_table_is_not_another_table(tmp_path: Path) -> None:
     data: dict[str, Any] = {"stores": {"local": rocksdb(tmp_path)}, "auto_create": True}
     data["tables"] = {"called": {"store": "local", "name": "stored"}, "plain": {"store": "local"}}
     async with opened(data) as catalog:
@@ -99,7 +99,7 @@ async def test_the_place_of_a_table_that_was_set_up_is_no_table_of_its_own(tmp_p
         assert [entry.spec.name for entry in catalog.entries()] == ["called", "plain"]
 
 
-async def test_a_write_makes_no_second_table_where_one_keeps_its_records() -> None:
+async def test_a_write_to_the_stored_name_of_a_table_creates_none() -> None:
     data = {"stores": MEMORY, "tables": {"called": {"store": "fast", "name": "stored"}}, "auto_create": True}
     async with opened(data) as catalog:
         ways: list[Callable[[str], Awaitable[object]]] = [catalog.table_or_spec, catalog.table_to_write]
@@ -109,7 +109,7 @@ async def test_a_write_makes_no_second_table_where_one_keeps_its_records() -> No
         assert [entry.spec.name for entry in catalog.entries()] == ["called"]
 
 
-async def test_a_table_is_there_for_others_though_who_had_it_made_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_table_is_created_although_its_creator_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened({"stores": MEMORY, "auto_create": True}) as catalog:
         backend, there = catalog._backends["fast"], asyncio.Event()
         open_store = backend.store
@@ -127,7 +127,7 @@ async def test_a_table_is_there_for_others_though_who_had_it_made_gave_up(monkey
         assert await second is await catalog.table("t")
 
 
-async def test_a_store_that_cannot_be_opened_leaves_none_open(tmp_path: Path) -> None:
+async def test_a_store_that_fails_to_open_closes_the_others(tmp_path: Path) -> None:
     one, other = rocksdb(tmp_path / "one"), rocksdb(tmp_path / "other")
     async with opened({"stores": {"other": other}}):
         with pytest.raises(StoreUnavailable):
@@ -137,12 +137,12 @@ async def test_a_store_that_cannot_be_opened_leaves_none_open(tmp_path: Path) ->
             assert await catalog.ping() == {"one": None}
 
 
-async def test_every_store_is_asked_whether_it_can_be_reached(tmp_path: Path) -> None:
+async def test_every_store_is_checked_for_readiness(tmp_path: Path) -> None:
     async with opened({"stores": {"local": rocksdb(tmp_path), **MEMORY}}) as catalog:
         assert await catalog.ping() == {"local": None, "fast": None}
 
 
-async def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+async def test_closing_twice_has_no_effect(tmp_path: Path) -> None:
     async with opened({"stores": {"local": rocksdb(tmp_path)}}) as catalog:
         await catalog.close()
 
@@ -190,7 +190,7 @@ async def sleeping(
     return catalog
 
 
-async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
+async def test_a_table_of_an_unavailable_store_opens_when_the_store_recovers() -> None:
     backend = UnavailableBackend()
     catalog = await sleeping(backend)
     for ask in (catalog.table, catalog.table_to_write, catalog.table_or_spec):
@@ -202,7 +202,7 @@ async def test_a_table_whose_store_sleeps_is_opened_when_it_wakes() -> None:
     assert catalog.entry("t").table is await catalog.table("t")
 
 
-async def test_many_who_ask_at_once_open_a_table_once() -> None:
+async def test_concurrent_requests_open_a_table_once() -> None:
     backend = UnavailableBackend()
     catalog = await sleeping(backend)
     backend.awake, backend.answers_after_s, backend.asked = True, 0.01, 0
@@ -229,7 +229,7 @@ async def test_callers_that_wait_for_a_table_to_open_take_only_the_share_of_its_
     catalog.check_admission("t")
 
 
-async def test_opening_takes_no_longer_than_an_operation_may() -> None:
+async def test_opening_a_table_ends_at_the_deadline() -> None:
     backend = UnavailableBackend()
     catalog = await sleeping(backend)
     backend.answers_after_s = 60
@@ -237,7 +237,7 @@ async def test_opening_takes_no_longer_than_an_operation_may() -> None:
         await catalog.table("t")
 
 
-async def test_a_table_that_is_not_what_the_settings_say_ends_the_start() -> None:
+async def test_a_table_that_contradicts_the_settings_ends_the_start() -> None:
     backend = UnavailableBackend()
     backend.refusal = Unsupported("keys of three parts")
     with pytest.raises(Unsupported, match=r"table 't', in store 'fast': keys of three parts"):
@@ -253,7 +253,7 @@ async def test_a_table_that_expires_needs_a_store_that_keeps_expiry(monkeypatch:
         assert not (await catalog.table("t")).capabilities.ttl
 
 
-async def test_a_table_that_cannot_be_made_is_not_there_afterwards() -> None:
+async def test_a_table_whose_creation_failed_does_not_exist() -> None:
     backend = UnavailableBackend()
     catalog = await sleeping(backend, auto_create=True)
     with pytest.raises(StoreUnavailable):
@@ -276,7 +276,7 @@ class PingCountingBackend(UnavailableBackend):
         await self.answers.wait()
 
 
-async def test_however_many_want_to_know_whether_a_store_is_there_it_is_asked_once() -> None:
+async def test_concurrent_readiness_checks_share_one_ping() -> None:
     backend = PingCountingBackend()
     catalog = await sleeping(backend)
     many = [asyncio.create_task(catalog.ping()) for _ in range(100)]

@@ -74,7 +74,7 @@ async def increment(http: httpx.AsyncClient, key: str, token: str) -> httpx.Resp
 
 
 @pytest.mark.parametrize("policies", POLICIES)
-async def test_a_multicast_while_a_store_is_down_is_finished_by_its_retry_exactly_once(
+async def test_a_retry_completes_a_multicast_after_a_store_failure_exactly_once(
     policies: str, redis_url: str, tmp_path: Path
 ) -> None:
     async with behind(redis_url) as (proxy, url):
@@ -101,7 +101,9 @@ async def test_a_multicast_while_a_store_is_down_is_finished_by_its_retry_exactl
             assert await in_each(http, "x") == [{"n": 2}, {"n": 2}]
 
 
-async def test_a_write_whose_answer_was_lost_is_not_known_there_and_counts_once(redis_url: str, tmp_path: Path) -> None:
+async def test_a_write_with_a_lost_response_is_unknown_and_its_retry_counts_once(
+    redis_url: str, tmp_path: Path
+) -> None:
     async with behind(redis_url) as (proxy, url):
         stores = {"here": {"kind": "memory"}, "there": {"kind": "redis", "url": url}}
         async with serving(tmp_path, stores, {"write": {"attempts_max": 1}}) as http:
@@ -113,9 +115,7 @@ async def test_a_write_whose_answer_was_lost_is_not_known_there_and_counts_once(
             assert await in_each(http, "x") == [{"n": 2}, {"n": 2}]
 
 
-async def test_a_partition_that_is_away_at_the_start_does_not_take_the_others_down(
-    redis_url: str, tmp_path: Path
-) -> None:
+async def test_a_partition_that_is_down_at_start_does_not_affect_the_others(redis_url: str, tmp_path: Path) -> None:
     keys = [f"k{n}" for n in range(20)]
     async with behind(redis_url) as (proxy, url):
         proxy.cut()
@@ -151,7 +151,7 @@ async def test_a_partition_that_is_away_at_the_start_does_not_take_the_others_do
             assert len((await http.get("/records", params={"limit": 100})).json()["records"]) == len(keys)
 
 
-async def test_a_table_all_of_whose_stores_are_away_is_away(redis_url: str, tmp_path: Path) -> None:
+async def test_a_table_is_unavailable_if_all_of_its_stores_are(redis_url: str, tmp_path: Path) -> None:
     async with behind(redis_url) as (proxy, url):
         proxy.cut()
         stores = {"one": {"kind": "redis", "url": url}, "other": {"kind": "redis", "url": url.replace("/8", "/9")}}

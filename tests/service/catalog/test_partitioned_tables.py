@@ -115,7 +115,7 @@ def word(outcome: Outcome) -> str:
     return outcome.value.decode() if isinstance(outcome, Record) else str(outcome)
 
 
-async def test_an_operation_counts_once_for_each_partition_while_it_is_under_way() -> None:
+async def test_an_operation_in_flight_counts_once_for_each_partition() -> None:
     registry = CollectorRegistry()
     in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
     waiting = {"rate_per_s": 4, "burst": 1}
@@ -132,7 +132,7 @@ async def test_an_operation_counts_once_for_each_partition_while_it_is_under_way
         assert in_flight.operations.in_flight == 0
 
 
-async def test_a_batch_that_its_partitions_make_too_large_is_refused_and_may_be_sent_in_parts() -> None:
+async def test_a_batch_with_too_many_partitions_is_rejected_and_can_be_divided() -> None:
     registry = CollectorRegistry()
     in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
     async with opened(settings(), registry, in_flight) as catalog:
@@ -187,7 +187,7 @@ async def test_operations_on_a_key_take_effect_in_their_order_in_every_partition
         assert [await n(table, "x", 0), await n(table, "x", 1)] == [3, 4]
 
 
-async def test_folded_writes_have_etags_of_their_own_in_their_partition() -> None:
+async def test_folded_writes_have_the_etags_of_their_partition() -> None:
     async with opened(settings()) as catalog:
         outcomes = await (await catalog.table("t")).batch([put("x", {"n": index}) for index in range(3)])
         place = default_partition("x", 2)
@@ -201,7 +201,7 @@ async def test_folded_writes_have_etags_of_their_own_in_their_partition() -> Non
         assert len(set(etags)) == 3
 
 
-async def test_what_is_refused_in_one_partition_holds_nothing_back_and_what_may_pass_does() -> None:
+async def test_only_a_retriable_failure_in_a_partition_blocks_later_operations() -> None:
     async with opened(settings({"write": RATE, "deadline_s": 0.3})) as catalog:
         table = await catalog.table("t")
         await table.one(put("x", {"n": "text"}, partitions=(1,)))
@@ -246,7 +246,7 @@ async def test_policies_change_around_every_partition_and_records_stay() -> None
         assert await n(await catalog.table("t"), "x", 1) == 1
 
 
-async def test_a_table_that_takes_the_place_of_others_keeps_nothing_until_they_have_ended() -> None:
+async def test_a_table_that_replaces_others_caches_nothing_until_they_have_ended() -> None:
     mine = {"stores": STORES, "tables": {name: {"store": name, "name": "t"} for name in ("a", "b")}}
     async with opened(mine) as catalog:
         for name in ("a", "b"):
@@ -259,7 +259,7 @@ async def test_a_table_that_takes_the_place_of_others_keeps_nothing_until_they_h
 # Tables created by writes
 
 
-async def test_a_write_makes_a_table_in_every_partition() -> None:
+async def test_a_write_creates_a_table_in_every_partition() -> None:
     async with opened({"stores": STORES, "auto_create": True, "default_store": "shards"}) as catalog:
         assert await catalog.table_or_spec("made") == TableSpec("made", create=True, partitions=2)
         table = await catalog.table_to_write("made")
@@ -270,7 +270,7 @@ async def test_a_write_makes_a_table_in_every_partition() -> None:
         assert entry.locations == {("a", "made"), ("b", "made")}
 
 
-async def test_a_write_makes_no_table_where_a_partition_of_another_is() -> None:
+async def test_a_write_creates_no_table_with_the_stored_name_of_a_partition() -> None:
     for default, store in (("a", "shards"), ("shards", "b")):
         data = {
             "stores": STORES,
@@ -283,7 +283,7 @@ async def test_a_write_makes_no_table_where_a_partition_of_another_is() -> None:
                 await catalog.table_to_write("kept")
 
 
-async def test_every_store_is_asked_whether_it_can_be_reached_and_only_those_with_records_have_a_budget() -> None:
+async def test_every_store_is_checked_and_only_stores_with_records_have_a_budget() -> None:
     registry = CollectorRegistry()
     async with opened(settings(), registry) as catalog:
         assert await catalog.ping() == {"a": None, "b": None, "shards": None}
@@ -297,7 +297,7 @@ async def test_every_store_is_asked_whether_it_can_be_reached_and_only_those_wit
         assert shown == {"a", "b"}
 
 
-async def test_a_store_that_hangs_is_told_from_those_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_store_is_distinguished_from_responding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(settings()) as catalog:
 
         async def hangs(backend: MemoryBackend) -> None:

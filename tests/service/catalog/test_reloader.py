@@ -61,7 +61,7 @@ def settings(tables: Mapping[str, Any], **top: Any) -> Settings:
         ({"t": {}}, {"retry_budget": {"share": 0.5}}, ["retry_budget"]),
     ],
 )
-def test_what_needs_a_restart_is_named(tables: dict[str, Any], top: dict[str, Any], faults: list[str]) -> None:
+def test_changes_that_need_a_restart_are_named(tables: dict[str, Any], top: dict[str, Any], faults: list[str]) -> None:
     found = beyond_reloading(settings({"t": {}}), settings(tables, **top))
     assert [fault.path for fault in found] == faults
     assert all("restart" in fault.message for fault in found)
@@ -102,7 +102,7 @@ async def test_a_table_that_cannot_be_opened_changes_nothing(catalog: Catalog, m
     assert [entry.spec.name for entry in catalog.entries()] == ["t"]
 
 
-async def test_policies_change_and_what_is_under_way_ends_as_it_began(catalog: Catalog) -> None:
+async def test_operations_in_flight_finish_with_the_old_policies(catalog: Catalog) -> None:
     """While the policies of a table change 50 times, each update from many callers is applied once."""
 
     async def count(writer: int) -> None:
@@ -123,7 +123,7 @@ async def test_policies_change_and_what_is_under_way_ends_as_it_began(catalog: C
     assert orjson.loads(found.value) == {"n": 8 * 200}
 
 
-async def test_a_new_cache_keeps_nothing_that_a_write_of_before_makes_stale(catalog: Catalog) -> None:
+async def test_a_new_cache_keeps_no_record_that_an_earlier_write_changes(catalog: Catalog) -> None:
     """A write bypasses the new cache, which is opened before the write ends: a later get finds the written value."""
     entry = catalog.entry("t")
     assert entry._store is not None
@@ -188,7 +188,7 @@ async def number(table: Table) -> int:
         ),
     ],
 )
-async def test_a_table_that_takes_the_place_of_another_keeps_nothing_that_its_writes_make_stale(
+async def test_a_replaced_table_makes_no_record_of_the_new_cache_stale(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, changes: list[dict[str, Any]], name: str
 ) -> None:
     slow_puts(catalog, monkeypatch)
@@ -216,7 +216,7 @@ async def made_by_writes() -> Catalog:
 
 
 @pytest.mark.parametrize(("name", "table"), [("made", CACHED), ("other", {"name": "made", **CACHED})])
-async def test_a_table_that_a_write_made_gives_way_to_one_of_the_file(
+async def test_a_configured_table_replaces_one_created_by_a_write(
     monkeypatch: pytest.MonkeyPatch, name: str, table: dict[str, Any]
 ) -> None:
     catalog = await made_by_writes()
@@ -233,7 +233,7 @@ async def test_a_table_that_a_write_made_gives_way_to_one_of_the_file(
     await catalog.close()
 
 
-async def test_a_change_while_a_write_makes_the_table_leaves_what_the_file_says(
+async def test_a_reload_during_the_creation_of_a_table_keeps_the_configured_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     catalog = await made_by_writes()
@@ -258,7 +258,7 @@ async def test_a_change_while_a_write_makes_the_table_leaves_what_the_file_says(
     await catalog.close()
 
 
-async def test_a_file_is_read_when_it_changes_and_not_before(tmp_path: Path) -> None:
+async def test_a_file_is_read_only_when_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "tableside.yaml"
     file.write_text(yaml.safe_dump({"stores": MEMORY, "tables": {"t": {"store": "local"}}}))
     registry, applied = CollectorRegistry(), list[Settings]()
@@ -300,7 +300,7 @@ async def test_a_file_that_changed_while_the_service_started_is_applied(tmp_path
     assert [one.tables["t"].deadline_s for one in applied] == [2]
 
 
-async def test_a_file_whose_reading_fails_by_a_bug_is_refused_and_the_next_is_read(
+async def test_an_exception_in_the_reader_refuses_only_that_version_of_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "tableside.yaml"
@@ -350,7 +350,7 @@ async def test_a_file_that_revokes_a_token_is_applied_after_any_other(tmp_path: 
     assert [token.name for token in applied[0].auth.tokens] == ["first"]
 
 
-async def test_a_new_table_whose_store_hangs_does_not_delay_the_rest_of_its_file_or_later_ones(
+async def test_a_new_table_on_a_hung_store_does_not_delay_other_changes(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, answers = catalog._backends["local"], asyncio.Event()
@@ -369,7 +369,7 @@ async def test_a_new_table_whose_store_hangs_does_not_delay_the_rest_of_its_file
     assert isinstance(await (await catalog.table("hanging")).one(put("a", {})), Written)
 
 
-async def test_a_full_disk_does_not_end_the_watch(
+async def test_a_full_disk_does_not_stop_the_reloader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(text: str, accepted: Path) -> None:
@@ -453,7 +453,7 @@ async def test_a_file_of_tokens_that_a_refused_configuration_names_is_looked_at(
     assert [token.name for token in applied[0].auth.tokens] == ["a"]
 
 
-async def test_a_file_of_tokens_that_is_gone_does_not_hide_a_change_of_the_configuration(tmp_path: Path) -> None:
+async def test_a_missing_file_of_tokens_does_not_hide_a_change_of_the_configuration(tmp_path: Path) -> None:
     file, tokens = tmp_path / "tableside.yaml", tmp_path / "tokens.yaml"
     tokens.write_text(tokens_of("a", "b"))
     file.write_text(yaml.safe_dump({"stores": MEMORY, "auth": {"tokens_file": str(tokens)}}))
@@ -543,7 +543,7 @@ def test_a_running_service_applies_its_file_under_load_and_drops_no_request(serv
     assert httpx.get(f"{running_service.url}/v1/tables/t/records/a").json() == {"n": len(written)}
 
 
-def test_a_running_service_keeps_its_settings_when_the_file_is_faulty_and_says_why(
+def test_a_faulty_file_is_logged_and_the_settings_stay(
     service: tuple[Service, Path],
 ) -> None:
     running_service, file = service
@@ -561,7 +561,7 @@ def test_a_running_service_keeps_its_settings_when_the_file_is_faulty_and_says_w
     assert 'tableside_settings_reloads_total{outcome="refused"} 1.0' in metrics
 
 
-def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_have(tmp_path: Path) -> None:
+def test_a_joining_worker_uses_the_file_or_the_accepted_settings(tmp_path: Path) -> None:
     file, accepted = tmp_path / "tableside.yaml", tmp_path / "accepted.yaml"
     file.write_text(configuration(deadline_s=1))
     save_accepted(file.read_text(), accepted)
@@ -574,7 +574,7 @@ def test_who_joins_takes_the_file_if_the_others_could_have_and_else_what_they_ha
         )
 
 
-def test_a_worker_that_replaces_another_serves_what_the_others_do_though_the_file_is_faulty(
+def test_a_replacement_worker_uses_the_accepted_settings_if_the_file_is_faulty(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     file = tmp_path / "tableside.yaml"

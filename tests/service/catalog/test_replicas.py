@@ -44,7 +44,7 @@ CACHED = {"cache": {"records_max": 100, "ttl_s": 3600, "absent_ttl_s": 3600, "wr
 
 
 @pytest.mark.parametrize("replicas", [CACHED], indirect=True)
-def test_what_one_replica_writes_the_other_sees_long_before_its_cache_would_let_it_go(
+def test_a_replica_sees_a_write_of_another_before_its_cache_expires(
     replicas: list[httpx.Client],
 ) -> None:
     one, other = replicas
@@ -68,7 +68,7 @@ LIMITED = {"limiter": "s", "read": {"rate_per_s": 200, "burst": 100}, "deadline_
 
 
 @pytest.mark.parametrize("replicas", [LIMITED], indirect=True)
-def test_replicas_together_keep_one_limit(replicas: list[httpx.Client]) -> None:
+def test_replicas_share_one_rate_limit(replicas: list[httpx.Client]) -> None:
     """With two credits a get, 100 gets pass each second after a burst of 50. Separate limits would pass twice that."""
     for client in replicas:
         assert client.get("/records/a").status_code == 404
@@ -96,7 +96,7 @@ def test_replicas_together_keep_one_limit(replicas: list[httpx.Client]) -> None:
 CALLERS = {"read": {"caller_rate_per_s": 0.5, "caller_burst": 3}, "deadline_s": 1}
 
 
-def test_each_caller_has_a_limit_of_his_own(redis: Kind, tmp_path: Path) -> None:
+def test_each_caller_has_a_separate_limit(redis: Kind, tmp_path: Path) -> None:
     tokens = [
         {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "read": ["*"], "write": ["*"]}
         for name in ("first", "second")

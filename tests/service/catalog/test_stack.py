@@ -133,9 +133,7 @@ class Failing(Policy):
     ids=lambda on: "+".join(on) or "none",
 )
 @in_virtual_time
-async def test_over_a_store_that_fails_nothing_is_lost_and_nothing_counts_twice(
-    on: tuple[str, ...], full: bool
-) -> None:
+async def test_over_a_failing_store_each_write_counts_once(on: tuple[str, ...], full: bool) -> None:
     writes = 64 if full else 32
     options: dict[str, Any] = {"store": "s"}
     for name in on:
@@ -197,7 +195,7 @@ async def gotten(table: Table, key: str) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whichever_policies_are_on_outcomes_are_the_same(seed: int) -> None:
+async def test_any_combination_of_policies_gives_the_same_outcomes(seed: int) -> None:
     """Compare the outcomes of one caller's batches, over a healthy store, with those of the naive table."""
     chance = random.Random(seed)
     table, naive = Table(stacked(MemoryStore(TableSpec("t")), EVERYTHING)), Naive(None)

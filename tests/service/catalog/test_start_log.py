@@ -69,7 +69,7 @@ def test_a_password_that_is_not_encoded_is_not_logged(password: str) -> None:
     assert "me" not in place.split()
 
 
-def test_a_store_of_a_plug_in_need_not_say_where_it_is() -> None:
+def test_a_store_of_a_plug_in_needs_no_address() -> None:
     class Options(BaseModel):
         """The settings of a plug-in."""
 

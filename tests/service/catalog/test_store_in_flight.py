@@ -38,7 +38,7 @@ def fill(store: StoreInFlight, operations: int = 0, body_bytes: int = 0) -> int:
     raise AssertionError("no limit")
 
 
-def test_each_store_has_a_share_of_what_the_others_leave(limits: InFlight) -> None:
+def test_each_store_has_a_share_of_the_remaining_limit(limits: InFlight) -> None:
     stores = [StoreInFlight(limits, name) for name in ("a", "b", "c", "d")]
     assert [fill(store) for store in stores] == [12, 3, 1, 1]
     for _ in range(12):
@@ -72,7 +72,7 @@ def test_a_rejection_is_retriable_and_not_applied(limits: InFlight) -> None:
     assert (error.applied, error.retriable, error.retry_after_s) == ("no", True, 1)
 
 
-def test_a_store_with_nothing_in_flight_takes_one_request_of_any_size(limits: InFlight) -> None:
+def test_an_idle_store_accepts_a_request_of_any_size(limits: InFlight) -> None:
     hung, other = StoreInFlight(limits, "hung"), StoreInFlight(limits, "other")
     fill(hung)
     other.check(1000, 1_000_000)

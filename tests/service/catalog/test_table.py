@@ -85,12 +85,12 @@ def increment(key: str = "a", by: int = 1, default: dict[str, Any] | None = None
 # Order and rounds
 
 
-async def test_a_batch_of_none_answers_none_and_asks_nobody(table: Table, store: RecordingStore) -> None:
+async def test_an_empty_batch_calls_no_store(table: Table, store: RecordingStore) -> None:
     assert await table.batch([]) == []
     assert store.calls == []
 
 
-async def test_operations_on_different_keys_are_one_call(table: Table, store: RecordingStore) -> None:
+async def test_operations_on_different_keys_share_a_call(table: Table, store: RecordingStore) -> None:
     await table.batch([put("a"), Get("b"), increment("c"), Delete("d")])
     assert len(store.calls) == 1
 
@@ -141,7 +141,7 @@ async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: 
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
 
 
-async def test_many_on_one_key_and_one_each_on_many(table: Table) -> None:
+async def test_many_operations_on_one_key_and_single_ones_on_many(table: Table) -> None:
     operations = [increment(f"k{index % 50}") for index in range(5000)]
     ok(await table.batch(operations))
     for index in range(50):
@@ -151,14 +151,14 @@ async def test_many_on_one_key_and_one_each_on_many(table: Table) -> None:
 # Folding
 
 
-async def test_updates_of_one_key_become_one(table: Table, store: RecordingStore) -> None:
+async def test_updates_of_one_key_are_folded(table: Table, store: RecordingStore) -> None:
     written = ok(await table.batch([increment() for _ in range(200)]))
     assert len(store.calls) == 1
     assert await value(table, "a") == {"n": 200}
     assert [one.created for one in written] == [True] + [False] * 199
 
 
-async def test_puts_and_gets_of_one_key_become_one(table: Table, store: RecordingStore) -> None:
+async def test_puts_and_gets_of_one_key_are_folded(table: Table, store: RecordingStore) -> None:
     ok(await table.batch([put("a", {"n": index}) for index in range(100)]))
     found = await table.batch([Get("a")] * 100)
     assert len(store.calls) == 2
@@ -169,7 +169,7 @@ async def test_puts_and_gets_of_one_key_become_one(table: Table, store: Recordin
 @pytest.mark.parametrize(
     ("ages", "strictest"), [((None, None), None), ((None, 5), 5), ((5, None), 5), ((7, 5), 5), ((0, None), 0)]
 )
-async def test_gets_that_become_one_ask_for_the_youngest_answer(
+async def test_folded_gets_use_the_lowest_maximum_age(
     table: Table, store: RecordingStore, ages: tuple[float | None, float | None], strictest: float | None
 ) -> None:
     await table.batch([Get("a", age) for age in ages])
@@ -179,9 +179,7 @@ async def test_gets_that_become_one_ask_for_the_youngest_answer(
 @pytest.mark.parametrize(
     "make", [lambda index: put("a", {"n": index}), lambda index: increment()], ids=["put", "update"]
 )
-async def test_the_etag_of_a_version_that_was_superseded_at_once_is_never_valid(
-    table: Table, make: Callable[[int], Operation]
-) -> None:
+async def test_the_etag_of_a_folded_version_is_never_valid(table: Table, make: Callable[[int], Operation]) -> None:
     written = ok(await table.batch([make(index) for index in range(5)]))
     etags = [one.etag for one in written]
     assert len(set(etags)) == 5
@@ -191,7 +189,7 @@ async def test_the_etag_of_a_version_that_was_superseded_at_once_is_never_valid(
     assert isinstance(await table.one(put("a", {}, if_match=(etags[-1] or "",))), Written)
 
 
-async def test_what_only_one_may_be_told_is_not_folded(table: Table, store: RecordingStore) -> None:
+async def test_operations_with_individual_outcomes_are_not_folded(table: Table, store: RecordingStore) -> None:
     alone: list[Operation] = [
         increment(),
         increment(returning=True),
@@ -233,7 +231,7 @@ async def test_what_only_one_may_be_told_is_not_folded(table: Table, store: Reco
     ],
     ids=str,
 )
-async def test_of_updates_that_were_folded_one_that_fails_leaves_the_others_standing(
+async def test_a_failed_folded_update_does_not_affect_the_others(
     table: Table, operations: list[Operation], kinds: list[type], left: object
 ) -> None:
     outcomes = await table.batch(operations)
@@ -242,16 +240,14 @@ async def test_of_updates_that_were_folded_one_that_fails_leaves_the_others_stan
     assert same(values.decode(found.value) if isinstance(found, Record) else found, left)
 
 
-async def test_of_puts_that_were_folded_one_that_fails_leaves_the_others_standing(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_folded_put_does_not_affect_the_others(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transitions, "VALUE_BYTES_MAX", 100)
     outcomes = await table.batch([put("a", {"n": 1}), put("a", {"n": "x" * 200})])
     assert [type(outcome) for outcome in outcomes] == [Written, TooLarge]
     assert await value(table, "a") == {"n": 1}
 
 
-async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> None:
+async def test_if_a_store_rejects_values_each_folded_write_gets_its_outcome() -> None:
     class Picky(RecordingStore):
         """A store that rejects values whose `n` is 5."""
 
@@ -270,7 +266,7 @@ async def test_where_a_store_refuses_values_each_write_hears_of_its_own() -> Non
     assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound, InvalidOperation, Written]
 
 
-async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(store: RecordingStore) -> None:
+async def test_an_update_that_contradicts_its_key_fails_alone(store: RecordingStore) -> None:
     spec = TableSpec("t", COMPOSITE)
     table = Table(MemoryStore(spec))
     key = ("u", 1)
@@ -284,14 +280,14 @@ async def test_one_that_repeats_the_key_wrongly_is_refused_whatever_follows(stor
     assert values.decode(found.value) == {"n": 2, "k": 1}
 
 
-async def test_a_table_with_named_keys_folds_what_does_not_touch_them() -> None:
+async def test_a_table_with_named_keys_folds_updates_of_other_members() -> None:
     spec = TableSpec("t", KeySchema(COMPOSITE.fields))
     store = RecordingStore(spec)
     ok(await Table(store).batch([update(("u", 1), {"$inc": {"n": 1}}, {}) for _ in range(10)]))
     assert len(store.calls) == 1
 
 
-async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table: Table, store: RecordingStore) -> None:
+async def test_ten_thousand_updates_of_one_record_do_not_block_other_tasks(table: Table, store: RecordingStore) -> None:
     operations = [update("a", {"$set": {f"m{index}": index}}, {}) for index in range(10_000)]
     started = time.process_time()
     ok(await table.batch(operations))
@@ -300,7 +296,7 @@ async def test_ten_thousand_updates_of_one_record_do_not_hold_up_the_rest(table:
     assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
 
 
-async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table, store: RecordingStore) -> None:
+async def test_a_put_and_later_updates_are_combined(table: Table, store: RecordingStore) -> None:
     first, *later = ok(await table.batch([put("a", {"n": 1}), increment(), update("a", {"m": 1}), increment()]))
     assert store.calls == [[put("a", {"n": 3, "m": 1})]]
     assert await value(table, "a") == {"n": 3, "m": 1}
@@ -308,7 +304,7 @@ async def test_a_put_and_the_updates_that_follow_it_become_one_put(table: Table,
     assert len({written.etag for written in (first, *later)}) == 4
 
 
-async def test_puts_and_updates_that_alternate_become_one_put(table: Table, store: RecordingStore) -> None:
+async def test_alternating_puts_and_updates_are_combined(table: Table, store: RecordingStore) -> None:
     ok(await table.batch([put("a", {"n": 1}), increment(), put("a", {"n": 5}), put("a", {"n": 7}), increment()]))
     assert store.calls == [[put("a", {"n": 8})]]
 
@@ -319,7 +315,7 @@ async def test_an_update_of_a_replaced_put_is_refused_if_it_does_not_fit(table: 
     assert await value(table, "a") == {"n": 6}
 
 
-async def test_what_is_combined_has_a_limited_size(table: Table, store: RecordingStore) -> None:
+async def test_the_size_of_combined_updates_is_limited(table: Table, store: RecordingStore) -> None:
     large = {"$set": {"s": "x" * (COMBINED_BYTES_MAX // 4)}}
     ok(await table.batch([update("a", large, {}) for _ in range(6)]))
     assert len(store.calls) == 2
@@ -374,7 +370,7 @@ async def test_a_batch_whose_combining_takes_too_long_ends_at_its_deadline(
     assert not store.calls
 
 
-async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(
+async def test_an_update_that_does_not_fit_the_earlier_put_is_sent_separately(
     table: Table, store: RecordingStore
 ) -> None:
     outcomes = await table.batch([put("a", {"n": "x"}), increment(), update("a", {"m": 1})])
@@ -392,7 +388,7 @@ async def test_an_update_that_does_not_fit_the_put_before_it_goes_by_itself(
     ],
     ids=["return", "ttl_s", "token", "if_match"],
 )
-async def test_an_update_that_asks_for_more_is_not_part_of_the_put(
+async def test_an_update_with_options_is_not_combined_with_a_put(
     table: Table, store: RecordingStore, later: Update
 ) -> None:
     ok(await table.batch([put("a", {"n": 1}), later]))
@@ -405,14 +401,14 @@ async def test_a_long_value_is_updated_by_the_store(table: Table, store: Recordi
     assert len(store.calls) == 2
 
 
-async def test_an_update_of_a_member_named_as_the_key_is_not_part_of_the_put() -> None:
+async def test_an_update_of_a_member_named_like_the_key_is_not_combined_with_a_put() -> None:
     store = RecordingStore(TableSpec("t", COMPOSITE))
     outcomes = await Table(store).batch([put(("u", 1), {"n": 1}), update(("u", 1), {"user": "v"})])
     assert [type(outcome) for outcome in outcomes] == [Written, InvalidOperation]
     assert len(store.calls) == 2
 
 
-async def test_operations_that_go_elsewhere_are_not_one(table: Table, store: RecordingStore) -> None:
+async def test_operations_on_different_partitions_are_not_folded(table: Table, store: RecordingStore) -> None:
     """The store is not partitioned and ignores `partitions`: it shows which operations the table sends."""
     first = Get("a", partitions=(0,))
     await table.batch([first, Get("a", partitions=(0,)), Get("a", partitions=(1,)), Get("a")])
@@ -437,7 +433,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
-async def test_after_a_failure_that_may_pass_later_operations_on_the_key_are_held_back(
+async def test_after_a_retriable_failure_later_operations_on_the_key_are_not_attempted(
     table: Table, store: RecordingStore, failure: TableError
 ) -> None:
     await table.batch([put("a", {"n": 1}), put("b", {"n": 1})])
@@ -472,7 +468,7 @@ async def test_after_a_failure_that_may_pass_later_operations_on_the_key_are_hel
     assert await value(table, "b") == {"n": 9}
 
 
-async def test_a_get_that_failed_holds_back_the_write_that_follows(table: Table, store: RecordingStore) -> None:
+async def test_after_a_failed_get_the_next_write_is_not_attempted(table: Table, store: RecordingStore) -> None:
     store.fails = lambda operation: StoreUnavailable("gone") if isinstance(operation, Get) else None
     outcomes = await table.batch([Get("a"), Get("a"), put("a")])
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
@@ -486,9 +482,7 @@ async def test_after_a_refusal_later_operations_on_the_key_are_done(table: Table
     assert [type(outcome) for outcome in outcomes] == [Written, PreconditionFailed, Record, Written]
 
 
-async def test_folded_operations_share_a_failure_that_may_pass_and_are_not_sent_again(
-    table: Table, store: RecordingStore
-) -> None:
+async def test_folded_operations_share_a_retriable_failure(table: Table, store: RecordingStore) -> None:
     failure = StoreUnavailable("gone", applied="unknown")
     store.fails = lambda operation: failure if isinstance(operation, Update) else None
     assert await table.batch([increment(), increment(), increment()]) == [failure] * 3
@@ -498,7 +492,7 @@ async def test_folded_operations_share_a_failure_that_may_pass_and_are_not_sent_
 # Deadlines
 
 
-async def test_what_is_not_finished_by_the_deadline_says_so(table: Table, store: RecordingStore) -> None:
+async def test_unfinished_operations_report_the_deadline(table: Table, store: RecordingStore) -> None:
     store.takes_s = 5
     outcomes = await table.batch([Get("a"), put("b"), increment("c"), Delete("d")], deadline_s=0.05)
     assert {type(outcome) for outcome in outcomes} == {DeadlineExceeded}
@@ -506,7 +500,7 @@ async def test_what_is_not_finished_by_the_deadline_says_so(table: Table, store:
     assert all(outcome.retriable for outcome in outcomes if isinstance(outcome, TableError))
 
 
-async def test_past_the_deadline_the_store_is_not_asked(table: Table, store: RecordingStore) -> None:
+async def test_after_the_deadline_the_store_is_not_called(table: Table, store: RecordingStore) -> None:
     outcomes = [*await table.batch([Get("a"), put("b")], deadline_s=0.0), await table.one(put("a"), deadline_s=0.0)]
     assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 3
     assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] * 3
@@ -558,7 +552,7 @@ async def test_cancellation_passes_through(table: Table, store: RecordingStore) 
         await task
 
 
-async def test_a_table_shows_what_its_store_can_do(table: Table, store: RecordingStore) -> None:
+async def test_a_table_shows_the_capabilities_of_its_store(table: Table, store: RecordingStore) -> None:
     assert table.capabilities is store.capabilities
     assert isinstance(await table.one(Put("a", b"{}")), Written)
 

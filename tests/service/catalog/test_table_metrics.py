@@ -25,7 +25,7 @@ def count(registry: CollectorRegistry, operation: str, outcome: str) -> float | 
     return registry.get_sample_value("tableside_operations_total", labels)
 
 
-async def test_operations_are_counted_by_what_became_of_them() -> None:
+async def test_operations_are_counted_by_outcome() -> None:
     registry = CollectorRegistry()
     table = measured(registry)
     await table.batch(
@@ -48,7 +48,7 @@ async def test_operations_are_counted_by_what_became_of_them() -> None:
     assert registry.get_sample_value("tableside_batch_operations_sum", {"table": "t"}) == 13
 
 
-async def test_operations_on_one_key_that_become_one_are_counted_each() -> None:
+async def test_folded_operations_are_counted_separately() -> None:
     registry = CollectorRegistry()
     await measured(registry).batch([update("a", {"$inc": {"n": 1}}, {"n": 0}) for _ in range(20)])
     assert count(registry, "update", "created") == 1
@@ -75,7 +75,7 @@ async def test_scans_and_splits_are_counted_too() -> None:
 
 
 @in_virtual_time
-async def test_a_scan_that_is_given_up_is_not_counted_as_found() -> None:
+async def test_a_cancelled_scan_is_not_counted_as_found() -> None:
     registry = CollectorRegistry()
     slow = Scripted()
     slow.takes_s = lambda operations: 5.0

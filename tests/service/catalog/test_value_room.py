@@ -45,7 +45,7 @@ def gets(count: int) -> list[Operation]:
     return [Get(f"k{index}") for index in range(count)]
 
 
-async def test_what_a_call_has_not_read_is_read_by_the_next(store: PiecewiseStore) -> None:
+async def test_gets_that_a_call_left_out_are_in_the_next_call(store: PiecewiseStore) -> None:
     outcomes = await Table(store).batch(gets(7))
     assert all(isinstance(outcome, Record) for outcome in outcomes)
     assert [len(call) for call in store.calls] == [7, 5, 3, 1]
@@ -83,7 +83,7 @@ async def test_writes_beyond_the_room_are_applied_and_return_no_value(store: Pie
         assert json.loads(outcome.value)["n"] == 2
 
 
-async def test_the_room_is_that_of_all_rounds_and_a_get_without_room_does_not_hold_back_writes(
+async def test_all_rounds_share_the_room_and_a_get_without_room_does_not_block_writes(
     store: PiecewiseStore,
 ) -> None:
     store.attempted_max = 100
@@ -109,7 +109,7 @@ async def test_reading_in_pieces_ends_at_the_deadline(store: PiecewiseStore) -> 
     assert all(isinstance(outcome, DeadlineExceeded) for outcome in outcomes)
 
 
-async def test_retries_leave_what_was_not_read_to_the_table(store: PiecewiseStore) -> None:
+async def test_retries_do_not_repeat_gets_that_were_left_out(store: PiecewiseStore) -> None:
     schedule = RetrySchedule(4)
     outcomes = await Retry(store, read=schedule, write=schedule).apply(gets(3))
     assert outcomes[2] is NOT_READ

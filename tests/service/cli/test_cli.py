@@ -61,7 +61,7 @@ def test_an_update_starts_from_its_default(tableside: Command) -> None:
     assert json.loads(result.stdout) == {"n": 42}
 
 
-def test_wrong_usage_is_two_and_an_unreachable_service_is_one(tableside: Command) -> None:
+def test_exit_codes_of_wrong_usage_and_of_an_unreachable_service(tableside: Command) -> None:
     assert tableside("put", "cli", "a", "no JSON").exit_code == 2
     assert tableside("put", "cli").exit_code == 2
     assert tableside("scan", "cli", "--limit", "0").exit_code == 2
@@ -71,7 +71,7 @@ def test_wrong_usage_is_two_and_an_unreachable_service_is_one(tableside: Command
     assert unreachable.stderr.startswith("tableside: ")
 
 
-def test_workers_do_not_go_with_a_cache(tableside: Command, tmp_path: Path) -> None:
+def test_several_workers_conflict_with_a_cache(tableside: Command, tmp_path: Path) -> None:
     config = tmp_path / "cached.yaml"
     config.write_text(
         "stores: {s: {kind: redis, url: 'redis://127.0.0.1:1'}}\n"

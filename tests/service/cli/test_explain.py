@@ -34,7 +34,7 @@ def explained(config: Path, token: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["token", "explain", "--config", str(config), *arguments], input=f"{token}\n")
 
 
-def test_it_says_whose_token_it_is_and_what_it_gives_a_right_to(config: Path, issuer: Issuer) -> None:
+def test_it_prints_the_caller_and_the_permissions(config: Path, issuer: Issuer) -> None:
     found = explained(config, issuer.token(sub="etl"))
     assert found.exit_code == 0
     assert found.stdout.splitlines() == [f"caller: {issuer.url}#etl", "read:   *", "write:  a, b*", "admin:  no"]
@@ -53,7 +53,7 @@ def test_the_token_may_be_in_a_file(config: Path, issuer: Issuer, tmp_path: Path
     assert "No such file" in missing.stderr
 
 
-def test_it_says_why_a_token_is_not_taken_and_shows_nothing_of_it(config: Path, issuer: Issuer) -> None:
+def test_it_prints_why_a_token_is_rejected_without_the_token(config: Path, issuer: Issuer) -> None:
     stranger = SigningKey("stranger").signed(claims(issuer.url))
     for token, reason in (
         (issuer.token(exp=1), "expired"),
@@ -66,14 +66,14 @@ def test_it_says_why_a_token_is_not_taken_and_shows_nothing_of_it(config: Path, 
         assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"rejected: {reason}\n")
 
 
-def test_an_issuer_that_is_away_is_told(config: Path, issuer: Issuer) -> None:
+def test_an_unreachable_issuer_is_an_error_message(config: Path, issuer: Issuer) -> None:
     issuer.away = True
     found = explained(config, issuer.token(sub="etl"))
     assert found.exit_code == 1
     assert "cannot be fetched" in found.stderr
 
 
-def test_a_configuration_that_cannot_say_is_told(config: Path) -> None:
+def test_a_configuration_without_issuers_is_an_error_message(config: Path) -> None:
     config.write_text("stores: {s: {kind: memory}}\n")
     assert "no auth" in explained(config, "x").stderr
     config.write_text("stores: {s: {kind: memory}}\nauth: {}\n")

@@ -77,7 +77,7 @@ def test_a_damaged_file_fails_after_the_rows_before_the_damage(service: Service,
 
 
 @pytest.mark.server
-def test_a_load_outlasts_a_restart_of_the_service_and_says_that_it_waits(tmp_path: Path) -> None:
+def test_a_load_survives_a_restart_of_the_service_and_prints_that_it_waits(tmp_path: Path) -> None:
     port, pipe, errors = free_port(), tmp_path / "rows.jsonl", tmp_path / "errors"
     os.mkfifo(pipe)
     url = f"http://127.0.0.1:{port}"
@@ -102,9 +102,7 @@ def feed(rows: IO[str], start: int, end: int) -> None:
     rows.flush()
 
 
-def test_a_service_that_is_not_there_fails_as_in_other_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_service_fails_like_in_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.jsonl").write_text('{"id": "a"}')
     monkeypatch.setattr(load_module, "RETRIES", Retries(total_s=0.2))
     done = load(f"http://127.0.0.1:{free_port()}", "t", tmp_path / "rows.jsonl")

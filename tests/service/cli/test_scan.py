@@ -84,7 +84,7 @@ def test_fields_choose_the_columns_and_their_order(scan: Scan, tmp_path: Path) -
 
 
 @pytest.mark.server
-def test_parquet_has_types_where_the_values_agree_and_json_text_elsewhere(scan: Scan, tmp_path: Path) -> None:
+def test_parquet_columns_have_types_if_all_values_agree_else_json_text(scan: Scan, tmp_path: Path) -> None:
     assert scan("scanned", "--format", "parquet", "--output", tmp_path / "p.parquet").exit_code == 0
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.schema.field("age").type == pa.float64()

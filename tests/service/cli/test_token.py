@@ -46,7 +46,7 @@ def new(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["token", "new", *arguments])
 
 
-def test_a_new_token_is_known_by_the_entry_that_comes_with_it() -> None:
+def test_a_new_token_matches_its_printed_entry() -> None:
     made = [new("etl", "--read", "*", "--read", "a?", "--write", "profile*") for _ in range(2)]
     [token, line], [other, _] = (one.stdout.splitlines() for one in made)
     entries = yaml.safe_load(line)
@@ -67,7 +67,7 @@ def test_a_new_token_may_be_an_admins() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["a b"], [""], ["etl", "--read", "a/b"], ["etl", "--write", ""]])
-def test_a_token_that_the_configuration_would_refuse_is_not_made(arguments: list[str]) -> None:
+def test_a_token_with_an_invalid_entry_is_not_created(arguments: list[str]) -> None:
     refused = new(*arguments)
     assert refused.exit_code == 2
     assert refused.stdout == ""
@@ -87,7 +87,7 @@ def test_the_verbs_send_the_token_of_a_file_or_of_the_environment(tableside: Com
     assert tableside("delete", "cli", "a", **variable).exit_code == 0
 
 
-def test_what_is_refused_is_told_in_one_line_without_the_token(tableside: Command, tmp_path: Path) -> None:
+def test_a_refusal_is_one_line_without_the_token(tableside: Command, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{SECRET}ü")
     asked = [

@@ -41,7 +41,7 @@ def test_reads_are_counted(operations: Sequence[Operation], count: int) -> None:
 
 
 @pytest.mark.parametrize("error", [RecordNotFound("none"), Throttled("slow")])
-def test_one_error_is_enough_not_to_have_succeeded(error: Outcome) -> None:
+def test_a_batch_with_an_error_has_not_succeeded(error: Outcome) -> None:
     outcomes: list[Outcome] = [Record(b"{}", "1"), None, Written("2")]
     assert all_succeeded([])
     assert all_succeeded(outcomes)
@@ -49,12 +49,12 @@ def test_one_error_is_enough_not_to_have_succeeded(error: Outcome) -> None:
     assert not all_succeeded([*outcomes, error])
 
 
-def test_what_is_made_of_parts_is_looked_at_again() -> None:
+def test_parts_and_concatenations_lose_the_mark() -> None:
     assert type(AllReads(GETS)[:1]) is list
     assert type([*AllSucceeded([None]), Throttled("slow")]) is list
 
 
-async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
+async def test_a_caller_limit_marks_batches_of_reads() -> None:
     seen = RecordingStore()
     limit = CallerLimit(seen, read=Rate(1000), write=Rate(1000))
     await limit.apply(GETS)
@@ -63,7 +63,7 @@ async def test_a_limit_tells_what_is_within_that_it_saw_reads_only() -> None:
     assert [*seen.asked[0]] == GETS
 
 
-async def test_who_times_the_store_tells_others_that_all_succeeded() -> None:
+async def test_store_metrics_mark_successful_outcomes() -> None:
     store = StoreCalls(
         MemoryStore(TableSpec("t")), "memory", metrics=store_metrics.StoreCallMetrics(CollectorRegistry())
     )

@@ -125,13 +125,13 @@ async def test_a_batch_is_one_round_to_read_and_one_to_write(writes: CompareAndS
     assert (dictionary.reads, dictionary.replacements) == (1, 1)
 
 
-async def test_what_changes_nothing_is_not_written(writes: CompareAndSet, dictionary: Dictionary) -> None:
+async def test_an_update_without_a_change_is_not_written(writes: CompareAndSet, dictionary: Dictionary) -> None:
     outcomes = await writes.apply([Delete("a"), update("b", {"n": 1})], math.inf)
     assert [type(outcome).__name__ for outcome in outcomes] == ["Written", "RecordNotFound"]
     assert dictionary.replacements == 0
 
 
-async def test_writers_of_one_record_here_disturb_each_other_once(
+async def test_local_writers_of_one_record_conflict_at_most_once_each(
     writes: CompareAndSet, dictionary: Dictionary
 ) -> None:
     outcomes = await asyncio.gather(*(writes.apply([increment()], math.inf) for _ in range(64)))
@@ -140,7 +140,7 @@ async def test_writers_of_one_record_here_disturb_each_other_once(
     assert dictionary.lost <= 64
 
 
-async def test_a_contended_record_holds_up_only_itself(writes: CompareAndSet, dictionary: Dictionary) -> None:
+async def test_a_contended_record_does_not_delay_others(writes: CompareAndSet, dictionary: Dictionary) -> None:
     dictionary.intruders = [Stored(b'{"n":7}', "theirs")]
     outcomes = await writes.apply([increment("a"), increment("b")], math.inf)
     assert {type(outcome) for outcome in outcomes} == {Written}
@@ -149,7 +149,7 @@ async def test_a_contended_record_holds_up_only_itself(writes: CompareAndSet, di
     assert (dictionary.reads, dictionary.replacements) == (2, 2)
 
 
-async def test_it_gives_up_when_others_always_come_first(writes: CompareAndSet, dictionary: Dictionary) -> None:
+async def test_it_gives_up_after_repeated_conflicts(writes: CompareAndSet, dictionary: Dictionary) -> None:
     dictionary.intruders = [Stored(b"{}", f"theirs {index}") for index in range(1000)]
     [outcome] = await writes.apply([increment()], math.inf)
     assert isinstance(outcome, Contended)
@@ -157,7 +157,7 @@ async def test_it_gives_up_when_others_always_come_first(writes: CompareAndSet, 
     assert dictionary.reads <= compare_and_set.ATTEMPTS_MAX + 1
 
 
-async def test_it_gives_up_when_the_deadline_is_over(dictionary: Dictionary) -> None:
+async def test_it_gives_up_at_the_deadline(dictionary: Dictionary) -> None:
     writes = CompareAndSet(SPEC, dictionary, etag=lambda: "v")
     dictionary.intruders = [Stored(b"{}", f"theirs {index}") for index in range(1000)]
     started = asyncio.get_running_loop().time()
@@ -167,9 +167,7 @@ async def test_it_gives_up_when_the_deadline_is_over(dictionary: Dictionary) -> 
     assert asyncio.get_running_loop().time() - started < 1
 
 
-async def test_one_who_waits_for_the_record_waits_no_longer_than_its_deadline(
-    writes: CompareAndSet, dictionary: Dictionary
-) -> None:
+async def test_waiting_for_a_record_ends_at_the_deadline(writes: CompareAndSet, dictionary: Dictionary) -> None:
     until = asyncio.get_running_loop().time() + 0.05
     lock = writes._locks.setdefault("a", asyncio.Lock())
     async with lock:
@@ -180,17 +178,13 @@ async def test_one_who_waits_for_the_record_waits_no_longer_than_its_deadline(
     assert "a" not in dictionary.records
 
 
-async def test_the_stores_refusal_is_the_outcome_and_is_not_tried_again(
-    writes: CompareAndSet, dictionary: Dictionary
-) -> None:
+async def test_a_rejection_of_the_store_is_not_retried(writes: CompareAndSet, dictionary: Dictionary) -> None:
     dictionary.refusal = StoreUnavailable("gone", applied="unknown")
     assert await writes.apply([increment()], math.inf) == [dictionary.refusal]
     assert dictionary.replacements == 1
 
 
-async def test_what_cannot_be_read_is_replaced_by_what_need_not_know_it(
-    writes: CompareAndSet, dictionary: Dictionary
-) -> None:
+async def test_an_unreadable_record_can_be_put_or_deleted(writes: CompareAndSet, dictionary: Dictionary) -> None:
     broken = RecordUnreadable("not ours")
     dictionary.records = dict.fromkeys("abcd", broken)
     batch: list[Write] = [
@@ -205,7 +199,7 @@ async def test_what_cannot_be_read_is_replaced_by_what_need_not_know_it(
     assert dictionary.records.keys() == {"a", "c", "d"}
 
 
-async def test_locks_of_records_that_nobody_writes_are_forgotten(writes: CompareAndSet) -> None:
+async def test_unused_locks_are_removed(writes: CompareAndSet) -> None:
     await asyncio.gather(*(writes.apply([increment()], math.inf) for _ in range(10)))
     assert len(writes._locks) == 0
 

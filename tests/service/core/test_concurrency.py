@@ -31,11 +31,11 @@ def test_items_are_cut_by_their_number(count: int, count_max: int, sizes: list[i
     ],
     ids=str,
 )
-def test_items_are_cut_by_their_bytes_and_each_part_has_one_at_least(items: list[int], cut: list[list[int]]) -> None:
+def test_items_are_divided_by_size_with_at_least_one_per_part(items: list[int], cut: list[list[int]]) -> None:
     assert [list(part) for part in chunks_of(items, 3, 10, lambda item: item)] == cut
 
 
-async def test_works_are_done_side_by_side_and_not_too_many_at_once() -> None:
+async def test_tasks_run_concurrently_up_to_the_limit() -> None:
     running = most = 0
 
     async def work(number: int) -> int:
@@ -54,7 +54,7 @@ async def test_no_works_have_no_results() -> None:
     assert await gather_bounded([], 4) == []
 
 
-async def test_a_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
+async def test_a_failure_cancels_the_others_and_is_raised_unchanged() -> None:
     cancelled = []
 
     async def waits(number: int) -> None:
@@ -73,7 +73,7 @@ async def test_a_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
     assert sorted(cancelled) == [0, 2]
 
 
-async def test_long_work_lets_others_have_their_turn_and_short_work_does_not_wait() -> None:
+async def test_only_long_work_yields_to_other_tasks() -> None:
     order: list[str] = []
     asyncio.get_running_loop().call_soon(order.append, "other")
     yielder = Yielder()

@@ -16,7 +16,7 @@ def test_a_get_is_a_read_and_all_else_a_write() -> None:
     assert [applied_if_unanswered(operation) for operation in MIXED] == ["unknown", "no", "unknown", "no", "unknown"]
 
 
-async def test_what_is_done_apart_is_answered_in_order() -> None:
+async def test_separate_directions_have_outcomes_in_order() -> None:
     async def read(some: Sequence[Operation]) -> list[Outcome]:
         assert [operation.key for operation in some] == ["b", "d"]
         return [None, None]
@@ -27,7 +27,7 @@ async def test_what_is_done_apart_is_answered_in_order() -> None:
     assert await apply_by_direction(MIXED, read, write) == [Written("a"), None, Written("c"), None, Written("e")]
 
 
-async def test_what_breaks_one_way_is_raised() -> None:
+async def test_an_exception_of_one_direction_is_raised() -> None:
     async def broken(some: Sequence[Operation]) -> list[Outcome]:
         raise RuntimeError("broken")
 

@@ -46,7 +46,7 @@ def test_elements_between_strings_count(string: str) -> None:
 
 
 @pytest.mark.parametrize("element", [b"[[]]", b"1.0", b"[]", b'{"a":1}', b'""', b"[1.0]"])
-def test_a_large_body_of_small_elements_takes_no_memory_of_its_own(element: bytes) -> None:
+def test_a_large_body_of_small_elements_takes_no_additional_memory(element: bytes) -> None:
     text = b'{"a":[' + b",".join([element] * (15 * 2**20 // (len(element) + 1))) + b"]}"
     tracemalloc.start()
     try:
@@ -71,7 +71,7 @@ def test_a_full_value_takes_a_bounded_amount_of_memory(element: str) -> None:
     assert peak < 8 * len(text) + 2**26
 
 
-def test_encoded_values_take_memory_of_their_own_length() -> None:
+def test_encoding_takes_memory_proportional_to_the_length() -> None:
     tracemalloc.start()
     try:
         texts = [values.encode({"n": number}) for number in range(1000)]

@@ -52,7 +52,7 @@ def test_encoded_keys_sort_as_keys_do(given_keys: tuple[KeySchema, Key, Key]) ->
 
 @settings(max_examples=500, deadline=None)
 @given(with_two_keys)
-def test_a_key_comes_back_from_its_encoding_and_from_a_path(given_keys: tuple[KeySchema, Key, Key]) -> None:
+def test_encoding_and_path_of_a_key_are_reversible(given_keys: tuple[KeySchema, Key, Key]) -> None:
     schema, key, _ = given_keys
     assert schema.decode(schema.encode(key)) == key
     segments = [quote(str(part), safe="").encode() for part in (key if isinstance(key, tuple) else (key,))]
@@ -61,7 +61,7 @@ def test_a_key_comes_back_from_its_encoding_and_from_a_path(given_keys: tuple[Ke
 
 
 @pytest.mark.parametrize("key", UNUSUAL_KEYS, ids=lambda key: key[:10].encode("unicode_escape").decode())
-def test_unusual_keys_stand_in_a_path(key: str) -> None:
+def test_unusual_keys_are_valid_in_a_path(key: str) -> None:
     assert STRINGS.from_path([quote(key, safe="").encode()]) == key
     assert STRINGS.from_json(key) == key
     assert STRINGS.decode(STRINGS.encode(key)) == key
@@ -133,7 +133,7 @@ def test_an_integer_in_a_key_may_be_written_as_a_double() -> None:
     assert (type(key), key) == (int, 1)
 
 
-def test_members_that_repeat_the_key_are_taken_out_and_others_refused() -> None:
+def test_members_equal_to_the_key_are_removed_and_different_ones_rejected() -> None:
     assert COMPOSITE.without_key({"user": "u", "day": 1, "n": 2}, ("u", 1)) == {"n": 2}
     assert COMPOSITE.without_key({"day": 1.0, "n": 2}, ("u", 1)) == {"n": 2}
     assert STRINGS.without_key({"key": "other"}, "k") == {"key": "other"}
@@ -155,7 +155,9 @@ def test_members_that_repeat_the_key_are_taken_out_and_others_refused() -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(with_two_keys, st.sampled_from(["", "a", "ü", "\uffff", "\U0010ffff", "ab"]))
-def test_the_bounds_of_a_scan_hold_just_what_is_asked_for(given_keys: tuple[KeySchema, Any, Any], prefix: str) -> None:
+def test_the_bounds_of_a_scan_contain_exactly_the_requested_keys(
+    given_keys: tuple[KeySchema, Any, Any], prefix: str
+) -> None:
     schema, key, other = given_keys
     text = schema.encode(key)
 
@@ -183,7 +185,7 @@ def test_a_prefix_of_an_integer_is_refused() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=4), st.binary(max_size=6))
-def test_what_follows_a_prefix_follows_all_that_begins_with_it(prefix: bytes, text: bytes) -> None:
+def test_the_end_of_a_prefix_range_is_above_all_keys_with_the_prefix(prefix: bytes, text: bytes) -> None:
     end = prefix_end(prefix)
     assume(text >= prefix)
     assert text.startswith(prefix) == (end is None or text < end) or (end is None and not prefix.strip(b"\xff"))

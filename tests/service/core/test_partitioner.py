@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[object, str]] = {
 }
 
 
-def test_500_keys_are_placed_where_kafkas_producer_places_them() -> None:
+def test_500_keys_have_the_partitions_of_kafkas_producer() -> None:
     table = placed_by_kafka()
     assert len(table) == 500
     for row in table:
@@ -57,7 +57,7 @@ def test_an_integer_is_placed_as_its_decimal_text(key: int) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_a_choice_is_what_its_words_mean(choice: str) -> None:
+def test_a_choice_of_partitions_is_parsed(choice: str) -> None:
     raw, wanted = CHOICES[choice]
     assert parse_partitions(raw, 3) == wanted
 
@@ -82,7 +82,7 @@ def test_a_choice_that_means_nothing_is_refused(choice: str) -> None:
     ],
     ids=repr,
 )
-def test_what_cannot_go_there_is_refused(operation: Operation) -> None:
+def test_invalid_target_partitions_are_rejected(operation: Operation) -> None:
     with pytest.raises(InvalidOperation, match="3"):
         target_partitions(operation, 3)
 
@@ -97,11 +97,11 @@ def test_what_cannot_go_there_is_refused(operation: Operation) -> None:
         (Put("a", b"{}", if_absent=True, partitions=(0, 1)), (0, 1)),
     ],
 )
-def test_what_can_goes_where_it_says(operation: Any, wanted: tuple[int, ...]) -> None:
+def test_target_partitions_follow_the_operation(operation: Any, wanted: tuple[int, ...]) -> None:
     assert target_partitions(operation, 3) == wanted
 
 
-def test_all_partitions_of_a_table_that_has_one_are_one() -> None:
+def test_all_partitions_of_a_table_with_one_partition() -> None:
     everywhere = parse_partitions("all", 1)
     assert target_partitions(Get("a", partitions=everywhere), 1) == (0,)
     assert target_partitions(Delete("a", ("x",), partitions=everywhere), 1) == (0,)

@@ -12,7 +12,7 @@ def soon() -> float:
     return asyncio.get_running_loop().time() + 0.05
 
 
-async def test_what_waits_for_nothing_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_without_waiting_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_timer(*_: Any) -> None:
         raise AssertionError("a timer was set")
 
@@ -23,7 +23,7 @@ async def test_what_waits_for_nothing_sets_no_timer(monkeypatch: pytest.MonkeyPa
     assert await run_until(at_once(), soon()) == 7
 
 
-async def test_what_waits_goes_on_as_often_as_it_waits() -> None:
+async def test_work_that_waits_several_times_completes() -> None:
     async def waits() -> list[int]:
         values = []
         for number in range(3):
@@ -35,7 +35,7 @@ async def test_what_waits_goes_on_as_often_as_it_waits() -> None:
     assert await run_until(waits(), asyncio.get_running_loop().time() + 10) == [0, 1, 2]
 
 
-async def test_what_takes_too_long_is_cancelled_and_can_tidy_up() -> None:
+async def test_work_that_exceeds_its_time_is_cancelled_and_can_clean_up() -> None:
     tidied = []
 
     async def hangs() -> None:
@@ -52,7 +52,7 @@ async def test_what_takes_too_long_is_cancelled_and_can_tidy_up() -> None:
 
 
 @pytest.mark.parametrize("waits_first", [False, True])
-async def test_what_it_raises_is_raised(waits_first: bool) -> None:
+async def test_an_exception_of_the_work_is_raised(waits_first: bool) -> None:
     async def fails() -> None:
         if waits_first:
             await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_what_it_raises_is_raised(waits_first: bool) -> None:
         await run_until(fails(), soon())
 
 
-async def test_who_waits_may_be_cancelled_from_outside() -> None:
+async def test_waiting_work_can_be_cancelled() -> None:
     seen = []
 
     async def hangs() -> None:
@@ -80,7 +80,7 @@ async def test_who_waits_may_be_cancelled_from_outside() -> None:
     assert seen == ["cancelled"]
 
 
-async def test_a_cancellation_that_came_before_is_met_where_it_first_waits() -> None:
+async def test_an_earlier_cancellation_takes_effect_at_the_first_wait() -> None:
     reached = []
 
     async def waits() -> None:

@@ -16,7 +16,7 @@ def array(number: str, count: int = MANY) -> str:
 
 
 @pytest.mark.parametrize("number", SLOW)
-def test_many_slow_numbers_are_found_and_keep_their_values(number: str) -> None:
+def test_many_slow_numbers_keep_their_values(number: str) -> None:
     assert has_slow_numbers(array(number))
     assert has_slow_numbers(array(number).encode())
     assert values.parse(array(number)) == [float(number)] * MANY
@@ -24,7 +24,7 @@ def test_many_slow_numbers_are_found_and_keep_their_values(number: str) -> None:
 
 
 @pytest.mark.parametrize("number", SLOW)
-def test_msgspec_is_not_asked_for_many_of_them(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_msgspec_does_not_decode_many_of_them(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msgspec.json, "decode", None)
     assert values.parse(array(number)) == [float(number)] * MANY
 
@@ -35,14 +35,14 @@ def test_other_texts_are_not_slow(text: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["1e400", "-1E999", "NaN", "1e", "0x1", '"\ud800"'])
-def test_what_is_refused_among_few_is_refused_among_many(wrong: str) -> None:
+def test_the_same_numbers_are_rejected_among_few_and_many(wrong: str) -> None:
     for text in (f"[{wrong}]", array(SLOW[0])[:-1] + f",{wrong}]"):
         with pytest.raises(NotJson) as refusal:
             values.parse(text)
         assert refusal.value.reason
 
 
-def test_numbers_beside_slow_ones_stay_as_they_are() -> None:
+def test_numbers_next_to_slow_ones_are_unchanged() -> None:
     parsed = values.parse(array(SLOW[0])[:-1] + ",9223372036854775807,1.0,-0.0,true]")
     assert isinstance(parsed, list)
     assert parsed[MANY:] == [2**63 - 1, 1.0, 0.0, True]

@@ -44,7 +44,7 @@ def test_each_element_of_an_array_is_hashed_once_in_an_update(hashed: Count) -> 
     assert hashed.calls == 1000 + 1 + 200 + 2 + 1
 
 
-def test_an_array_that_replaces_another_is_hashed_anew() -> None:
+def test_an_array_that_replaces_another_is_hashed_again() -> None:
     changes = parse(
         [
             {"$addToSet": {"a": 1}},
@@ -109,7 +109,7 @@ def test_neither_a_record_nor_the_result_of_an_update_may_have_more_elements_tha
 
 
 @pytest.mark.parametrize("count", [100, 200])
-def test_folding_looks_at_each_edit_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folding_checks_each_new_path_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     overlaps = Count(PathSet.overlaps)
     monkeypatch.setattr(PathSet, "overlaps", lambda paths, path: overlaps(paths, path))
     many = [parse({"$set": {f"a.m{number}": 1, "b": number}, "$push": {"c": number}}) for number in range(count)]
@@ -119,7 +119,7 @@ def test_folding_looks_at_each_edit_once(count: int, monkeypatch: pytest.MonkeyP
     assert overlaps.calls == count - 1  # one new path in each update after the first
 
 
-def test_folding_leaves_the_updates_as_they_were() -> None:
+def test_folding_does_not_change_the_updates() -> None:
     documents: list[Any] = [{"$push": {"a": 1}}, {"$push": {"a": 2}}, {"$push": {"a": 3}}]
     documents += [{"m": {"x": {"y": 1}}}, {"m": {"x": {"z": 1}}, "n": {"o": {}}}, {"n": {"o": {"p": 1}}}]
     many = [parse(document) for document in documents]
@@ -134,7 +134,7 @@ PATHS = [path for length in (1, 2, 3) for path in itertools.product("ab", repeat
 
 @pytest.mark.parametrize("first", PATHS, ids=".".join)
 @pytest.mark.parametrize("second", PATHS, ids=".".join)
-def test_a_set_of_paths_refuses_exactly_those_that_overlap(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+def test_a_set_of_paths_rejects_exactly_overlapping_paths(first: tuple[str, ...], second: tuple[str, ...]) -> None:
     paths = PathSet()
     assert paths.add(first)
     assert paths.overlaps(second) == overlap(first, second)

@@ -97,7 +97,7 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
 
 
 @pytest.mark.parametrize("name", APPLIED)
-def test_an_update_does_what_it_says(name: str) -> None:
+def test_an_update_gives_the_expected_value(name: str) -> None:
     before, document, after = APPLIED[name]
     assert same(applied(before, document), after)
 
@@ -166,7 +166,7 @@ REFUSED_BY_ANY_VALUE: dict[str, object] = {
 
 
 @pytest.mark.parametrize("name", REFUSED_BY_ANY_VALUE)
-def test_what_no_value_could_take_is_refused_when_it_is_read(name: str) -> None:
+def test_an_update_that_fits_no_value_is_rejected_by_the_parser(name: str) -> None:
     with pytest.raises(InvalidOperation):
         parse(REFUSED_BY_ANY_VALUE[name])
 
@@ -176,7 +176,7 @@ def test_what_no_value_could_take_is_refused_when_it_is_read(name: str) -> None:
     [{"$set": {"a.b": DEEP_28}}, {"$set": {".".join(["a"] * 30): 1}}, {"$push": {"a": DEEP_28}}, {"a": {"b": DEEP_28}}],
     ids=lambda document: str(document)[:30],
 )
-def test_what_stands_thirty_deep_is_taken(document: object) -> None:
+def test_a_nesting_depth_of_thirty_is_accepted(document: object) -> None:
     assert values.normalize(applied({}, document))
 
 
@@ -347,7 +347,7 @@ legal_changes: Any = legal_documents
 
 @settings(max_examples=400, deadline=None)
 @given(objects, legal_changes, legal_changes)
-def test_two_folded_into_one_do_what_they_do_in_turn(value: dict[str, Any], first: Changes, second: Changes) -> None:
+def test_two_folded_updates_equal_two_separate_ones(value: dict[str, Any], first: Changes, second: Changes) -> None:
     text = values.encode(value)
     assert outcome(text, fold([first, second])) == outcome(text, first, second)
 
@@ -357,7 +357,7 @@ same_kind = st.sampled_from(["$set", "$unset", "$inc", "$min", "$max", "$push", 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data(), objects)
-def test_two_of_one_kind_folded_do_what_they_do_in_turn(data: st.DataObject, value: dict[str, Any]) -> None:
+def test_two_folded_updates_of_one_kind_equal_two_separate_ones(data: st.DataObject, value: dict[str, Any]) -> None:
     operator = data.draw(same_kind)
     operand = {"$push": elements, "$addToSet": elements, "$set": members}.get(operator or "", scalars)
     document = (
@@ -371,7 +371,7 @@ def test_two_of_one_kind_folded_do_what_they_do_in_turn(data: st.DataObject, val
 
 @settings(max_examples=300, deadline=None)
 @given(objects, legal_changes)
-def test_no_update_makes_an_illegal_value(value: dict[str, Any], change: Changes) -> None:
+def test_no_update_creates_an_invalid_value(value: dict[str, Any], change: Changes) -> None:
     try:
         result = updates.apply(values.encode(value), change)
     except InvalidOperation:
@@ -401,7 +401,7 @@ FOLDED_INTO_ONE: dict[str, tuple[object, object, object]] = {
 
 
 @pytest.mark.parametrize("name", FOLDED_INTO_ONE)
-def test_two_become_one_where_that_is_exact(name: str) -> None:
+def test_two_updates_are_folded_if_that_is_exact(name: str) -> None:
     first, second, together = FOLDED_INTO_ONE[name]
     assert fold([parse(first), parse(second)]) == parse(together)
 
@@ -418,11 +418,11 @@ def test_two_become_one_where_that_is_exact(name: str) -> None:
     ],
     ids=str,
 )
-def test_two_stay_two_where_one_would_not_be_exact(first: object, second: object) -> None:
+def test_two_updates_stay_separate_if_folding_is_not_exact(first: object, second: object) -> None:
     assert fold([parse(first), parse(second)]) == parse(first) + parse(second)
 
 
-def test_a_read_update_says_what_it_will_do() -> None:
+def test_a_parsed_update_describes_its_changes() -> None:
     assert parse({"a": None}) == (MergePatch({"a": None}),)
     assert parse([{"$unset": ["a.b"]}, {"$push": {"c": 1}}]) == (
         Edits((Edit("$unset", ("a", "b"), None),)),

@@ -36,7 +36,7 @@ def nested(depth: int, leaf: str = "{}", opening: str = '{"d":', closing: str = 
         ("1.7976931348623157e308", "1.7976931348623157e+308"), ("5e-324", "5e-324"), ("1e-400", "0"),
     ],
 )  # fmt: skip
-def test_a_number_has_one_way_to_be_written(literal: str, number: str) -> None:
+def test_a_number_has_one_text(literal: str, number: str) -> None:
     wanted = f'{{"n":{number}}}'.encode()
     assert canonical(f'{{"n":{literal}}}') == wanted
     assert canonical(f'{{"n":[{literal}]}}') == f'{{"n":[{number}]}}'.encode()
@@ -69,14 +69,14 @@ def test_an_integer_literal_beyond_64_bits_is_refused(literal: str, around: str)
     ],
     ids=lambda text: text[:20],
 )  # fmt: skip
-def test_what_a_parser_refuses_is_malformed(text: str) -> None:
+def test_invalid_json_is_malformed(text: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         values.parse(text)
     assert refusal.value.detail.startswith("not JSON")
 
 
 @pytest.mark.parametrize("text", [b'{"s":"\xed\xa0\x80"}', b'{"s":"\xff"}', b'{"s":"\xc0\x80"}', b"\xff\xfe{\x00}\x00"])
-def test_what_is_not_utf8_is_malformed(text: bytes) -> None:
+def test_invalid_utf8_is_malformed(text: bytes) -> None:
     with pytest.raises(MalformedRequest):
         values.parse(text)
 
@@ -168,7 +168,7 @@ def test_illegal_text_and_names_are_refused(text: str) -> None:
      '{"a":""}',
      '{"$set":1}', '{"a.b":1}', '{"a":"\\\\u0000"}', '{"a":"\\"\\":"}', '{"a":"1.0,"}', '{"a":null}', "{}"],
 )  # fmt: skip
-def test_what_only_looks_illegal_is_kept_as_it_is(text: str) -> None:
+def test_values_that_only_look_invalid_are_unchanged(text: str) -> None:
     assert canonical(text) == text.encode()
 
 
@@ -176,7 +176,7 @@ def test_of_repeated_names_the_last_counts() -> None:
     assert canonical('{"a":1,"b":{"c":1,"c":2},"a":{"x":1},"a":3}') == b'{"a":3,"b":{"c":2}}'
 
 
-def test_a_surrogate_or_a_number_that_no_parser_made_is_refused_too() -> None:
+def test_invalid_surrogates_and_numbers_in_objects_are_rejected() -> None:
     members: list[values.Json] = ["\ud800", ["x\udfff"], {"\ud800": 1}, {"a": ["ü", {"b": "🛫\udc00"}]}, 2**63, [2**64]]
     for member in members:
         with pytest.raises(InvalidOperation):
@@ -185,7 +185,7 @@ def test_a_surrogate_or_a_number_that_no_parser_made_is_refused_too() -> None:
             values.encode({"a": member})
 
 
-def test_a_projection_has_the_members_that_are_asked_for() -> None:
+def test_a_projection_has_the_requested_members() -> None:
     text = canonical('{"a":9007199254740993,"b":{"a":1},"c":null,"d":0.1}')
     assert values.project(text, frozenset({"a", "c", "x"})) == b'{"a":9007199254740993,"c":null}'
     assert values.project(text, frozenset()) == b"{}"
@@ -258,7 +258,7 @@ def test_a_number_keeps_its_value_exactly(number: float) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(st.binary(max_size=30) | st.text(max_size=30))
-def test_reading_anything_gives_a_value_or_a_refusal(text: bytes | str) -> None:
+def test_any_text_gives_a_value_or_a_refusal(text: bytes | str) -> None:
     try:
         values.encode(values.parse(text))
     except (MalformedRequest, InvalidOperation):

@@ -145,7 +145,7 @@ def test_a_body_has_a_limit_whether_its_length_is_declared_or_not(asking: Asking
 @pytest.mark.parametrize(
     "body", [b"", b"{", b'{"n":1e400}', b'{"n":NaN}', b'{"n":"\\ud800"}', b'{"n":"\xff"}', b"[" * 100_000, b"{'a':1}"]
 )
-def test_what_a_parser_refuses_is_malformed(asking: Asking, body: bytes) -> None:
+def test_invalid_json_is_malformed(asking: Asking, body: bytes) -> None:
     for method, media in (("PUT", JSON), ("PATCH", JSON), ("PATCH", "application/merge-patch+json")):
         response = asking.client.request(method, path_of(T, "a"), content=body, headers={"Content-Type": media})
         problem = check_refused(response, 400, "malformed_request")
